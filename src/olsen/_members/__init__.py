@@ -1,0 +1,88 @@
+"""How a batch of members is solved: the solvers, and the one place that decides between them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from .._execution import memory, pools
+from . import gram, interpolator, orthogonal
+from .problem import Problem, Solution
+
+__all__ = ["SOLVERS", "Problem", "Solution", "choose", "solve"]
+
+# name -> solve(problem, features, samples, mapper) -> Solution
+SOLVERS = {
+    "gram": gram.solve_shared,
+    "member_gram": gram.solve_own,
+    "orthogonal": orthogonal.solve,
+    "interpolator": interpolator.solve,
+}
+
+
+def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None) -> str:
+    """Name of the cheapest solver for `k` members of `m` columns on an n x p problem.
+
+    ======================================  ==============  ====================================  ================
+    members                                 solver          flops                                 bytes
+    ======================================  ==============  ====================================  ================
+    fewer rows than columns                 interpolator    k (rows^2 m + rows^3 / 3)             8 rows m a thread
+    rows drawn (`rows` given)               member_gram     k (rows m^2 + m^3 / 3)                8 rows m a thread
+    all rows, Gram cheaper and it fits      gram            n p^2 + k m^3 / 3                     8 p^2
+    all rows otherwise                      member_gram     k (n m^2 + m^3 / 3)                   8 n m a thread
+    ======================================  ==============  ====================================  ================
+
+    ``orthogonal`` (4 rows m^2 flops a member) is never the cheapest; the others hand over to it the members whose Gram
+    matrix is not to be trusted, and it can be asked for by name.
+    """
+    if m >= (n if rows is None else rows):
+        return "interpolator"
+    if rows is not None:
+        return "member_gram"
+    shared = n * p**2 + k * m**3 / 3
+    own = k * (n * m**2 + m**3 / 3)
+    fits = p < 2000 or 8 * p**2 < 0.5 * memory.available_bytes()
+    return "gram" if fits and shared <= own else "member_gram"
+
+
+def solve(problem: Problem, features, samples, *, solver: str = "auto", n_threads: int = 1, report=None) -> Solution:
+    """Coefficients and intercepts of all members.
+
+    Members with at least as many columns as degrees of freedom go to the interpolator whatever `solver` says; the
+    others to `solver`, or to :func:`choose` when it is ``"auto"``.
+    """
+    n, p = problem.shape
+    sizes = features.sizes
+    rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept
+    wide = sizes > rows
+    mapper = partial(pools.map_chunks, n_threads=n_threads, report=report)
+    if wide.all():
+        return SOLVERS["interpolator"](problem, features, samples, mapper)
+    name = _name(solver, n, p, sizes[~wide], None if samples is None else rows[~wide])
+    if not wide.any():
+        return SOLVERS[name](problem, features, samples, mapper)
+    out = Solution(
+        np.empty((len(features.indices), problem.Y.shape[1])),
+        np.empty((len(sizes), problem.Y.shape[1])),
+        np.zeros(len(sizes), dtype=bool),
+        name,
+    )
+    for which, one in ((wide, "interpolator"), (~wide, name)):
+        members = np.flatnonzero(which)
+        part = SOLVERS[one](problem, features.take(members), samples and samples.take(members), mapper)
+        out.put(members, sizes, part, refitted=False)
+    return out
+
+
+def _name(solver, n, p, sizes, rows):
+    if solver == "interpolator":
+        raise ValueError(
+            f"solver='interpolator' is for members with fewer rows than columns, but members have {sizes.min()} "
+            f"columns and {n if rows is None else rows.max()} rows. Use solver='auto'."
+        )
+    if solver == "gram" and rows is not None:
+        return "member_gram"  # rows differ from member to member, so there is no Gram to share
+    if solver != "auto":
+        return solver
+    return choose(n, p, len(sizes), m=float(sizes.mean()), rows=None if rows is None else float(rows.mean()))

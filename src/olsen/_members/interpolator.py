@@ -1,0 +1,50 @@
+r"""Members with fewer rows than columns: the minimum-norm interpolator.
+
+.. math:: b = A' (A A')^{-1} B
+
+With an intercept the rows are centred, :math:`r' A = 0` for the vector r of root weights, so :math:`A A'` is singular
+by construction. Adding :math:`c\, r r'` makes it definite and changes nothing: r' B = 0 as well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg as la
+
+from . import orthogonal
+from .problem import Problem, Solution
+
+__all__ = ["minimum_norm", "solve"]
+
+NAME = "interpolator"
+TRUST = 1e-5  # smallest squared pivot, relative to its diagonal entry, at which the Gram matrix is believed
+
+
+def solve(problem: Problem, features, samples, mapper) -> Solution:
+    """Minimum-norm solution of every member."""
+
+    def solve_one(i):
+        part = problem.submatrix(features[i], None if samples is None else samples[i])
+        coef = minimum_norm(part.A, part.B, part.root if problem.fit_intercept else None)
+        refit = coef is None
+        if refit:
+            coef = orthogonal.least_squares(part.A, part.B, problem.rcond)
+        return coef, part.intercept(coef), refit
+
+    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], NAME, mapper)
+
+
+def minimum_norm(A, B, null=None):
+    """Shortest b with A b = B, or None when the rows are too close to dependent for their Gram matrix.
+
+    `null` is the vector that centring made orthogonal to all columns of A and B.
+    """
+    if not len(A):
+        return np.zeros((A.shape[1], B.shape[1]))
+    K = A @ A.T
+    if null is not None:
+        K += (np.trace(K) / len(K)) * np.outer(null, null) / (null @ null)
+    L, info = la.lapack.dpotrf(K, lower=True, clean=False)
+    if info or np.min(np.diagonal(L) ** 2 / np.diagonal(K)) < TRUST:
+        return None
+    return A.T @ la.lapack.dpotrs(L, B, lower=True)[0]

@@ -1,0 +1,96 @@
+r"""Least squares from the data by orthogonal factorisation: QR, then SVD when columns are dependent.
+
+.. math:: \min_b \|A b - B\|_2 , \qquad A P = Q R , \qquad b = P R^{-1} Q' B
+
+The error grows with the condition number of A, not with its square as on the Gram matrix. Columns are brought to unit
+length first, so the rank decision and the accuracy do not depend on the users' units. Where the columns are dependent
+to working precision, the answer is the solution of minimum norm *in the users' units*, as from ``numpy.linalg.lstsq``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg as la
+
+from .problem import Problem, Solution
+
+__all__ = ["basis_and_inverse", "least_squares", "solve"]
+
+NAME = "orthogonal"
+
+
+def solve(problem: Problem, features, samples, mapper) -> Solution:
+    """Solve every member from its own submatrix."""
+
+    def solve_one(i):
+        part = problem.submatrix(features[i], None if samples is None else samples[i])
+        coef = least_squares(part.A, part.B, problem.rcond)
+        return coef, part.intercept(coef), False
+
+    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], NAME, mapper)
+
+
+def least_squares(A, B, rcond: float | None = None):
+    """Minimum-norm least-squares solution, (m, q), of A (rows, m) and B (rows, q).
+
+    `rcond` cuts singular values of the column-scaled A relative to the largest; None means eps * max(shape).
+    """
+    if min(A.shape) == 0:
+        return np.zeros((A.shape[1], B.shape[1]))
+    A, scale, rcond = _scaled(A, rcond)
+    if A.shape[0] >= A.shape[1]:
+        QB, R, order = la.qr_multiply(A, B.T, mode="right", pivoting=True)  # B'Q without forming Q
+        if _full_rank(R, rcond):
+            coef = np.empty((A.shape[1], B.shape[1]))
+            coef[order] = la.solve_triangular(R, QB.T)
+            return coef / scale[:, None]
+    U, s, Vt, rank = _svd(A, rcond)
+    z = Vt[:rank].T @ ((U[:, :rank].T @ B) / s[:rank, None])
+    return _shortest(z, Vt[rank:], scale)
+
+
+def basis_and_inverse(A, rcond: float | None = None):
+    """Orthonormal basis of the columns of A, (rows, rank), and the pseudo-inverse of A, (m, rows)."""
+    if min(A.shape) == 0:
+        return np.zeros((len(A), 0)), np.zeros(A.shape[::-1])
+    A, scale, rcond = _scaled(A, rcond)
+    if A.shape[0] >= A.shape[1]:
+        Q, R, order = la.qr(A, mode="economic", pivoting=True)
+        if _full_rank(R, rcond):
+            inverse = np.empty(A.shape[::-1])
+            inverse[order] = la.solve_triangular(R, Q.T)
+            return Q, inverse / scale[:, None]
+    U, s, Vt, rank = _svd(A, rcond)
+    z = Vt[:rank].T @ (U[:, :rank].T / s[:rank, None])
+    return U[:, :rank], _shortest(z, Vt[rank:], scale)
+
+
+def _scaled(A, rcond):
+    """A with columns of unit length, the lengths, and the relative cut-off."""
+    scale = np.linalg.norm(A, axis=0)
+    scale[scale == 0] = 1.0  # a zero column stays zero and gets coefficient zero
+    return A / scale, scale, np.finfo(np.float64).eps * max(A.shape) if rcond is None else rcond
+
+
+def _full_rank(R, rcond):
+    pivots = np.abs(np.diagonal(R))
+    return pivots.min() > rcond * pivots.max()
+
+
+def _svd(A, rcond):
+    U, s, Vt = la.svd(A, full_matrices=A.shape[0] < A.shape[1])  # all of V: the null space is needed
+    return U, s, Vt, int(np.count_nonzero(s > rcond * s[0])) if s[0] > 0 else 0
+
+
+def _shortest(z, null_rows, scale):
+    """Minimum norm of b, where z = scale * b solves the scaled problem and `null_rows` span its null space.
+
+    All solutions are z + N t; in b they are D z + D N t, D = diag(1/scale), and the shortest is D z minus its
+    projection on the range of D N. Cutting small singular values of the *unscaled* matrix instead would drop columns
+    measured in small units.
+    """
+    coef = z / scale[:, None]
+    if len(null_rows):
+        null, _ = np.linalg.qr(null_rows.T / scale[:, None])
+        coef -= null @ (null.T @ coef)
+    return coef

@@ -1,0 +1,125 @@
+"""What members are solved from, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .. import _moments
+
+__all__ = ["Problem", "Solution", "Submatrix"]
+
+
+@dataclass(frozen=True)
+class Submatrix:
+    """Rows and columns of one member: centred if an intercept is fitted, rows times the root of their weight."""
+
+    A: NDArray[np.float64]  # (rows, m)
+    B: NDArray[np.float64]  # (rows, q)
+    root: NDArray[np.float64]  # (rows,) root of the weights, ones without weights
+    mean_x: NDArray[np.float64]  # (m,)
+    mean_y: NDArray[np.float64]  # (q,)
+
+    def intercept(self, coef: NDArray) -> NDArray:
+        """Intercept that goes with coefficients of shape (m, q)."""
+        return self.mean_y - self.mean_x @ coef
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Data of an ensemble: X (n, p) dense or CSC, Y (n, q), positive weights (n,) or None."""
+
+    X: Any
+    Y: NDArray[np.float64]
+    weight: NDArray[np.float64] | None = None
+    fit_intercept: bool = True
+    rcond: float | None = None
+    tol: float | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.X.shape
+
+    @cached_property
+    def moments(self) -> _moments.Moments:
+        """Moments of all rows; made once, at the first member that wants them."""
+        return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept)
+
+    def submatrix(self, columns: NDArray, rows: NDArray | None) -> Submatrix:
+        """Gather one member. Rows left out are not there; a zero weight would still cost their arithmetic."""
+        A = _gather(self.X, columns, rows)
+        B = self.Y if rows is None else self.Y[rows]
+        weight = self.weight if rows is None or self.weight is None else self.weight[rows]
+        mean_x, mean_y = np.zeros(A.shape[1]), np.zeros(B.shape[1])
+        total = float(len(A)) if weight is None else float(weight.sum())
+        if self.fit_intercept:
+            mean_x, mean_y = _moments.weighted_mean(A, weight), _moments.weighted_mean(B, weight)
+        A, B = A - mean_x, B - mean_y
+        root = np.ones(len(A)) if weight is None else np.sqrt(weight)
+        if weight is not None:
+            A, B = A * root[:, None], B * root[:, None]
+        if self.fit_intercept:
+            A[:, _moments.constant_columns((A * A).sum(axis=0), mean_x, total)] = 0.0
+        return Submatrix(A, B, root, mean_x, mean_y)
+
+
+def _gather(X, columns, rows) -> NDArray[np.float64]:
+    if sp.issparse(X):
+        picked = X[:, columns]
+        return np.asarray((picked if rows is None else picked[rows]).toarray(), dtype=np.float64)
+    if rows is None:
+        return X[:, columns].astype(np.float64, copy=False)
+    return X[np.ix_(rows, columns)].astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Members' coefficients, laid out like the column subsets.
+
+    Parameters
+    ----------
+    values : ndarray of shape (indptr[-1], q)
+        Coefficients of all members, one after the other, aligned with the indices of their subsets.
+    intercepts : ndarray of shape (k, q)
+        Zeros without intercept.
+    refitted : ndarray of shape (k,)
+        Members whose Gram matrix was not to be trusted and that were solved again from the data.
+    solver : str
+        Name of the solver.
+    """
+
+    values: NDArray[np.float64]
+    intercepts: NDArray[np.float64]
+    refitted: NDArray[np.bool_]
+    solver: str
+
+    @classmethod
+    def member_by_member(
+        cls, solve_one: Callable[[int], tuple[NDArray, NDArray, bool]], sizes, q: int, name: str, mapper
+    ) -> Solution:
+        """Collect ``solve_one(i) -> (coef (m, q), intercept (q,), refitted)`` over all members."""
+        indptr = np.concatenate([[0], np.cumsum(sizes)])
+        out = cls(np.empty((indptr[-1], q)), np.empty((len(sizes), q)), np.zeros(len(sizes), dtype=bool), name)
+
+        def work(start, stop):
+            for i in range(start, stop):
+                here = slice(indptr[i], indptr[i + 1])
+                out.values[here], out.intercepts[i], out.refitted[i] = solve_one(i)
+
+        mapper(work, len(sizes))
+        return out
+
+    def put(self, members: NDArray, sizes: NDArray, part: Solution, *, refitted: bool) -> Solution:
+        """Write the solution of some members into its places; `sizes` are those of all members."""
+        where = np.zeros(len(sizes), dtype=bool)
+        where[members] = True
+        self.values[np.repeat(where, sizes)] = part.values
+        self.intercepts[members] = part.intercepts
+        self.refitted[members] = part.refitted | refitted
+        return replace(self)

@@ -1,0 +1,145 @@
+r"""Sufficient statistics of a least-squares problem: count, means, X'X, X'y, y'y.
+
+With all rows in use, a member on columns :math:`S` needs only :math:`G_{SS}` and :math:`c_S`. Once these moments exist
+the number of rows no longer matters, and data in pieces are moments that merge.
+
+Numerical price: :math:`G` squares the condition number of X. Solvers that work on it watch their pivots and go back to
+the data when it is not to be trusted (see ``_members.gram``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from ._execution import memory
+
+__all__ = ["Moments", "constant_columns", "from_data", "weighted_mean"]
+
+_BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of weighted rows (x, y), about the means if ``centred`` and about zero otherwise.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    weight : float
+        Sum of the sample weights; ``n_rows`` without weights.
+    mean_x, mean_y : ndarray of shape (p,), (q,)
+        Weighted means; zeros when not centred.
+    G : ndarray of shape (p, p)
+        :math:`\\sum_l w_l (x_l - \\bar x)(x_l - \\bar x)'`.
+    C : ndarray of shape (p, q)
+        :math:`\\sum_l w_l (x_l - \\bar x)(y_l - \\bar y)'`.
+    yy : ndarray of shape (q,)
+        :math:`\\sum_l w_l (y_l - \\bar y)^2`.
+    centred : bool
+        Whether means were taken out.
+    """
+
+    n_rows: int
+    weight: float
+    mean_x: NDArray[np.float64]
+    mean_y: NDArray[np.float64]
+    G: NDArray[np.float64]
+    C: NDArray[np.float64]
+    yy: NDArray[np.float64]
+    centred: bool
+
+    def merge(self, other: Moments) -> Moments:
+        r"""Moments of both sets of rows together (Chan, Golub and LeVeque's update).
+
+        .. math:: G = G_1 + G_2 + \frac{w_1 w_2}{w_1 + w_2} (\bar x_1 - \bar x_2)(\bar x_1 - \bar x_2)'
+        """
+        weight = self.weight + other.weight
+        share = other.weight / weight
+        dx, dy = other.mean_x - self.mean_x, other.mean_y - self.mean_y  # zero when not centred
+        between = self.weight * share
+        return Moments(
+            n_rows=self.n_rows + other.n_rows,
+            weight=weight,
+            mean_x=self.mean_x + share * dx,
+            mean_y=self.mean_y + share * dy,
+            G=self.G + other.G + between * np.outer(dx, dx),
+            C=self.C + other.C + between * np.outer(dx, dy),
+            yy=self.yy + other.yy + between * dy**2,
+            centred=self.centred,
+        )
+
+
+def from_data(X, Y: NDArray, weight: NDArray | None, *, centre: bool) -> Moments:
+    """Moments of X (dense or sparse, any float type) and Y of shape (n, q), accumulated in float64.
+
+    Two passes over dense rows, means first: sums of raw squares would cancel when means are large.
+    """
+    n, p = X.shape
+    memory.require(
+        8.0 * p * p,
+        f"The Gram matrix of {p} columns",
+        "Use solver='member_gram', which forms one small Gram for each member.",
+    )
+    total = float(n) if weight is None else float(weight.sum())
+    mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
+    mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
+    square = _sparse_squares if sp.issparse(X) else _dense_squares
+    G, C, yy = square(X, Y, weight, mean_x, mean_y)
+    dead = constant_columns(np.diagonal(G), mean_x, total)
+    G[dead], G[:, dead], C[dead] = 0.0, 0.0, 0.0
+    return Moments(n, total, mean_x, mean_y, G, C, yy, centre)
+
+
+def weighted_mean(A, weight: NDArray | None) -> NDArray[np.float64]:
+    """Column means in float64, for dense or sparse A."""
+    if sp.issparse(A):
+        ones = np.ones(A.shape[0]) if weight is None else weight
+        return np.asarray(A.T @ ones, dtype=np.float64).reshape(-1) / ones.sum()
+    if weight is None:
+        return A.mean(axis=0, dtype=np.float64)
+    return (weight @ A) / weight.sum()
+
+
+def constant_columns(sum_of_squares: NDArray, mean: NDArray, weight: float) -> NDArray[np.bool_]:
+    """Columns whose centred square sum is rounding only: they hold one value and must not look like a direction."""
+    return sum_of_squares <= weight * (16 * np.finfo(np.float64).eps * np.abs(mean)) ** 2
+
+
+def _dense_squares(X, Y, weight, mean_x, mean_y):
+    n, p = X.shape
+    G, C, yy = np.zeros((p, p)), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
+    rows = max(1, _BLOCK_BYTES // (8 * p))
+    for start in range(0, n, rows):
+        block = slice(start, min(start + rows, n))
+        x, y = X[block] - mean_x, Y[block] - mean_y  # float64 whatever X is
+        if weight is not None:
+            root = np.sqrt(weight[block])[:, None]
+            x, y = x * root, y * root
+        G += x.T @ x
+        C += x.T @ y
+        yy += (y * y).sum(axis=0)
+    return G, C, yy
+
+
+def _sparse_squares(X, Y, weight, mean_x, mean_y):
+    """The means are taken out of the finished products: centring a sparse matrix would fill it."""
+    X = X.astype(np.float64, copy=False)
+    weights = np.ones(X.shape[0]) if weight is None else weight
+    y = Y - mean_y
+    G = np.asarray((X.T @ X.multiply(weights[:, None])).todense()) - weights.sum() * np.outer(mean_x, mean_x)
+    C = np.asarray(X.T @ (weights[:, None] * y)) - np.outer(mean_x, weights @ y)
+    cancelled = np.flatnonzero(np.diagonal(G) < 1e-3 * weights.sum() * mean_x**2)
+    for start in range(0, len(cancelled), 64):  # columns far from zero: centre these few, or their digits are lost
+        j = cancelled[start : start + 64]
+        x = X[:, j].toarray() - mean_x[j]
+        wx = weights[:, None] * x
+        G[:, j] = X.T @ wx - np.outer(mean_x, wx.sum(axis=0))
+        G[j] = G[:, j].T
+        G[np.ix_(j, j)] = x.T @ wx
+        C[j] = wx.T @ y
+    return G, C, weights @ (y * y)

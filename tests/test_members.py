@@ -1,0 +1,226 @@
+"""Members against independent oracles: scikit-learn on the same indices, NIST, problems whose answer is algebra."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.ensemble import BaggingRegressor
+from sklearn.linear_model import LinearRegression
+
+from olsen import OLSEnsembleRegressor, member_coefficients
+from olsen._members import SOLVERS, Problem, choose, solve
+from olsen._members.problem import Solution
+from olsen.subsets import Subsets, draw
+
+NIST = Path(__file__).parent / "nist"
+THIN = [name for name in SOLVERS if name != "interpolator"]
+
+
+def relative_error(got, expected):
+    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
+
+
+def random_problem(seed, n=60, p=24, q=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) + rng.standard_normal(p)
+    y = X @ rng.standard_normal((p, q or 1)) + rng.standard_normal((n, q or 1)) + 3
+    return X, y if q else y[:, 0]
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("max_samples", [1.0, 0.5])
+@pytest.mark.parametrize("solver", ["auto", *THIN])
+def test_members_equal_bagging_of_linear_regression(solver, max_samples, fit_intercept, seed):
+    X, y = random_problem(seed)
+    peer = BaggingRegressor(
+        LinearRegression(fit_intercept=fit_intercept, tol=1e-12),
+        n_estimators=25, max_features=9, max_samples=max_samples, bootstrap=False, random_state=seed,
+    ).fit(X, y)  # fmt: skip
+    rows = None if max_samples == 1.0 else peer.estimators_samples_
+    columns = [np.sort(f) for f in peer.estimators_features_]
+    coef, intercept = member_coefficients(X, y, columns, rows, fit_intercept=fit_intercept, solver=solver)
+    for i, (member, features) in enumerate(zip(peer.estimators_, peer.estimators_features_, strict=True)):
+        assert relative_error(coef[i, features], member.coef_) < 1e-9
+        assert intercept[i] == pytest.approx(member.intercept_, rel=1e-9, abs=1e-12)
+        assert np.count_nonzero(coef[i]) == len(features)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_minimum_norm_members_equal_bagging(fit_intercept, seed):
+    X, y = random_problem(seed, n=30, p=80)
+    peer = BaggingRegressor(
+        LinearRegression(fit_intercept=fit_intercept, tol=1e-12),
+        n_estimators=20, max_features=50, max_samples=0.5, bootstrap=False, random_state=seed,
+    ).fit(X, y)  # fmt: skip
+    columns = [np.sort(f) for f in peer.estimators_features_]
+    coef, intercept = member_coefficients(X, y, columns, peer.estimators_samples_, fit_intercept=fit_intercept)
+    for i, (member, features) in enumerate(zip(peer.estimators_, peer.estimators_features_, strict=True)):
+        assert relative_error(coef[i, features], member.coef_) < 1e-9
+        assert intercept[i] == pytest.approx(member.intercept_, rel=1e-8, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "csc", "float32"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rows", [None, 35, 8])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("solver", ["auto", *THIN])
+def test_every_solver_equals_linear_regression(solver, fit_intercept, rows, weighted, kind, seed):
+    """All rows, drawn rows, too few rows; weights; dense, sparse, single precision: one answer."""
+    X, y = random_problem(seed)
+    if kind in ("csr", "csc"):
+        X[np.abs(X) < 0.8] = 0.0
+    given = {"csr": sp.csr_array, "csc": sp.csc_array, "float32": lambda a: a.astype(np.float32)}.get(kind, np.asarray)(
+        X
+    )
+    X = given.toarray() if sp.issparse(given) else np.asarray(given, dtype=np.float64)
+    weight = np.random.default_rng(seed).uniform(0.2, 3.0, len(y)) if weighted else None
+    features = draw(X.shape[1], 8, seed=seed, size=10)
+    samples = None if rows is None else draw(len(y), 8, seed=seed, size=rows, stream=1)
+    if solver == "gram" and rows is not None:
+        solver = "member_gram"
+    coef, intercept = member_coefficients(
+        given, y, features, samples, sample_weight=weight, fit_intercept=fit_intercept, solver=solver
+    )
+    for i in range(8):
+        T = np.arange(len(y)) if samples is None else samples[i]
+        oracle = LinearRegression(fit_intercept=fit_intercept, tol=1e-13)
+        oracle.fit(X[np.ix_(T, features[i])], y[T], None if weight is None else weight[T])
+        assert relative_error(coef[i, features[i]], oracle.coef_) < 1e-9
+        assert intercept[i] == pytest.approx(oracle.intercept_, rel=1e-8, abs=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["auto", *THIN])
+def test_several_targets_are_solved_as_each_alone(solver, seed):
+    X, Y = random_problem(seed, q=3)
+    together = OLSEnsembleRegressor(20, 0.4, random_state=seed, solver=solver).fit(X, Y)
+    for t in range(3):
+        alone = OLSEnsembleRegressor(20, 0.4, random_state=seed, solver=solver).fit(X, Y[:, t])
+        np.testing.assert_allclose(together.coef_[t], alone.coef_, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(together.intercept_[t], alone.intercept_, rtol=1e-10)
+
+
+def test_zero_weight_equals_a_dropped_row(seed):
+    X, y = random_problem(seed)
+    weight = np.random.default_rng(seed).integers(0, 3, len(y)).astype(float)
+    columns = draw(X.shape[1], 6, seed=seed, size=9)
+    with_zeros = member_coefficients(X, y, columns, sample_weight=weight)
+    keep = weight > 0
+    without = member_coefficients(X[keep], y[keep], columns, sample_weight=weight[keep])
+    np.testing.assert_allclose(with_zeros[0], without[0], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(with_zeros[1], without[1], rtol=1e-10)
+
+
+def nist_design(name):
+    certified = json.loads((NIST / f"{name}.json").read_text())
+    table = np.loadtxt(NIST / f"{name}.csv", delimiter=",", skiprows=1, ndmin=2)
+    X, y = table[:, :-1], table[:, -1]
+    if degree := certified["design"].get("polynomial_degree"):
+        X = X ** np.arange(1, degree + 1)
+    exact = np.array([float(b["estimate"]) for b in certified["parameters"]])
+    return X, y, exact, certified["design"]["intercept"]
+
+
+@pytest.mark.parametrize("solver", ["auto", *THIN])
+@pytest.mark.parametrize(("name", "digits"), [("Norris", 10), ("NoInt1", 10), ("Longley", 9), ("Wampler1", 9)])
+def test_certified_digits(name, digits, solver):
+    X, y, exact, intercept = nist_design(name)
+    coef, constant = member_coefficients(X, y, [range(X.shape[1])], fit_intercept=intercept, solver=solver)
+    got = np.r_[constant, coef[0]] if intercept else coef[0]
+    assert np.max(np.abs(got - exact) / np.abs(exact)) < 10.0**-digits
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("solver", ["auto", *THIN])
+def test_dependent_columns_get_the_minimum_norm_solution(solver, fit_intercept, seed):
+    """Duplicated, constant, zero and summed columns; the answer of a full SVD."""
+    rng = np.random.default_rng(seed)
+    base = rng.standard_normal((40, 5)) + 2
+    X = np.column_stack([base, base[:, 0], base[:, 1] + base[:, 2], np.zeros(40), np.full(40, 7.3)])
+    y = rng.standard_normal(40)
+    coef, intercept = member_coefficients(X, y, [range(9)], fit_intercept=fit_intercept, solver=solver)
+    centred = X - X.mean(axis=0) if fit_intercept else X
+    if fit_intercept:
+        centred[:, 8] = 0.0
+    expected = np.linalg.pinv(centred, rcond=1e-11) @ (y - y.mean() if fit_intercept else y)
+    np.testing.assert_allclose(coef[0], expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(intercept[0], y.mean() - X.mean(axis=0) @ expected if fit_intercept else 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("log_condition", [2, 5, 8, 10, 12])
+@pytest.mark.parametrize("solver", ["auto", *THIN])
+def test_ill_conditioned_members_are_as_accurate_as_qr(solver, log_condition, seed):
+    """A consistent system with a known answer: a backward stable method errs by a small multiple of eps * condition."""
+    rng = np.random.default_rng(seed)
+    U, _ = np.linalg.qr(rng.standard_normal((120, 15)))
+    V, _ = np.linalg.qr(rng.standard_normal((15, 15)))
+    X = (U * np.logspace(0, -log_condition, 15)) @ V.T
+    b = rng.standard_normal(15)
+    coef, _ = member_coefficients(X, X @ b, [range(15)], fit_intercept=False, solver=solver)
+    gram_trusted = 1e-8  # what six trusted digits of a squared pivot leave
+    assert relative_error(coef[0], b) < max(gram_trusted, 200 * np.finfo(float).eps * 10.0**log_condition)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("solver", ["auto", *THIN])
+def test_units_of_columns_do_not_matter(solver, fit_intercept, seed):
+    X, y = random_problem(seed, n=50, p=17)
+    scale = np.logspace(-8, 8, 17)
+    columns = [range(17), range(0, 17, 2)]
+    plain = member_coefficients(X, y, columns, fit_intercept=fit_intercept, solver=solver)
+    scaled = member_coefficients(X * scale, y, columns, fit_intercept=fit_intercept, solver=solver)
+    np.testing.assert_allclose(scaled[0] * scale, plain[0], rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(scaled[1], plain[1], rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["gram", "member_gram"])
+def test_far_away_means_do_not_cost_digits(solver, seed):
+    X, y = random_problem(seed)
+    near = member_coefficients(X, y, [range(9)], solver=solver)[0]
+    far = member_coefficients(X + 1e6, y, [range(9)], solver=solver)[0]
+    np.testing.assert_allclose(far, near, rtol=1e-7, atol=1e-8)
+    sparse = member_coefficients(sp.csr_array(X + 1e6), y, [range(9)], solver=solver)[0]
+    np.testing.assert_allclose(sparse, near, rtol=1e-7, atol=1e-8)
+
+
+def test_fallbacks_are_counted_and_only_where_needed(seed):
+    X, y = random_problem(seed)
+    X[:, 1] = X[:, 0] * (1 + 1e-9)
+    subsets = Subsets.from_lists([[0, 1, 2], [0, 2, 3], [1, 5], [0, 1]], X.shape[1])
+    for name in ("gram", "member_gram"):
+        solution = solve(Problem(X, y[:, None]), subsets, None, solver=name)
+        assert isinstance(solution, Solution)
+        np.testing.assert_array_equal(solution.refitted, [True, False, False, True])
+    assert not solve(Problem(X, y[:, None]), subsets, None, solver="orthogonal").refitted.any()
+
+
+def test_members_of_both_kinds_in_one_batch(seed):
+    """Some with more rows than columns, some with fewer."""
+    X, y = random_problem(seed, n=20, p=40)
+    columns = [range(5), range(30), range(3, 9), range(40), []]
+    coef, intercept = member_coefficients(X, y, columns)
+    for i, S in enumerate(columns[:4]):
+        oracle = LinearRegression(tol=1e-13).fit(X[:, list(S)], y)
+        assert relative_error(coef[i, list(S)], oracle.coef_) < 1e-9
+    assert not coef[4].any() and intercept[4] == pytest.approx(y.mean())
+
+
+def test_interpolators_interpolate(seed):
+    X, y = random_problem(seed, n=15, p=60)
+    coef, intercept = member_coefficients(X, y, draw(60, 10, seed=seed, size=30))
+    np.testing.assert_allclose(X @ coef.T + intercept, np.tile(y[:, None], 10), atol=1e-9)
+
+
+def test_asking_for_the_interpolator_where_rows_abound_is_refused(seed):
+    X, y = random_problem(seed)
+    with pytest.raises(ValueError, match=r"fewer rows than columns.*5 columns and 60 rows.*auto"):
+        member_coefficients(X, y, [range(5)], solver="interpolator")
+
+
+def test_choice_follows_the_table():
+    assert choose(1000, 200, 500, m=50) == "gram"
+    assert choose(1000, 200, 500, m=50, rows=300) == "member_gram"
+    assert choose(500, 20_000, 100, m=50) == "member_gram"
+    assert choose(50, 200, 100, m=60) == "interpolator"
+    assert choose(500, 200, 100, m=60, rows=40) == "interpolator"
