@@ -1,21 +1,27 @@
-# Every target makes what it needs: on a bare machine only Python 3.11+ and make must be there.
+# Every target makes what it needs: on a bare machine only Python 3.11+, pip and make must be there.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: test clean
+.PHONY: run test test-statistical clean
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
 
-test: $(READY)
+run: $(READY)  ## fit the embedded data set and compare
+	$(BIN)/python examples/soil_carbon.py --out out/soil_carbon.png
+
+test: $(READY)  ## everything CI checks, in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
+
+test-statistical: $(READY)  ## slow simulation checks
+	$(BIN)/python -m pytest -n 2 -m statistical
 
 clean:
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

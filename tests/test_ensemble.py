@@ -37,6 +37,7 @@ def test_prediction_equals_the_mean_of_bagged_predictions(seed):
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"max_samples": 0.6}, {"sampling": "bernoulli"}, {"max_features": 40}])
+@pytest.mark.filterwarnings("ignore:members have 30 columns")
 def test_threads_change_nothing(kwargs, seed):
     X, y = random_problem(seed, n=50, p=60)
     one, two = (OLSEnsembleRegressor(51, random_state=seed, n_jobs=j, **kwargs).fit(X, y) for j in (1, 2))
@@ -64,9 +65,17 @@ def test_warm_start_refuses_what_it_cannot_keep(seed):
         model.set_params(n_estimators=3).fit(X, y)
     with pytest.raises(ValueError, match=r"max_features was changed from 0\.3 to 0\.5"):
         model.set_params(n_estimators=9, max_features=0.5).fit(X, y)
-    with pytest.raises(ValueError, match="60 rows and 24 columns, but got 59 and 24"):
-        model.set_params(max_features=0.3).fit(X[1:], y[1:])
     np.testing.assert_array_equal(model.coef_, before)
+    model.set_params(n_estimators=7, max_features=0.3).fit(X, y)
+    np.testing.assert_allclose(model.coef_, before, rtol=1e-14)
+
+
+def test_warm_start_on_other_data_starts_again(seed):
+    X, y = random_problem(seed)
+    model = OLSEnsembleRegressor(7, 0.3, warm_start=True, random_state=seed).fit(X, y)
+    model.set_params(n_estimators=9).fit(X, y + X[:, 0])
+    anew = OLSEnsembleRegressor(9, 0.3, random_state=seed).fit(X, y + X[:, 0])
+    np.testing.assert_array_equal(model.coef_, anew.coef_)
 
 
 def test_containers_give_the_same_coefficients(seed):

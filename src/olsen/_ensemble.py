@@ -70,7 +70,7 @@ class OLSEnsembleRegressor(FittedEnsembleMixin, callbacks.CallbackSupportMixin, 
         Tolerance of iterative solvers; the direct ones do not use it.
     warm_start : bool, default=False
         Whether a further call of `fit` on the same data keeps the members there are and adds new ones up to
-        `n_estimators`.
+        `n_estimators`. On other data all members are fitted anew.
     n_jobs : int, default=None
         Threads over members. None means 1 unless in a ``joblib.parallel_config`` context; -1 means all cores.
         Results do not depend on it.
@@ -192,7 +192,7 @@ class OLSEnsembleRegressor(FittedEnsembleMixin, callbacks.CallbackSupportMixin, 
             problem = given.problem
             start = self._members_to_keep(problem)
             if start == 0:
-                self._reset_draw(problem.shape[0], given.kept_rows)
+                self._reset_draw(problem, problem.shape[0], given.kept_rows)
             features, samples = self._draw(start, self.n_estimators)
             self._warn_sizes(features, samples)
             solution = self._solve(problem, features, samples)
@@ -231,7 +231,7 @@ class OLSEnsembleRegressor(FittedEnsembleMixin, callbacks.CallbackSupportMixin, 
             given = validate_training(self, X, y, sample_weight, reset=first, min_rows=1)
             problem = given.problem
             triangle = self._rows_so_far(problem).add(problem)
-            self._reset_draw(triangle.n_rows, None)
+            self._reset_draw(problem, triangle.n_rows, None)
             features, _ = self._draw(0, self.n_estimators)
             centred, mean_x, mean_y = triangle.problem(problem)
             solution = self._solve(centred, features, None)
@@ -255,18 +255,12 @@ class OLSEnsembleRegressor(FittedEnsembleMixin, callbacks.CallbackSupportMixin, 
 
     def _members_to_keep(self, problem):
         """Members of an earlier fit that a warm start keeps."""
-        if not (self.warm_start and hasattr(self, "_training")):
+        if not (self.warm_start and hasattr(self, "_training") and problem.equals(self._training)):
             return 0
         if self.n_estimators < self.n_estimators_:
             raise ValueError(
                 f"n_estimators={self.n_estimators} is below the {self.n_estimators_} members of the fitted ensemble; "
                 f"with warm_start=True members can only be added."
-            )
-        if problem.shape != self._training.shape:
-            raise ValueError(
-                f"warm_start=True adds members to a fit on {self._training.shape[0]} rows and "
-                f"{self._training.shape[1]} columns, but got {problem.shape[0]} and {problem.shape[1]}. Set "
-                f"warm_start=False to start again."
             )
         for name, drawn in self._design.items():
             if hasattr(self, name) and not np.array_equal(getattr(self, name), drawn):
@@ -276,7 +270,7 @@ class OLSEnsembleRegressor(FittedEnsembleMixin, callbacks.CallbackSupportMixin, 
                 )
         return self.n_estimators_
 
-    def _reset_draw(self, n_rows, kept):
+    def _reset_draw(self, problem, n_rows, kept):
         """Remember how members are drawn: parameters may be changed on the object later, the members may not."""
         keep_seed = hasattr(self, "_triangle")  # batches of one stream share their members
         self._kept_rows = kept
@@ -289,6 +283,7 @@ class OLSEnsembleRegressor(FittedEnsembleMixin, callbacks.CallbackSupportMixin, 
             "sampling": self.sampling,
             "design": self.design,
             "fit_intercept": self.fit_intercept,
+            "distinct_rows": problem.distinct_rows() if self.sampling == "bernoulli" and not keep_seed else None,
         }
 
     def _warn_sizes(self, features, samples):
@@ -302,8 +297,8 @@ class OLSEnsembleRegressor(FittedEnsembleMixin, callbacks.CallbackSupportMixin, 
         counts = features.counts()
         fallbacks = int(solution.refitted.sum())
         if start:
-            share = start / k
-            mean = tuple(share * old + (1 - share) * new for old, new in zip(self._mean, mean, strict=True))
+            share = len(features) / k
+            mean = tuple(old + share * (new - old) for old, new in zip(self._mean, mean, strict=True))
             counts = counts + np.rint(self.inclusion_ * start).astype(np.int64)
             fallbacks += self.n_fallbacks_
         self._mean = mean
@@ -347,7 +342,8 @@ def _uses_all_rows(max_samples):
 def _mean_member(features, solution, p, mean_y):
     """Mean coefficients (p, q), intercept (q,) and target (q,) of the members, summed in the members' order."""
     sums = [np.bincount(features.indices, weights=v, minlength=p) for v in solution.values.T]
-    return np.stack(sums, axis=1) / len(features), solution.intercepts.mean(axis=0), mean_y
+    k = max(1, len(features))  # a warm start that adds nothing has no new members
+    return np.stack(sums, axis=1) / k, solution.intercepts.sum(axis=0) / k, mean_y
 
 
 def _mean_target(problem, samples):

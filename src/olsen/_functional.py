@@ -63,7 +63,7 @@ def member_coefficients(
     >>> X = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0], [3.0, 1.0]])
     >>> coef, intercept = member_coefficients(X, X @ [2.0, -1.0] + 5.0, [[0, 1], [0]])
     >>> coef.round(6).tolist()
-    [[2.0, -1.0], [2.421053, 0.0]]
+    [[2.0, -1.0], [2.210526, 0.0]]
     """
     check_choice("solver", solver, ("auto", *_members.SOLVERS))
     refuse_text_columns(X)

@@ -241,6 +241,7 @@ def draw_members(
     sampling: str = "fixed",
     design: str = "independent",
     fit_intercept: bool = False,
+    distinct_rows: int | None = None,
     start: int = 0,
 ) -> tuple[Subsets, Subsets | None]:
     r"""Column and row subsets of members ``start`` to ``stop``.
@@ -267,6 +268,8 @@ def draw_members(
         As in :func:`draw`.
     fit_intercept : bool, default=False
         Whether members fit an intercept, which costs one row in the rejection rule.
+    distinct_rows : int, default=None
+        Rows that count in the rejection rule when all are used; repeated ones add no rank. None: all of them.
     start : int, default=0
         First member.
 
@@ -295,9 +298,11 @@ def draw_members(
     features, samples = draw_both(start, stop, 0)
     if sampling == "fixed":
         return features, samples
-    expected = [law.get("size", np.sum(law.get("probabilities", 0.0))) for law in (columns, rows)]
-    overdetermined = expected[0] <= expected[1] - 1 - fit_intercept
-    return _redraw_rejected(features, samples, draw_both, start, n_rows - fit_intercept, fit_intercept, overdetermined)
+    expected_columns = columns.get("size", np.sum(columns.get("probabilities", 0.0)))
+    expected_rows = rows["size"] if samples is not None or distinct_rows is None else distinct_rows
+    overdetermined = expected_columns <= expected_rows - 1 - fit_intercept
+    all_rows = (n_rows if distinct_rows is None else distinct_rows) - fit_intercept
+    return _redraw_rejected(features, samples, draw_both, start, all_rows, fit_intercept, overdetermined)
 
 
 def _law(size, n_items, name):

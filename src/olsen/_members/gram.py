@@ -73,9 +73,9 @@ def _inverse_norm(L, D, b):
     """Lower estimate of the norm of D G^-1 D: one step of the power method.
 
     The start is the solution itself, already rich in the directions G^-1 blows up, plus alternating signs in case it
-    happens to have none.
+    happens to have none; these weigh half, so that the two cannot cancel.
     """
     t = D * b
-    t = t / (np.linalg.norm(t) or 1.0) + np.resize([1.0, -1.0], len(b)) / np.sqrt(len(b))
+    t = t / (np.linalg.norm(t) or 1.0) + np.resize([0.5, -0.5], len(b)) / np.sqrt(len(b))
     w = D * la.lapack.dpotrs(L, D * t, lower=True)[0]
     return np.linalg.norm(w) / np.linalg.norm(t)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,27 @@ class Problem:
     def moments(self) -> _moments.Moments:
         """Moments of all rows; made once, at the first member that wants them."""
         return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept)
+
+    def distinct_rows(self) -> int:
+        """Number of different rows of X; repeated ones add nothing to the rank."""
+        if sp.issparse(self.X):
+            X = sp.csr_array(self.X)
+            X.sum_duplicates()
+            cut = X.indptr
+            keys = [(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in pairwise(cut)]
+            return len(set(keys))
+        return len({row.tobytes() for row in self.X})
+
+    def equals(self, other: Problem) -> bool:
+        """Whether both hold the same data, value by value."""
+        if self.shape != other.shape or self.Y.shape != other.Y.shape or sp.issparse(self.X) != sp.issparse(other.X):
+            return False
+        same_X = (self.X != other.X).nnz == 0 if sp.issparse(self.X) else np.array_equal(self.X, other.X)
+        if self.weight is None or other.weight is None:
+            same_weight = self.weight is other.weight
+        else:
+            same_weight = np.array_equal(self.weight, other.weight)
+        return bool(same_X and np.array_equal(self.Y, other.Y) and same_weight)
 
     def submatrix(self, columns: NDArray, rows: NDArray | None) -> Submatrix:
         """Gather one member. Rows left out are not there; a zero weight would still cost their arithmetic."""
