@@ -78,7 +78,7 @@ def coin_pair(p, both, one, most):
     widest = 24 * np.sqrt(p * one) + 90
     if len(a) * min(widest, p) <= PAIR_TERMS:
         return _truncated_pair(p, both, one, most, a, weight)
-    return _celled_pair(p, both, one, most)
+    return _celled_pair(p, both + one, most)
 
 
 def _covering_pair(p, most, a, weight):
@@ -116,13 +116,13 @@ def _at_most(count, trials, probability):
     return np.where(trials <= count, 1.0, inside)
 
 
-def _celled_pair(p, both, one, most, cells=160):
+def _celled_pair(p, alpha, most, cells=160):
     """Large p under rejection: accepted sizes in cells, the overlap of two sizes one deviation either side of its mean.
 
     For independent subsets only, when the exact sum would exceed `PAIR_TERMS`. Sizes are independent, each conditioned
     on its own acceptance; at p = 1000 and 2000 the mean inflation is off by 3e-6 and 2e-6 of its value.
     """
-    sizes, weights = binomial(p, both + one, most)
+    sizes, weights = binomial(p, alpha, most)
     groups = np.array_split(np.arange(len(sizes)), min(cells, len(sizes)))
     mass = np.array([weights[g].sum() for g in groups])
     centre = np.array([(weights[g] @ sizes[g] + 1e-300 * sizes[g[0]]) / (weights[g].sum() + 1e-300) for g in groups])

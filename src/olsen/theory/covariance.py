@@ -147,7 +147,7 @@ def pair_risk(
     >>> float(pair_risk(Sigma, [1.0, 0.0], [0], [0], 1.0, n=12).round(12))
     0.1
     >>> float(pair_risk(Sigma, [1.0, 0.0], [0], [1], 1.0, n=12).round(4))
-    0.0233
+    0.0217
     """
     Sigma, beta = _as_covariance(Sigma, beta)
     tau_i, tau_j = (n if rows is None else rows for rows in (rows_i, rows_j))
