@@ -67,7 +67,7 @@ def ridge_penalty(X, max_features, *, center=True, tol=1e-10, max_iter=50, retur
     _refuse_collinear(X)
     alpha = _probabilities(max_features, X.shape[1])
     rank = min(X.shape[0] - bool(center), X.shape[1])
-    if alpha.sum() >= rank:
+    if alpha.sum() >= rank * (1 - 1e-9):
         raise ValueError(
             f"the members must have fewer columns than the data have rank: the inclusion probabilities sum to "
             f"{alpha.sum():.6g}, the rank is at most {rank}. Ask for fewer columns; for minimum-norm members use "
@@ -245,8 +245,8 @@ def _newton(X, alpha, tol, max_iter):
     worst = np.argsort(u)[:5].tolist()
     raise ValueError(
         f"no penalty found in {max_iter} Newton steps (largest error {np.abs(gradient).max():.2g}): the penalty of "
-        f"columns {worst} tends to zero, so they are nearly collinear for this many columns per member. Remove or merge "
-        "them, or ask for fewer columns."
+        f"columns {worst} tends to zero, so for this many columns per member they are nearly collinear. Remove "
+        "or merge them, or ask for fewer columns."
     )
 
 

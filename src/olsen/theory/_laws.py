@@ -62,7 +62,9 @@ def rejection(p, alpha, most):
 
 
 def coin_pair(p, both, one, most):
-    """Overlap of two coin-flip subsets: values, weights, and the mean number of columns outside both.
+    """Law of the overlap of two coin-flip subsets, and the probability that both are accepted.
+
+    The law is: values, weights, and the mean number of columns outside both.
 
     Each column is in both subsets with probability `both`, in exactly the first with `one`, in exactly the second
     with `one`. The pair is conditioned on both sizes being at most `most`: ignored when the probability is
@@ -72,13 +74,13 @@ def coin_pair(p, both, one, most):
     outside = outside if outside > 1e-15 else 0.0
     a, weight = binomial(p, both, most)
     if rejection(p, both + one, most) < NEGLIGIBLE:
-        return a, weight, (p - a) * (outside / (1 - both) if both < 1 else 0.0)
+        return (a, weight, (p - a) * (outside / (1 - both) if both < 1 else 0.0)), 1.0
     if outside == 0:
         return _covering_pair(p, most, a, weight)
     widest = 24 * np.sqrt(p * one) + 90
     if len(a) * min(widest, p) <= PAIR_TERMS:
         return _truncated_pair(p, both, one, most, a, weight)
-    return _celled_pair(p, both + one, most)
+    return _celled_pair(p, both + one, most), (1 - rejection(p, both + one, most)) ** 2
 
 
 def _covering_pair(p, most, a, weight):
@@ -87,7 +89,7 @@ def _covering_pair(p, most, a, weight):
     below = np.where(low > 0, _at_most(np.minimum(low - 1, p - a), p - a, 0.5), 0.0)
     mass = np.where(high >= low, _at_most(np.maximum(high, 0), p - a, 0.5) - below, 0.0)
     total = weight * np.maximum(mass, 0)
-    return a, total / total.sum(), np.zeros(len(a))
+    return (a, total / total.sum(), np.zeros(len(a))), float(total.sum())
 
 
 def _truncated_pair(p, both, one, most, a, weight):
@@ -105,7 +107,8 @@ def _truncated_pair(p, both, one, most, a, weight):
         uncovered[index] = probability @ (rest * (1 - tail) * _at_most(most - overlap, rest - 1, tail))
     total = weight * mass
     with np.errstate(invalid="ignore", divide="ignore"):
-        return a, total / total.sum(), np.where(mass > 0, uncovered / mass, 0.0)
+        law = a, total / total.sum(), np.where(mass > 0, uncovered / mass, 0.0)
+    return law, float(total.sum())
 
 
 def _at_most(count, trials, probability):
@@ -134,3 +137,12 @@ def _celled_pair(p, alpha, most, cells=160):
     a = np.clip(a, 0, most)
     union = np.tile((first + second).ravel(), 2) - a
     return a, np.tile(joint.ravel(), 2) / (2 * joint.sum()), np.maximum(0, p - union)
+
+
+def mixture(first, mass_first, second, mass_second):
+    """The law that is `first` or `second` in the proportion of the two masses."""
+    share = mass_first / (mass_first + max(mass_second, 0.0))
+    if share >= 1 - NEGLIGIBLE:
+        return first
+    values, outside = (np.concatenate([first[i], second[i]]) for i in (0, 2))
+    return values, np.concatenate([share * first[1], (1 - share) * second[1]]), outside

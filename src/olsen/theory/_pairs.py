@@ -5,6 +5,8 @@ With :math:`R_{ij} = E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`, the risk of the mean
 :math:`R_{ij}` and combines them here.
 """
 
+import math
+
 import numpy as np
 
 
@@ -57,12 +59,36 @@ def same_group_share(k, group):
     return np.where(np.isinf(k), 0.0, share)
 
 
-def rescale(risk, shrinkage, mu):
-    r"""Risk of `mu` times an estimator whose alignment :math:`E\langle\beta, b\rangle` is `shrinkage`, unit signal.
+def group_shares(k, first, second):
+    """Shares of the ordered pairs in one group of the first kind only, of the second only, and of both.
+
+    Groups of both kinds are runs of consecutive members, so a pair lies in both when it lies in one cell of the common
+    refinement, which repeats with their least common multiple.
+    """
+    k, first, second = np.broadcast_arrays(*as_floats(k, first, second))
+    both = np.zeros(k.shape)
+    for index in map(tuple, np.argwhere((first > 1) & (second > 1) & np.isfinite(k))):
+        both[index] = _common_pairs(int(k[index]), int(first[index]), int(second[index])) / k[index] ** 2
+    return same_group_share(k, first) - both, same_group_share(k, second) - both, both
+
+
+def _common_pairs(k, first, second):
+    period = math.lcm(first, second)
+
+    def count(members):
+        cuts = np.union1d(np.arange(0, members, first), np.arange(0, members, second))
+        cells = np.diff(np.append(cuts, members)).astype(float)
+        return float(np.sum(cells * (cells - 1)))
+
+    return count(k) if k <= period else (k // period) * count(period) + (count(k % period) if k % period else 0.0)
+
+
+def rescale(risk, shrinkage, mu, norm=1.0):
+    r"""Risk of `mu` times an estimator with :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`, delta = `shrinkage`.
 
     From :math:`\mu b - \beta = \mu(b-\beta) - (1-\mu)\beta`:
-    :math:`\mu^2 R + (1-\mu)^2 + 2\mu(1-\mu)(1 - \text{shrinkage})`.
+    :math:`\mu^2 R + [(1-\mu)^2 + 2\mu(1-\mu)(1 - \delta)]\|\beta\|^2`.
     """
     with np.errstate(invalid="ignore"):
-        scaled = mu**2 * risk + (1 - mu) ** 2 + 2 * mu * (1 - mu) * (1 - shrinkage)
-    return np.where(np.asarray(mu) == 0, 1.0, scaled)
+        scaled = mu**2 * risk + ((1 - mu) ** 2 + 2 * mu * (1 - mu) * (1 - shrinkage)) * norm**2
+    return np.where(np.asarray(mu) == 0, norm**2, scaled)

@@ -13,23 +13,23 @@ from typing import NamedTuple
 import numpy as np
 
 from . import _laws
-from ._pairs import as_floats, mean_of_pairs, require, rescale, same_group_share
+from ._pairs import as_floats, group_shares, mean_of_pairs, require, rescale
 
 SAMPLINGS = ("fixed", "bernoulli")
 DESIGNS = ("independent", "balanced", "antithetic")
 
 
 class _Terms(NamedTuple):
-    """Bias (unit signal) and variance (unit noise): one member, same-group pair, other pair; group size, E|S|/p."""
+    """What the combination needs; bias for unit signal and variance for unit noise, each of shape (5, ...).
 
-    own_bias: float
-    same_bias: float
-    other_bias: float
-    own_variance: float
-    same_variance: float
-    other_variance: float
-    group: float
-    shrinkage: float
+    The five: one member; a pair of no common group; of one column group; of one row group; of both.
+    """
+
+    bias: np.ndarray
+    variance: np.ndarray
+    column_group: np.ndarray
+    row_group: np.ndarray
+    shrinkage: np.ndarray
 
 
 def overlap_variance(n, overlap, sigma, *, n_samples=None, shared_rows=None):
@@ -103,7 +103,7 @@ def expected_bias(n, p, n_features, *, k, n_samples=None, sampling="fixed", desi
     """
     terms = _broadcast_terms("expected_bias", n, p, n_features, n_samples, sampling, design)
     k, norm = as_floats(k, beta_norm)
-    return (norm**2 * _combine(terms.own_bias, terms.same_bias, terms.other_bias, terms.group, k))[()]
+    return (norm**2 * _combine(terms.bias, terms, k))[()]
 
 
 def expected_variance(n, p, n_features, sigma, *, k, n_samples=None, sampling="fixed", design="independent"):
@@ -120,8 +120,7 @@ def expected_variance(n, p, n_features, sigma, *, k, n_samples=None, sampling="f
     """
     terms = _broadcast_terms("expected_variance", n, p, n_features, n_samples, sampling, design)
     k, sigma = as_floats(k, sigma)
-    unit = _combine(terms.own_variance, terms.same_variance, terms.other_variance, terms.group, k)
-    return np.where(sigma == 0, 0.0, sigma**2 * np.where(sigma == 0, 0.0, unit))[()]
+    return _times_noise(sigma, _combine(terms.variance, terms, k))[()]
 
 
 def expected_risk(
@@ -157,7 +156,7 @@ def expected_risk(
     k : int or inf
         Members.
     n_samples : int, optional
-        Rows per member, drawn independently of everything else. Default: all.
+        Rows per member, of fixed size under both samplings. Default: all.
     sampling : {"fixed", "bernoulli"}
         Subsets of fixed size, or one coin per column, a subset being redrawn unless ``size <= n_samples - 2`` (the
         paper's rejection rule).
@@ -166,7 +165,8 @@ def expected_risk(
         being a member when ``m <= p / 2`` and the complement of a member otherwise. Coin flips: one uniform
         :math:`U_j` per column and group, member `b` of ``B = floor(1 / min(alpha, 1 - alpha))`` takes `j` iff
         :math:`(U_j + b/B) \bmod 1 < \alpha`. ``"antithetic"``: pairs with the least possible overlap (a permutation
-        and its reverse). Member `i` is in group ``i // B``; the last group may be partial.
+        and its reverse) of columns. Member `i` is in group ``i // B``; the last group may be partial. Rows are drawn
+        like columns, in groups of ``n // min(n_samples, n - n_samples)`` when balanced, independently otherwise.
     mu : float
         Scale of the average (`theory.scaled_risk`).
     beta_norm : float
@@ -178,9 +178,9 @@ def expected_risk(
     `overlap_variance`, averaged over the hypergeometric number of shared rows (the single member stays exact).
     Coin flips with a rejection probability above 1e-13: members exact; pairs conditioned on the acceptance of both,
     exactly while the sum stays below two million terms (p up to about ten thousand), in cells of sizes beyond (relative
-    error about 1e-6). A balanced group is taken to be redrawn pair by pair: when one rejected member makes
-    the implementation redraw a whole group of more than two, its pairs are slightly different. ``inf`` for sizes
-    within one of `n_samples`, where the expectation is infinite.
+    error about 1e-6). In a balanced group a rejected member is replaced by an independent one; what the
+    rejection of its partner says about the accepted member is neglected. ``inf`` for sizes within one of `n_samples`,
+    where the expectation is infinite.
 
     Examples
     --------
@@ -191,11 +191,9 @@ def expected_risk(
     """
     terms = _broadcast_terms("expected_risk", n, p, n_features, n_samples, sampling, design)
     k, sigma, mu, norm = as_floats(k, sigma, mu, beta_norm)
-    bias = _combine(terms.own_bias, terms.same_bias, terms.other_bias, terms.group, k)
-    unit = _combine(terms.own_variance, terms.same_variance, terms.other_variance, terms.group, k)
-    noise = sigma / norm
-    risk = bias + np.where(noise == 0, 0.0, noise**2 * np.where(noise == 0, 0.0, unit))
-    return (norm**2 * rescale(risk, terms.shrinkage, mu))[()]
+    bias = norm**2 * _combine(terms.bias, terms, k)
+    risk = bias + _times_noise(sigma, _combine(terms.variance, terms, k))
+    return rescale(risk, terms.shrinkage, mu, norm)[()]
 
 
 def optimal_n_features(n, p, sigma, *, k, n_samples=None, design="independent"):
@@ -223,39 +221,45 @@ def optimal_n_features(n, p, sigma, *, k, n_samples=None, design="independent"):
         low, high = int(sizes[max(best - 1, 0)]), int(sizes[min(best + 1, len(sizes) - 1)])
 
 
-def _combine(own, same, other, group, k):
-    """Mean over all ordered pairs, counting those inside a group of the design apart."""
+def _times_noise(sigma, unit):
+    return np.where(sigma == 0, 0.0, sigma**2 * np.where(sigma == 0, 0.0, unit))
+
+
+def _combine(five, terms, k):
+    """Mean over all ordered pairs, counting those inside the groups of the design apart."""
     require(k >= 1, f"k must be a number of members, at least 1 (inf for the large ensemble); got {np.min(k):.6g}.")
+    own, other, *grouped = five
     mean = mean_of_pairs(own, other, k)
-    with np.errstate(invalid="ignore"):
-        shift = same_group_share(k, group) * (same - other)
-    return np.where(np.isinf(mean) | np.isnan(shift), mean, mean + shift)
+    for share, same in zip(group_shares(k, terms.column_group, terms.row_group), grouped, strict=True):
+        with np.errstate(invalid="ignore"):
+            mean = mean + np.where(share > 0, share * (same - other), 0.0)
+    return mean
 
 
 def _broadcast_terms(function, n, p, n_features, n_samples, sampling, design):
-    """`_terms` for every element of the broadcast of the sizes, each field an array of that shape."""
+    """`_terms` for every element of the broadcast of the sizes."""
     require(sampling in SAMPLINGS, f"sampling must be one of {SAMPLINGS}; got {sampling!r}.")
     require(design in DESIGNS, f"design must be one of {DESIGNS}; got {design!r}.")
     sizes = np.broadcast_arrays(n, p, n_features, n if n_samples is None else n_samples)
-    shape = sizes[0].shape
     each = zip(*(size.ravel().tolist() for size in sizes), strict=True)
     values = [_terms(function, n, p, m, tau, sampling, design) for n, p, m, tau in each]
-    fields: list = [np.reshape(field, shape) for field in zip(*values, strict=True)]
-    return _Terms(*fields)
+    fields: list = [np.moveaxis(np.array(field), 0, -1) for field in zip(*values, strict=True)]
+    return _Terms(*(field.reshape(field.shape[:-1] + sizes[0].shape) for field in fields))
 
 
 def _terms(function, n, p, m, tau, sampling, design):
     _check_sizes(function, n, p, m, tau, sampling)
     if sampling == "fixed" and tau - 1 <= m <= tau + 1:
-        bias = np.inf if m < p else 0.0
-        return _Terms(bias, bias, bias, np.inf, np.inf, np.inf, 1.0, m / p)
-    # A law is (shared columns, weights, mean columns outside both).
+        return np.full(5, np.inf if m < p else 0.0), np.full(5, np.inf), 1, 1, m / p
+    # A law of overlaps is (shared columns, weights, mean columns outside both).
     laws = _fixed_laws(p, int(m), design) if sampling == "fixed" else _coin_laws(p, m / p, int(tau) - 2, design)
     own, same, other, group, shrinkage = laws
-    own_bias, own_variance = _average(p, own, own[0] / (tau - own[0] - 1))
-    same_bias, same_variance = _average(p, same, _mean_inflation(same[0], n, tau))
-    bias, variance = _average(p, other, _mean_inflation(other[0], n, tau))
-    return _Terms(own_bias, same_bias, bias, own_variance, same_variance, variance, group, shrinkage)
+    row_group = n // max(1, min(tau, n - tau)) if design == "balanced" and tau < n else 1
+    terms = [_average(p, own, own[0] / (tau - own[0] - 1))]
+    for rows in ("independent", "balanced"):
+        terms += [_average(p, law, _mean_inflation(law[0], n, tau, rows)) for law in (other, same)]
+    bias, variance = np.transpose(terms)
+    return bias, variance, group, row_group, shrinkage
 
 
 def _check_sizes(function, n, p, m, tau, sampling):
@@ -278,11 +282,11 @@ def _average(p, law, inflation):
     return float(weight @ (outside / p * (1 + inflation))), float(weight @ inflation)
 
 
-def _mean_inflation(a, n, tau):
-    """Inflation v for each overlap, averaged over the number of rows two independent members share."""
+def _mean_inflation(a, n, tau, rows):
+    """Inflation v for each overlap, averaged over the rows two members share: the fewest possible in a row group."""
     a = np.asarray(a, dtype=float)
-    if tau == n:
-        return _inflation(a, n, n)
+    if tau == n or rows == "balanced":
+        return _inflation(a, tau, max(0, 2 * tau - n))
     t, weight = _laws.thin(*_laws.hypergeometric(int(n), int(tau), int(tau)))
     total = np.zeros(len(a))
     for shared, mass in zip(t, weight, strict=True):
@@ -302,17 +306,19 @@ def _fixed_laws(p, m, design):
 
 def _coin_laws(p, alpha, most, design):
     """The same for one coin per column, sizes above `most` being redrawn."""
-    sizes, weight = _laws.binomial(p, alpha, most)
     require(
         alpha < 1 or most >= p,
         f"coin flips of probability 1 always give p = {p} columns, more than n_samples - 2 = {most}: every subset "
         "is rejected. Use fewer expected columns.",
     )
-    own = (sizes, weight, p - sizes)
-    other = _laws.coin_pair(p, alpha**2, alpha * (1 - alpha), most)
-    both = max(0.0, 2 * alpha - 1)
-    same = other if design == "independent" else _laws.coin_pair(p, both, alpha - both, most)
-    smaller = min(alpha, 1 - alpha)
-    blocks = max(1, int(np.floor(1 / smaller + 1e-12))) if smaller > 0 else 1
-    group = {"independent": 1, "antithetic": 2, "balanced": blocks}[design]
-    return own, same, other, group, float(weight @ sizes) / p
+    sizes, weight = _laws.binomial(p, alpha, most)
+    other, _ = _laws.coin_pair(p, alpha**2, alpha * (1 - alpha), most)
+    same, group = other, 1
+    if design != "independent":
+        both = max(0.0, 2 * alpha - 1)
+        least, accepted = _laws.coin_pair(p, both, alpha - both, most)
+        kept = 1 - _laws.rejection(p, alpha, most)
+        same = _laws.mixture(least, accepted, other, 2 * (kept - accepted))
+        smaller = min(alpha, 1 - alpha)
+        group = 2 if design == "antithetic" else max(1, int(1 / smaller + 1e-9)) if smaller > 0 else 1
+    return (sizes, weight, p - sizes), same, other, group, float(weight @ sizes) / p
