@@ -346,6 +346,8 @@ ESTIMATORS = [
     (25, 1.0, "fixed", 5),
     (9, 0.6, "fixed", 7),
     (9, 1.0, "bernoulli", 6),
+    (9, 0.6, "bernoulli", 3),
+    (20, 0.8, "bernoulli", 3),
 ]
 
 
@@ -360,7 +362,7 @@ def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampl
     rng = np.random.default_rng([seed, 7])
     how = {"max_features": m, "max_samples": max_samples, "sampling": sampling, "design": design}
     risks = []
-    for trial in range(800):
+    for trial in range(1200):
         X = rng.standard_normal((n, p))
         y = X @ beta + sigma * rng.standard_normal(n)
         model = olsen.OLSEnsembleRegressor(k, fit_intercept=False, random_state=1000 * seed + trial, **how)
@@ -380,7 +382,7 @@ def test_rejected_coin_flips_as_the_estimator_redraws_them(seed, alpha, n):
     from olsen.theory import finite
 
     p, most = 20, n - 2
-    own, same, _, group, _ = finite._coin_laws(p, alpha, most, "balanced")
+    _, same, _, group, _ = finite._coin_laws(p, alpha, most, "balanced")
     values = []
     for trial in range(400):
         features, _ = olsen.subsets.draw_members(
