@@ -26,8 +26,9 @@ def test_pair_formula_is_the_general_one_at_identity_covariance():
 
 
 def test_all_rows_and_columns_make_identical_members():
-    risk = theory.minimum_norm_risk(50, 120, 120, 0.4, k=np.array([1, 5, np.inf]), n_samples=50)
-    np.testing.assert_allclose(risk, risk[0], rtol=1e-13)
+    for design in ("independent", "balanced"):
+        risk = theory.minimum_norm_risk(50, 120, 120, 0.4, k=np.array([1, 5, np.inf]), n_samples=50, design=design)
+        np.testing.assert_allclose(risk, risk[0], rtol=1e-13)
 
 
 def test_best_finite_interpolator_uses_all_columns():
@@ -40,6 +41,9 @@ def test_norm_and_scale():
     plain = theory.minimum_norm_risk(40, 80, 60, 0.5, **how)
     assert theory.minimum_norm_risk(40, 80, 60, 1.0, beta_norm=2.0, **how) == pytest.approx(4 * plain, rel=1e-13)
     assert theory.minimum_norm_risk(40, 80, 60, 0.5, mu=0.0, **how) == 1
+    noise = theory.minimum_norm_risk(40, 80, 60, 0.5, beta_norm=0.0, **how)
+    signal = theory.minimum_norm_risk(40, 80, 60, 0.0, **how)
+    assert plain == pytest.approx(noise + signal, rel=1e-13)
     scaled = theory.scaled_risk(plain, 20 / 80, 0.7)
     assert theory.minimum_norm_risk(40, 80, 60, 0.5, mu=0.7, **how) == pytest.approx(scaled, rel=1e-13)
 

@@ -94,7 +94,9 @@ def expected_bias(n, p, n_features, *, k, n_samples=None, sampling="fixed", desi
 
     .. math:: \frac{\|\beta\|^2}{k^2} \sum_{ij} E\Bigl[\frac{|(S_i\cup S_j)^c|}{p}\,(1 + v_{ij})\Bigr]
 
-    See `expected_risk` for the arguments, the designs and the status. All numeric arguments broadcast.
+    Arguments, designs and exceptions as in `expected_risk`.
+
+    Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments broadcast.
 
     Examples
     --------
@@ -111,7 +113,9 @@ def expected_variance(n, p, n_features, sigma, *, k, n_samples=None, sampling="f
 
     .. math:: \frac{\sigma^2}{k^2} \sum_{ij} E[v_{ij}]
 
-    See `expected_risk` for the arguments, the designs and the status. All numeric arguments broadcast.
+    Arguments, designs and exceptions as in `expected_risk`.
+
+    Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments broadcast.
 
     Examples
     --------

@@ -154,18 +154,19 @@ def minimum_norm_risk(n, p, n_features, sigma, *, k, n_samples, design="independ
     require(design in ("independent", "balanced"), f"design must be 'independent' or 'balanced'; got {design!r}.")
     require(tau <= n, f"minimum_norm_risk: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).")
     require(m <= p, f"minimum_norm_risk: n_features ({np.max(m):.6g}) cannot exceed p ({np.min(p):.6g}).")
-    noise = sigma / norm
-    own = minimum_norm_member_bias(p, m, tau) + minimum_norm_member_variance(m, tau, noise)
-    # All rows and all columns: every member is the same, and the pair is the member.
-    off = np.where(
-        (tau == n) & (m == p),
-        own,
-        minimum_norm_pair_risk(p, m, tau, noise, shared_features=m**2 / p, shared_rows=tau**2 / n),
-    )
+    identical = (tau == n) & (m == p)  # then every pair is a member with itself
+    bias, variance = minimum_norm_member_bias(p, m, tau), minimum_norm_member_variance(m, tau, 1.0)
+    own = norm**2 * bias + sigma**2 * variance
+
+    def pair(shared_rows):
+        overlap = {"shared_features": m**2 / p, "shared_rows": shared_rows}
+        bias = minimum_norm_pair_risk(p, m, tau, 0.0, **overlap)
+        variance = minimum_norm_pair_risk(p, m, tau, 1.0, **overlap) - bias
+        return np.where(identical, own, norm**2 * bias + sigma**2 * variance)
+
+    off = pair(tau**2 / n)
     risk = mean_of_pairs(own, off, k)
     if design == "balanced":
-        shared = np.maximum(0, 2 * tau - n)
-        same = minimum_norm_pair_risk(p, m, tau, noise, shared_features=m**2 / p, shared_rows=shared)
         folds = np.floor(n / np.maximum(1, np.minimum(tau, n - tau)))
-        risk = risk + same_group_share(k, folds) * (same - off)
-    return (norm**2 * rescale(risk, tau / p, mu))[()]
+        risk = risk + same_group_share(k, folds) * (pair(np.maximum(0, 2 * tau - n)) - off)
+    return rescale(risk, tau / p, mu, norm)[()]
