@@ -387,7 +387,7 @@ def ridge_covariance_risk(Sigma, beta, penalty, sigma, *, n):
 
     Examples
     --------
-    >>> float(ridge_covariance_risk(np.ones(400), np.full(400, 0.05), 200.0, 0.5**0.5, n=400).round(12))
+    >>> float(ridge_covariance_risk(np.ones(100), np.full(100, 0.1), 50.0, 0.5**0.5, n=100).round(12))
     0.5
     """
     everything = np.arange(len(np.asarray(beta)))
