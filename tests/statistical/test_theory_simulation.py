@@ -7,10 +7,12 @@ limit or an approximation the size is such that its own error stays below the st
 import numpy as np
 import pytest
 
+import olsen
 import theory_simulation as sim
 from olsen import theory
 
 pytestmark = pytest.mark.statistical
+needs_estimator = pytest.mark.skipif(not hasattr(olsen, "OLSEnsembleRegressor"), reason="no estimator in this build")
 
 
 def check(label, simulated, expected):
@@ -354,13 +356,11 @@ ESTIMATORS = [
 ]
 
 
+@needs_estimator
 @pytest.mark.parametrize("design", ["independent", "balanced"])
 @pytest.mark.parametrize(("m", "max_samples", "sampling", "k"), ESTIMATORS)
 def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampling, k):
     """The whole chain: subsets as the estimator draws them, members as it solves them, averaged as it averages."""
-    olsen = pytest.importorskip("olsen")
-    if not hasattr(olsen, "OLSEnsembleRegressor"):
-        pytest.skip("no estimator in this build")
     n, p, sigma, beta = 50, 36, 0.6, sim.unit_signal(36)
     rng = np.random.default_rng([seed, 7])
     how = {"max_features": m, "max_samples": max_samples, "sampling": sampling, "design": design}
@@ -376,12 +376,10 @@ def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampl
     check(f"estimator {m, max_samples, sampling, design}", sim.estimate(risks), expected)
 
 
+@needs_estimator
 @pytest.mark.parametrize(("alpha", "n"), [(0.3, 12), (0.7, 20)])
 def test_rejected_coin_flips_as_the_estimator_redraws_them(seed, alpha, n):
     """Overlaps alone, so no heavy tails: mean of the pair formula over same-group pairs of the drawn subsets."""
-    olsen = pytest.importorskip("olsen")
-    if not hasattr(olsen, "subsets"):
-        pytest.skip("no subsets in this build")
     from olsen.theory import finite
 
     p, most = 20, n - 2
