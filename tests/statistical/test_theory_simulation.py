@@ -6,10 +6,12 @@ limit or an approximation the size is such that its own error stays below the st
 
 import numpy as np
 import pytest
+from scipy.stats import hypergeom
 
 import olsen
 import theory_simulation as sim
 from olsen import theory
+from olsen.theory import finite
 
 pytestmark = pytest.mark.statistical
 needs_estimator = pytest.mark.skipif(not hasattr(olsen, "OLSEnsembleRegressor"), reason="no estimator in this build")
@@ -78,8 +80,6 @@ def test_coin_flips(rng, design, draw, n, p, alpha, k):
 
 def coin_risk(n, p, alpha, sigma, k, design, most):
     """`expected_risk` under a stricter rejection: the laws for `most`, the inflation for n."""
-    from olsen.theory import finite
-
     own, same, other, group, _ = finite._coin_laws(p, alpha, most, design)
     terms = [finite._average(p, law, law[0] / (n - law[0] - 1)) for law in (own, other, same)]
     own, other, same = (bias + sigma**2 * variance for bias, variance in terms)
@@ -134,8 +134,6 @@ def padded_pinv(X, rows):
 
 
 def mean_refined(n, tau, a):
-    from scipy.stats import hypergeom
-
     t = np.arange(max(1, 2 * tau - n), tau + 1)
     return hypergeom(n, tau, tau).pmf(t) @ theory.overlap_variance(n, a, 1.0, n_samples=tau, shared_rows=t)
 
@@ -380,8 +378,6 @@ def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampl
 @pytest.mark.parametrize(("alpha", "n"), [(0.3, 12), (0.7, 20)])
 def test_rejected_coin_flips_as_the_estimator_redraws_them(seed, alpha, n):
     """Overlaps alone, so no heavy tails: mean of the pair formula over same-group pairs of the drawn subsets."""
-    from olsen.theory import finite
-
     p, most = 20, n - 2
     _, same, _, group, _ = finite._coin_laws(p, alpha, most, "balanced")
     values = []
