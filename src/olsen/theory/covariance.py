@@ -138,8 +138,8 @@ def pair_risk(
     Notes
     -----
     Status: exact for one least-squares member with itself, and with all rows for projectors that commute (diagonal
-    Sigma, nested sets, sets separated by their intersection in a Markov chain); asymptotic otherwise, with an error
-    O(1/n**2) for least squares on all rows and O(1/n) for minimum-norm and ridge members.
+    Sigma, nested sets, sets separated by their intersection in a Markov chain). Otherwise asymptotic: for least squares
+    on all rows w completes the order 1/n and rho is heuristic; minimum-norm and ridge members have an error O(1/n).
 
     Examples
     --------
