@@ -28,10 +28,16 @@ def interleave(contenders: dict[str, Callable], rounds: int = 3, first: dict | N
     times = {name: list((first or {}).get(name, ())) or [seconds(call)] for name, call in contenders.items()}
     for turn in range(rounds):
         for name, call in contenders.items():
-            quickest = min(times[name])
-            if turn and quickest > SLOW:
-                continue
-            times[name] += [seconds(call) for _ in range(max(1, min(CALLS, int(TURN / max(quickest, 1e-9)))))]
+            if not turn or min(times[name]) <= SLOW:
+                times[name] += one_turn(call)
+    return times
+
+
+def one_turn(call: Callable) -> list[float]:
+    """One call, and more while there is time for another of the last one's length."""
+    times = [seconds(call)]
+    while len(times) < CALLS and sum(times) + times[-1] < TURN:
+        times.append(seconds(call))
     return times
 
 

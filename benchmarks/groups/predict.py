@@ -22,7 +22,7 @@ TOY_SHAPES = [(40, 20, 5, 6)]
 def run(quick: bool):
     jobs = peers.start_workers(quick)
     for shape in TOY_SHAPES if quick else SHAPES:
-        yield measure(*shape, jobs, rounds=1 if quick else 12)
+        yield measure(*shape, jobs, rounds=1 if quick else 5)
 
 
 def measure(n, p, m, k, jobs, rounds):
