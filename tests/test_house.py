@@ -28,11 +28,12 @@ LAYERS = {
     "_uncertainty": {"_moments", "_members", "_execution"},
     "_streaming": {"_members", "_moments", "_execution"},
     "_inputs": {"_members", "_moments", "_execution"},
-    "_fitted": {"_members", "_uncertainty", "_execution", "_inputs", "subsets"},
+    "_elsewhere": {"_members", "_execution", "_inputs", "subsets"},
+    "_fitted": {"_elsewhere", "_members", "_uncertainty", "_execution", "_inputs", "subsets"},
     "_functional": {"_members", "_inputs", "_execution", "subsets"},
     "_ensemble": {
         "_members", "_moments", "_execution", "_inputs", "_fitted", "_streaming", "_combining", "_inclusion",
-        "_uncertainty", "subsets",
+        "_uncertainty", "_elsewhere", "subsets",
     },
     "__init__": None,  # the front door may import everything
 }  # fmt: skip

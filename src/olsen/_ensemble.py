@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
-from . import _members
+from . import _elsewhere, _members
 from ._execution import callbacks
 from ._fitted import FittedEnsembleMixin
 from ._inputs import (
@@ -188,6 +188,9 @@ class OLSEnsembleRegressor(FittedEnsembleMixin, callbacks.CallbackSupportMixin, 
         """
         with all_or_nothing(self):
             self._check_parameters()
+            if _elsewhere.lives_elsewhere(X, y):
+                _elsewhere.fit(self, X, y, sample_weight)
+                return self
             given = validate_training(self, X, y, sample_weight)
             problem = given.problem
             start = self._members_to_keep(problem)

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import _members, _uncertainty, subsets
+from . import _elsewhere, _members, _uncertainty, subsets
 from ._execution import callbacks, pools
 from ._inputs import check_choice, validate_new_rows
 
@@ -52,6 +52,8 @@ class FittedEnsembleMixin(MultiOutputMixin, RegressorMixin):
             Only if `return_std`.
         """
         check_is_fitted(self)
+        if _elsewhere.lives_elsewhere(X, self.coef_) and not return_std:
+            return _elsewhere.predict(self, X)
         X = validate_new_rows(self, X)
         y = np.asarray(X @ self.coef_.T) + self.intercept_
         if not return_std:

@@ -48,7 +48,7 @@ def gram_batch(problem: Problem, mask, probing: str | None) -> Batch:
     xp, moments = problem.space.xp, problem.moments
     p, k = mask.shape
     scale = _inverse_root(xp.linalg.diagonal(moments.G), xp)[:, None]
-    W = xp.where(mask, scale, xp.zeros_like(scale))
+    W = _masked(mask, scale, problem.space)
     targets = [W * moments.C[:, t][:, None] for t in range(moments.C.shape[1])]
     blocks = [W] * len(targets)
     signs = problem.space.put(_signs(p))[:, None]
@@ -75,9 +75,9 @@ def normal_batch(problem: Problem, rows: Rows, mask, row_mask, probing: str | No
     xp, (k, q) = rows.xp, (mask.shape[1], problem.Y.shape[1])
     D, mean_y, shift, squares = _row_statistics(problem, rows, row_mask)
     scale = _inverse_root(squares, xp)
-    W = xp.where(mask, scale, xp.zeros_like(scale))
+    W = _masked(mask, scale, problem.space)
     targets = [W * rows.backward(D * (problem.Y[:, t][:, None] - mean_y[t, :][None, :])) for t in range(q)]
-    signs = problem.space.put(_signs(len(mask)))[:, None]
+    signs = problem.space.put(_signs(mask.shape[0]))[:, None]
     copies = q
     if probing == OWN:
         copies, targets = q + 1, [*targets, xp.where(W > 0, signs, xp.zeros_like(signs))]
@@ -94,7 +94,7 @@ def dual_batch(problem: Problem, rows: Rows, mask, row_mask, probing: str | None
     """Members with fewer rows than columns, by their rows: minimum norm in the users' units, so W is the mask alone."""
     xp, (k, q) = rows.xp, (mask.shape[1], problem.Y.shape[1])
     D, mean_y, shift, squares = _row_statistics(problem, rows, row_mask)
-    W = problem.space.cast(mask)
+    W = _masked(mask, xp.ones_like(squares), problem.space)
     taken = xp.astype(D > 0, W.dtype)
     spread = xp.sum(W * squares, axis=0) / xp.sum(taken, axis=0)  # mean squared length of a member's rows
     root = xp.sqrt(D) * _inverse_root(spread, xp)[None, :]
@@ -119,13 +119,17 @@ def _row_statistics(problem, rows, row_mask):
     c is the number of members, or one when all members have all rows.
     """
     xp, space = rows.xp, problem.space
-    D = xp.ones((rows.shape[0], 1), dtype=space.dtype, device=space.device) if row_mask is None else space.cast(row_mask)
+    D = (
+        xp.ones((rows.shape[0], 1), dtype=space.dtype, device=space.device)
+        if row_mask is None
+        else space.cast(row_mask)
+    )
     if problem.weight is not None:
         D = D * problem.weight[:, None]
     total = xp.sum(D, axis=0)
-    raw = rows.squares(D)
+    raw = rows.spread if row_mask is None else rows.squares(D) * xp.astype(rows.spread > 0, D.dtype)
     if not problem.fit_intercept:
-        return D, xp.zeros((problem.Y.shape[1], D.shape[1]), dtype=D.dtype, device=space.device), None, raw
+        return D, space.zeros((problem.Y.shape[1], D.shape[1])), None, raw
     mean_y = (problem.Y.T @ D) / total[None, :]
     if row_mask is None:
         return D, mean_y, None, raw
@@ -139,6 +143,13 @@ def _owners(k, q, probing):
     members = np.arange(k)
     extra = {OWN: members, WHOLE: np.array([ALL]), None: members[:0]}[probing]
     return np.concatenate([np.tile(members, q), extra]), np.arange(k * q + len(extra)) >= k * q
+
+
+def _masked(mask, scale, space):
+    """The scale inside a mask, zero outside, in rows: the mask is a transpose, and mixed orders slow every step."""
+    W = space.zeros(mask.shape)
+    W += space.xp.where(mask, scale, space.xp.zeros_like(scale))
+    return W
 
 
 def _signs(size):
@@ -155,4 +166,3 @@ def _inverse_root(squares, xp):
 def _repeat(array, copies, xp):
     """The array for every target and probe; single columns serve all."""
     return array if array is None or array.shape[1] == 1 else xp.concat([array] * copies, axis=1)
-

@@ -136,7 +136,7 @@ def iterate(
             live.step(xp)
         outcome.steps += EVERY
         owner, is_probe = member[live.column], probe[live.column]
-        left = _judge(live.look(xp, to_host), live.bb, owner, is_probe, len(B), outcome, tol)
+        left = _judge(live.look(xp, to_host), live.bb, owner, is_probe, B.shape[0], outcome, tol)
         waiting = outcome.state == WAITING
         if too_slow is not None and waiting.any():
             expected = _expected_steps(outcome, waiting, tol)

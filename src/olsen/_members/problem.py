@@ -52,7 +52,7 @@ class Problem:
     @cached_property
     def moments(self) -> _moments.Moments:
         """Moments of all rows; made once, at the first member that wants them."""
-        return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept)
+        return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space)
 
     def distinct_rows(self) -> int:
         """Number of different rows of X; repeated ones add nothing to the rank."""
