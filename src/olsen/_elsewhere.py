@@ -14,7 +14,7 @@ from ._execution.arrays import Space, space_of
 from ._inputs import resolve_seed, warn_at_the_peak
 from ._members import on_device
 
-__all__ = ["fit", "lives_elsewhere", "predict"]
+__all__ = ["fit", "lives_elsewhere", "predict", "remember_design", "set_attributes"]
 
 
 def lives_elsewhere(*arrays) -> bool:
@@ -126,7 +126,7 @@ def _same_space(named) -> Space:
     if len(set(places.values())) > 1:
         where = ", ".join(f"{name} is {place}" for name, place in places.items())
         raise ValueError(f"arrays live in different places: {where}. Move them to one namespace and device.")
-    return next(iter(spaces.values()))
+    return next(space for space in spaces.values() if space is not None)
 
 
 def _refuse_nonfinite(array, name, space):

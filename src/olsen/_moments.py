@@ -115,7 +115,7 @@ def weighted_mean(A, weight, space: Space = HOST):
 
 def _mean_elsewhere(A, weight, space):
     total = space.xp.zeros(A.shape[1], dtype=space.dtype, device=space.device)
-    for rows in _row_blocks(*A.shape, _DEVICE_BLOCK_BYTES):
+    for rows in _row_blocks(A.shape[0], A.shape[1], _DEVICE_BLOCK_BYTES):
         block = space.cast(A[rows, :])
         total += space.xp.sum(block, axis=0) if weight is None else weight[rows] @ block
     return total / (A.shape[0] if weight is None else space.xp.sum(weight))

@@ -119,11 +119,7 @@ def _row_statistics(problem, rows, row_mask):
     c is the number of members, or one when all members have all rows.
     """
     xp, space = rows.xp, problem.space
-    D = (
-        xp.ones((rows.shape[0], 1), dtype=space.dtype, device=space.device)
-        if row_mask is None
-        else space.cast(row_mask)
-    )
+    D = space.zeros((rows.shape[0], 1)) + 1 if row_mask is None else space.cast(row_mask)
     if problem.weight is not None:
         D = D * problem.weight[:, None]
     total = xp.sum(D, axis=0)

@@ -188,7 +188,7 @@ def _measure(outcome, ratio, bb, owner, target):
 
 
 def _expected_steps(outcome, waiting, tol):
-    """Steps still to come for the slowest member, if the error goes on falling as it did; early falls are the slow ones."""
+    """Steps still to come for the slowest member if the error goes on falling as it did; early steps fall least."""
     error = np.max(outcome.error[waiting])
     if not np.isfinite(error):
         return np.inf

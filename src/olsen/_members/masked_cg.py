@@ -9,9 +9,8 @@ than k factorisations of m^3 / 3 flops each, it needs no Gram matrix where that 
 sparse, and it runs wherever the array API does.
 
 The price: correlated columns cost steps. So members that the first steps show to be dearer than a factorisation, that
-are not to be trusted on the normal equations, or that do not converge, are handed over to a direct solver. On
-well-conditioned Gaussian data some 30 steps reach the default ``tol``; autoregressive columns (0.9, 0.97) took 84 to 310.
-The relative error of every member's coefficients, in units of the columns' spread, is about ``tol`` or less.
+are not to be trusted on the normal equations, or that do not converge, are handed over to a direct solver. The relative
+error of every member's coefficients, in units of the columns' spread, is about ``tol`` or less.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from .iteration import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, iterate
 from .operators import Rows
 from .problem import Problem, Solution
 
-__all__ = ["Solved", "pays_for_gram", "solve", "solve_batches"]
+__all__ = ["Solved", "kinds", "pays_for_gram", "solve", "solve_batches", "warn_slow"]
 
 NAME = "masked_cg"
 TOL = 1e-9  # default relative error of a member's coefficients
@@ -64,7 +63,7 @@ def solve(problem: Problem, features, samples, mapper) -> Solution:
         np.zeros((len(features.indices), q)), np.zeros((len(sizes), q)), np.zeros(len(sizes), dtype=bool), NAME
     )
     for kind, members in kinds(problem, features, samples).items():
-        outcomes = []
+        outcomes: list[tuple[NDArray, Outcome]] = []
 
         def work(start, stop, kind=kind, members=members, outcomes=outcomes):
             for part in solve_batches(problem, features, samples, kind, members[start:stop]):
@@ -72,12 +71,12 @@ def solve(problem: Problem, features, samples, mapper) -> Solution:
                 outcomes.append((part.members, part.outcome))
 
         mapper(work, len(members), chunk=len(members), blas_threads=True)
-        hand_over(problem, features, samples, mapper, kind, outcomes, out)
+        _hand_over(problem, features, samples, mapper, kind, outcomes, out)
     return out
 
 
 def kinds(problem: Problem, features, samples) -> dict[str, NDArray[np.int64]]:
-    """Members by the operator that serves them: "dual" for fewer rows than columns, "gram" or "normal" for the others."""
+    """Members by their operator: "dual" for fewer rows than columns, "gram" or "normal" for the others."""
     n = problem.shape[0]
     rows = (np.full(len(features), n) if samples is None else samples.sizes) - problem.fit_intercept
     wide = features.sizes > rows
@@ -154,7 +153,8 @@ def _solve_batch(problem, features, samples, kind, members, rows, probing, small
         tol=TOL if problem.tol is None else problem.tol, max_steps=MAX_STEPS,
         xp=space.xp, to_host=space.get, from_host=space.put, too_slow=too_slow,
     )  # fmt: skip
-    return Solved(members, mask, *batch.recover(X, space.xp), batch.mean_y, outcome)
+    coef, intercept = batch.recover(X, space.xp)
+    return Solved(members, mask, coef, intercept, batch.mean_y, outcome)
 
 
 def _rows(problem) -> Rows:
@@ -223,7 +223,7 @@ def _gather(out: Solution, features, part: Solved) -> None:
     out.intercepts[part.members] = part.intercept.T
 
 
-def hand_over(problem, features, samples, mapper, kind, outcomes, out: Solution) -> None:
+def _hand_over(problem, features, samples, mapper, kind, outcomes, out: Solution) -> None:
     """Solve directly what the iteration gave up."""
     if not outcomes:
         return

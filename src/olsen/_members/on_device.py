@@ -46,7 +46,8 @@ def solve_sum(problem: Problem, features, samples, solver: str = "auto") -> Memb
         raise ValueError(f"solver={solver!r} does not run on {problem.space.device}; choose one of {SOLVERS}.")
     q, p = problem.Y.shape[1], problem.shape[1]
     name = "masked_cg" if solver == "auto" else solver
-    total = MemberSum(*(problem.space.zeros(s) for s in ((p, q), (q,), (q,))), 0, name)
+    zeros = problem.space.zeros
+    total = MemberSum(zeros((p, q)), zeros((q,)), zeros((q,)), 0, name)
     if name == "orthogonal":
         return _add_from_host(total, problem, features, samples, np.arange(len(features)), refit=False)
     for kind, members in masked_cg.kinds(problem, features, samples).items():

@@ -4,8 +4,11 @@ r"""The normal equations of many members as one product with a matrix of vectors
           V \mapsto W \circ \bigl(X' (D \circ (X (W \circ V)))\bigr)
 
 W holds zeros outside a member's columns and the Jacobi scaling inside, D the weights of a member's rows and zeros
-elsewhere. Members with fewer rows than columns take the dual form, :math:`U \mapsto D \circ X (W \circ X' (D \circ U))`,
-whose solution gives the coefficients of minimum norm as :math:`W \circ X'(D \circ U)`.
+elsewhere. Members with fewer rows than columns take the dual form, whose solution gives the coefficients of minimum
+norm as :math:`W \circ X'(D \circ U)`:
+
+.. math:: U \mapsto D \circ X (W \circ X' (D \circ U))
+
 
 Means are taken out by rank-one corrections, so sparse data stay sparse. Everything is written against the array API;
 only :class:`Rows` knows what X is made of.
@@ -70,7 +73,8 @@ class Rows:
     def normal(self, V, D):
         """(X - 1 centre')' (D * ((X - 1 centre') V)) and the column sums of the inner bracket, in one pass."""
         shift = self.centre @ V
-        product, sums = None, 0.0
+        product: Any = None
+        sums: Any = 0.0
         for rows, block in self.blocks():
             T = _product(block, V)
             T -= shift
@@ -87,7 +91,7 @@ class Rows:
             mean = self.centre[:, None]
             second = self.X.multiply(self.X).T @ D
             return np.asarray(second - 2 * mean * (self.X.T @ D) + mean**2 * D.sum(axis=0))
-        total = 0.0
+        total: Any = 0.0
         for rows, block in self.blocks():
             total = total + ((block - self.centre) ** 2).T @ D[rows, :]
         return total
