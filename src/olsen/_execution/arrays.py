@@ -84,7 +84,7 @@ def smaller_batch(error: Exception, size: int) -> int:
 def trusted_solve(G, C, space: Space, limit: float):
     """Solutions (b, m, q) of stacked systems (b, m, m), (b, m, q) by Cholesky, and which of them to trust.
 
-    A further right-hand side of signs is one step of inverse iteration on the matrices scaled to unit diagonal; it
+    A further right-hand side of noise is one step of inverse iteration on the matrices scaled to unit diagonal; it
     gives the smallest eigenvalue, as in :mod:`olsen._members.iteration`.
     """
     xp = space.xp
@@ -92,11 +92,11 @@ def trusted_solve(G, C, space: Space, limit: float):
     scale = xp.where(length > 0, 1 / xp.where(length > 0, length, xp.ones_like(length)), xp.zeros_like(length))
     dead = space.cast(length == 0)[:, :, None] * xp.eye(G.shape[1], dtype=space.dtype, device=space.device)[None, :, :]
     A = G * scale[:, :, None] * scale[:, None, :] + dead
-    signs = space.put(np.random.default_rng(0).choice([-1.0, 1.0], (1, G.shape[1], 1)))
-    B = xp.concat([C * scale[:, :, None], xp.broadcast_to(signs, (G.shape[0], G.shape[1], 1))], axis=2)
+    noise = space.put(np.random.default_rng(0).standard_normal((1, G.shape[1], 1)))
+    B = xp.concat([C * scale[:, :, None], xp.broadcast_to(noise, (G.shape[0], G.shape[1], 1))], axis=2)
     Z = _cholesky_solve(A, B, space)
     w = Z[:, :, -1]
-    smallest = space.get(xp.sum(w * signs[:, :, 0], axis=1) / xp.sum(w * w, axis=1))
+    smallest = space.get(xp.sum(w * noise[:, :, 0], axis=1) / xp.sum(w * w, axis=1))
     return Z[:, :, :-1] * scale[:, :, None], smallest >= 1 / limit  # nan compares false
 
 

@@ -51,11 +51,11 @@ def gram_batch(problem: Problem, mask, probing: str | None) -> Batch:
     W = _masked(mask, scale, problem.space)
     targets = [W * moments.C[:, t][:, None] for t in range(moments.C.shape[1])]
     blocks = [W] * len(targets)
-    signs = problem.space.put(_signs(p))[:, None]
+    noise = problem.space.put(_noise(p))[:, None]
     if probing == OWN:
-        blocks, targets = [*blocks, W], [*targets, xp.where(W > 0, signs, xp.zeros_like(signs))]
+        blocks, targets = [*blocks, W], [*targets, xp.where(W > 0, noise, xp.zeros_like(noise))]
     if probing == WHOLE:
-        blocks, targets = [*blocks, scale], [*targets, xp.where(scale > 0, signs, xp.zeros_like(signs))]
+        blocks, targets = [*blocks, scale], [*targets, xp.where(scale > 0, noise, xp.zeros_like(noise))]
     member, probe = _owners(k, moments.C.shape[1], probing)
     W_all = xp.concat(blocks, axis=1)
     count = k * moments.C.shape[1]
@@ -77,10 +77,10 @@ def normal_batch(problem: Problem, rows: Rows, mask, row_mask, probing: str | No
     scale = _inverse_root(squares, xp)
     W = _masked(mask, scale, problem.space)
     targets = [W * rows.backward(D * (problem.Y[:, t][:, None] - mean_y[t, :][None, :])) for t in range(q)]
-    signs = problem.space.put(_signs(mask.shape[0]))[:, None]
+    noise = problem.space.put(_noise(mask.shape[0]))[:, None]
     copies = q
     if probing == OWN:
-        copies, targets = q + 1, [*targets, xp.where(W > 0, signs, xp.zeros_like(signs))]
+        copies, targets = q + 1, [*targets, xp.where(W > 0, noise, xp.zeros_like(noise))]
     member, probe = _owners(k, q, probing)
     W_all = xp.concat([W] * copies, axis=1)
     plain = row_mask is None and problem.weight is None
@@ -100,10 +100,10 @@ def dual_batch(problem: Problem, rows: Rows, mask, row_mask, probing: str | None
     root = xp.sqrt(D) * _inverse_root(spread, xp)[None, :]
     targets = [root * (problem.Y[:, t][:, None] - mean_y[t, :][None, :]) for t in range(q)]
     null = root * _inverse_root(xp.sum(root * root, axis=0), xp)[None, :] if problem.fit_intercept else None
-    signs = problem.space.put(_signs(problem.shape[0]))[:, None]
+    noise = problem.space.put(_noise(problem.shape[0]))[:, None]
     copies = q
     if probing == OWN:
-        copies, targets = q + 1, [*targets, xp.where(root > 0, signs, xp.zeros_like(signs))]
+        copies, targets = q + 1, [*targets, xp.where(root > 0, noise, xp.zeros_like(noise))]
     member, probe = _owners(k, q, probing)
     parts = [_repeat(part, copies, xp) for part in (W, root, shift, null)]
     operator = Dual(rows, *parts)
@@ -148,9 +148,12 @@ def _masked(mask, scale, space):
     return W
 
 
-def _signs(size):
-    """Right-hand side of a probe: fixed random signs, the same in every batch and on every device."""
-    return np.random.default_rng(0).choice([-1.0, 1.0], size)
+def _noise(size):
+    """Right-hand side of a probe, the same in every batch and on every device.
+
+    Gaussian: random signs miss the null direction (1, -1) of a repeated column every other time.
+    """
+    return np.random.default_rng(0).standard_normal(size)
 
 
 def _inverse_root(squares, xp):
