@@ -29,12 +29,11 @@ LAYERS = {
     "_streaming": {"_members", "_moments", "_execution"},
     "_inputs": {"_members", "_moments", "_execution"},
     "_elsewhere": {"_members", "_execution", "_inputs", "subsets"},
-    "_fitted": {"_elsewhere", "_members", "_uncertainty", "_execution", "_inputs", "subsets"},
+    "_risk_curve": {"subsets"},
+    "_fitted": {"_elsewhere", "_members", "_uncertainty", "_inputs"},
+    "_fitting": {"_members", "_moments", "_execution", "_inputs", "_combining", "subsets"},
     "_functional": {"_members", "_inputs", "_execution", "subsets"},
-    "_ensemble": {
-        "_members", "_moments", "_execution", "_inputs", "_fitted", "_streaming", "_combining", "_inclusion",
-        "_uncertainty", "_elsewhere", "subsets",
-    },
+    "_ensemble": {"_execution", "_inputs", "_fitted", "_fitting", "_streaming", "_elsewhere"},
     "__init__": None,  # the front door may import everything
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))

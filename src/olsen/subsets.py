@@ -97,6 +97,10 @@ class Subsets:
         mask.reshape(-1)[np.repeat(first, self.sizes) + self.indices] = True  # half the time of a pair of indices
         return mask
 
+    def complement(self) -> Subsets:
+        """What each subset leaves out."""
+        return _from_mask(~self.mask())
+
     def take(self, members) -> Subsets:
         """Only these members, in this order."""
         return self._stack([self[i] for i in members], self.n_items)
