@@ -29,11 +29,13 @@ LAYERS = {
     "_streaming": {"_members", "_moments", "_execution"},
     "_inputs": {"_members", "_moments", "_execution"},
     "_elsewhere": {"_members", "_execution", "_inputs", "subsets"},
+    "_blockwise": {"_elsewhere", "_members", "_moments", "_streaming", "_execution", "_inputs", "subsets"},
+    "_large": {"_blockwise", "_elsewhere", "_execution"},
     "_risk_curve": {"subsets"},
     "_fitted": {"_elsewhere", "_members", "_uncertainty", "_inputs"},
     "_fitting": {"_members", "_moments", "_execution", "_inputs", "_combining", "subsets"},
     "_functional": {"_members", "_inputs", "_execution", "subsets"},
-    "_ensemble": {"_execution", "_inputs", "_fitted", "_fitting", "_streaming", "_elsewhere"},
+    "_ensemble": {"_execution", "_inputs", "_fitted", "_fitting", "_streaming", "_large"},
     "__init__": None,  # the front door may import everything
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
-from . import _elsewhere
+from . import _large
 from ._execution import callbacks
 from ._fitted import FittedEnsembleMixin
 from ._fitting import FitMembersMixin, mean_coefficients
@@ -184,8 +184,7 @@ class OLSEnsembleRegressor(FitMembersMixin, FittedEnsembleMixin, callbacks.Callb
         """
         with all_or_nothing(self):
             self._check_parameters()
-            if _elsewhere.lives_elsewhere(X, y):
-                _elsewhere.fit(self, X, y, sample_weight)
+            if _large.takes(self, X, y, sample_weight):
                 return self
             given = validate_training(self, X, y, sample_weight)
             start = self._members_to_keep(given.problem)
