@@ -4,7 +4,7 @@ r"""Fits from row blocks: one pass for the moments, then any number of members, 
 
 with s, t the means of the first block: one symmetric product a block gives squares, cross products and sums. The shift
 costs at most a factor of the number of blocks in rounding, because a column whose later blocks lie far from its first
-has a spread to match; every ``MERGE`` blocks the sums are closed and merged by Chan's formula, which bounds that factor.
+has a spread to match; every ``MERGE`` blocks the sums are closed and merged by Chan's formula, which bounds it.
 
 **Row subsets** cannot be drawn row by row from a stream. With ``max_samples`` below 1, every row is thrown into one of
 ``GROUPS`` groups by a counter-based random number, moments are kept for each, and a member's rows are a random set of
@@ -149,6 +149,7 @@ class BlockProblem(_members.Problem):
         """The problem of some groups of rows."""
         m = summary.merged(which)
         lost = int(summary.fit_intercept)
+        rcond = np.finfo(np.float64).eps * max(m.n_rows, len(m.G)) if rcond is None else rcond  # of the data's rows
         problem = cls(_Shape((m.n_rows - lost, len(m.G))), np.empty((0, m.C.shape[1])), None, False, rcond, tol)
         plain = Moments(m.n_rows, m.weight, 0 * m.mean_x, 0 * m.mean_y, m.G, m.C, m.yy, False)
         vars(problem).update(moments=plain, means=(m.mean_x, m.mean_y), summary=summary, which=which)
@@ -161,7 +162,7 @@ class BlockProblem(_members.Problem):
         p, q = self.X.shape[1], self.Y.shape[1]
         stacked = np.vstack([summary.triangles[g].R for g in which])
         whole = Triangle(stacked if len(which) == 1 else la.qr(stacked, mode="r")[0][: p + q + 1], 0, q)
-        centred, _, _ = whole.problem(_members.Problem(None, None, None, summary.fit_intercept))
+        centred, _, _ = whole.problem(_members.Problem(None, self.Y, None, summary.fit_intercept))
         return centred.X, centred.Y
 
     def submatrix(self, columns: NDArray, rows: NDArray | None) -> Submatrix:
@@ -172,8 +173,10 @@ class BlockProblem(_members.Problem):
 
 @dataclass(frozen=True)
 class _Shape:
+    """Stands where rows would be: they are not kept."""
+
     shape: tuple[int, int]
-    dtype: Any = np.dtype(np.float64)
+    dtype: type = np.float64
 
 
 def fit(estimator, source: BlockSource) -> None:

@@ -19,6 +19,7 @@ sums them decides on the type.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -116,7 +117,8 @@ def checked(source: BlockSource) -> Iterator[Checked]:
             )
         weight = None if block.weight is None else np.asarray(block.weight, dtype=np.float64)
         if len(y) != len(X) or (weight is not None and weight.shape != (len(X),)):
-            raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {np.shape(weight)}.")
+            given = None if weight is None else weight.shape
+            raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
         if weight is not None and (weight < 0).any():
             raise ValueError(f"{where} has negative weights.")
         yield Checked(X, y, weight, number, first, single, np.float32 if X.dtype == np.float32 else np.float64)
@@ -217,13 +219,31 @@ def _slices(X, y, sample_weight, kind):
     if chunk:
         rows = max(chunk[0], rows // chunk[0] * chunk[0])
 
+    take = _row_reader(X)
+
     def read():
         for start in range(0, n, rows):
             here = slice(start, min(start + rows, n))
             weight = None if weights is None else np.asarray(weights[here])
-            yield Block(np.array(X[here]), np.asarray(targets[here]), weight)
+            yield Block(take(here), np.asarray(targets[here]), weight)
 
     return BlockSource(read, kind, True, n)
+
+
+def _row_reader(X):
+    """Function that copies rows; memory maps give their pages back, or they would count as this process's memory."""
+    if not isinstance(X, np.memmap):
+        return lambda here: np.asarray(X[here])
+    pages: Any = getattr(X, "_mmap", None)
+    release = X.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED") and hasattr(pages, "madvise")
+
+    def take(here):
+        rows = np.array(X[here])
+        if release:
+            pages.madvise(mmap.MADV_DONTNEED)
+        return rows
+
+    return take
 
 
 def _beside(given, name, n, kind):
