@@ -32,7 +32,17 @@ from ._members.problem import Submatrix
 from ._moments import Moments, constant_columns
 from ._streaming import Triangle
 
-__all__ = ["Accumulator", "BlockProblem", "Summary", "fit", "fit_summary", "refuse_leave_one_out", "summarise"]
+__all__ = [
+    "Accumulator",
+    "BlockProblem",
+    "Summary",
+    "fit",
+    "fit_summary",
+    "refuse_leave_one_out",
+    "set_coefficients",
+    "set_names",
+    "summarise",
+]
 
 GROUPS = 20  # groups of rows when members draw rows
 MERGE = 32  # blocks summed about one shift
@@ -46,7 +56,7 @@ class Accumulator:
         self._done: Moments | None = None
         self._M: NDArray | None = None
         self._shift = np.zeros(p + q)
-        self._rows = self._blocks = 0
+        self._rows = self._blocks = self.n_rows = 0
         self._buffer = np.empty((0, p + q + 1))
 
     def add(self, X, Y, weight=None) -> None:
@@ -67,6 +77,7 @@ class Accumulator:
             Z *= np.sqrt(weight)[:, None]
         self._M = la.blas.dsyrk(1.0, Z.T, beta=1.0, c=self._M, lower=1, overwrite_c=1)
         self._rows += len(X)
+        self.n_rows += len(X)
         self._blocks += 1
         if self._blocks == MERGE:
             self._close()
@@ -191,7 +202,7 @@ def fit(estimator, source: BlockSource) -> None:
 def fit_summary(estimator, summary: Summary, design: dict) -> None:
     """Members of a summary, whatever made it."""
     p, k = summary.groups[0].p, estimator.n_estimators
-    _set_names(estimator, summary.source.names, p)
+    set_names(estimator, summary.source.names, p)
     design |= {"n_rows": summary.n_rows, "n_columns": p}
     features, _ = subsets.draw_members(start=0, stop=k, **(design | {"max_samples": 1.0}))
     chosen = _choose_groups(estimator, summary, k, design["seed"])
@@ -201,13 +212,7 @@ def fit_summary(estimator, summary: Summary, design: dict) -> None:
     coef, intercept, mean_y, refitted, solver = _solve(estimator, summary, features, chosen)
     estimator._design, estimator._kept_rows = design, None
     set_attributes(estimator, features, solver, refitted)
-    mu = estimator.scale_
-    coef = (mu * coef).T.astype(summary.dtype)
-    intercept = (mu * intercept + (1 - mu) * mean_y).astype(summary.dtype)
-    estimator.coef_ = coef[0] if summary.single_target else coef
-    estimator.intercept_ = (intercept[0] if summary.single_target else intercept) if estimator.fit_intercept else 0.0
-    for name in ("_training", "_deletions", "_triangle"):
-        estimator.__dict__.pop(name, None)
+    set_coefficients(estimator, coef, intercept, mean_y, summary.single_target, summary.dtype)
 
 
 def _solve(estimator, summary, features, chosen):
@@ -285,7 +290,19 @@ def _choose_groups(estimator, summary, k, seed):
     return [tuple(which.tolist()) for which in drawn]
 
 
-def _set_names(estimator, names, p):
+def set_coefficients(estimator, coef, intercept, mean_y, single: bool, dtype) -> None:
+    """Scale the mean member about its mean target, and forget what an earlier fit kept."""
+    mu = estimator.scale_
+    coef = (mu * coef).T.astype(dtype)
+    intercept = (mu * intercept + (1 - mu) * mean_y).astype(dtype)
+    estimator.coef_ = coef[0] if single else coef
+    estimator.intercept_ = (intercept[0] if single else intercept) if estimator.fit_intercept else 0.0
+    for name in ("_training", "_deletions", "_triangle"):
+        estimator.__dict__.pop(name, None)
+
+
+def set_names(estimator, names, p: int) -> None:
+    """Number of columns, and their names where they have any."""
     estimator.n_features_in_ = p
     estimator.__dict__.pop("feature_names_in_", None)
     if names is not None:

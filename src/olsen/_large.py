@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from . import _blockwise, _elsewhere
-from ._execution import blocks
+from . import _blockwise, _distributed, _elsewhere
+from ._execution import blocks, cluster
 
-__all__ = ["takes"]
+__all__ = ["predicts", "takes"]
 
 
 def takes(estimator, X, y, sample_weight) -> bool:
@@ -13,7 +13,17 @@ def takes(estimator, X, y, sample_weight) -> bool:
     if _elsewhere.lives_elsewhere(X, y):
         _elsewhere.fit(estimator, X, y, sample_weight)
         return True
+    if cluster.is_dask(X):
+        _distributed.fit(estimator, X, y, sample_weight)
+        return True
     source = blocks.open_source(X, y, sample_weight)
     if source is not None:
         _blockwise.fit(estimator, source)
     return source is not None
+
+
+def predicts(estimator, X):
+    """Predictions where X is, or None where X is an ordinary array."""
+    if _elsewhere.lives_elsewhere(X, estimator.coef_):
+        return _elsewhere.predict(estimator, X)
+    return _distributed.predict(estimator, X) if cluster.is_dask(X) else None

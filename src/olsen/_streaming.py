@@ -44,6 +44,11 @@ class Triangle:
         (R,) = la.qr(np.vstack([self.R, rows]), mode="r", check_finite=False, overwrite_a=True)
         return Triangle(R[: R.shape[1]], self.n_rows + len(rows), self.n_targets)
 
+    def join(self, other: Triangle) -> Triangle:
+        """The factor of both sets of rows."""
+        (R,) = la.qr(np.vstack([self.R, other.R]), mode="r", check_finite=False, overwrite_a=True)
+        return Triangle(R[: R.shape[1]], self.n_rows + other.n_rows, self.n_targets)
+
     def problem(self, like: Problem) -> tuple[Problem, NDArray, NDArray]:
         """The centred problem without intercept, and the means of X and y (zeros without intercept)."""
         q = self.n_targets

@@ -7,7 +7,7 @@ whole matrix, or none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .iteration import ALL
 from .operators import Dual, Gram, Normal, Rows, column_squares
 from .problem import Problem
 
-__all__ = ["OWN", "WHOLE", "Batch", "dual_batch", "gram_batch", "normal_batch"]
+__all__ = ["OWN", "WHOLE", "Batch", "dual_batch", "gram_batch", "normal_batch", "shared_rows_batch"]
 
 OWN, WHOLE = "own", "whole"  # what is probed: every member's matrix, or the one that holds them all
 
@@ -45,29 +45,30 @@ class Batch:
 
 def gram_batch(problem: Problem, mask, probing: str | None) -> Batch:
     """Members given by the columns of `mask`, (p, k), on the Gram matrix of all rows."""
-    xp, moments = problem.space.xp, problem.moments
+    moments = problem.moments
+    squares = problem.space.xp.linalg.diagonal(moments.G)
+    batch = shared_rows_batch(problem, mask, moments.C, squares, moments.mean_y, probing)
+    return replace(batch, operator=Gram(moments.G, batch.operator), mean_x=moments.mean_x[:, None])
+
+
+def shared_rows_batch(problem: Problem, mask, C, squares, mean_y, probing: str | None) -> Batch:
+    """Members of all rows, from X'y and the squares of the columns; the operator is W alone, and means are zero."""
+    xp, q = problem.space.xp, C.shape[1]
     p, k = mask.shape
-    scale = _inverse_root(xp.linalg.diagonal(moments.G), xp)[:, None]
+    scale = _inverse_root(squares, xp)[:, None]
     W = _masked(mask, scale, problem.space)
-    targets = [W * moments.C[:, t][:, None] for t in range(moments.C.shape[1])]
-    blocks = [W] * len(targets)
+    targets = [W * C[:, t][:, None] for t in range(q)]
+    blocks = [W] * q
     noise = problem.space.put(_noise(p))[:, None]
     if probing == OWN:
         blocks, targets = [*blocks, W], [*targets, xp.where(W > 0, noise, xp.zeros_like(noise))]
     if probing == WHOLE:
         blocks, targets = [*blocks, scale], [*targets, xp.where(scale > 0, noise, xp.zeros_like(noise))]
-    member, probe = _owners(k, moments.C.shape[1], probing)
+    member, probe = _owners(k, q, probing)
     W_all = xp.concat(blocks, axis=1)
-    count = k * moments.C.shape[1]
-    return Batch(
-        Gram(moments.G, W_all),
-        xp.concat(targets, axis=1),
-        member,
-        probe,
-        lambda X: W_all[:, :count] * X,
-        moments.mean_x[:, None],
-        moments.mean_y[:, None],
-    )
+    B = xp.concat(targets, axis=1)
+    zero = problem.space.zeros((p, 1))
+    return Batch(W_all, B, member, probe, lambda X: W_all[:, : k * q] * X, zero, mean_y[:, None])
 
 
 def normal_batch(problem: Problem, rows: Rows, mask, row_mask, probing: str | None) -> Batch:

@@ -161,7 +161,7 @@ def _judge(looks, bb, owner, probe, size, outcome, tol):
     """Update the outcome of all members; which columns have something left to do."""
     rr, xx, xb = looks
     with np.errstate(divide="ignore", invalid="ignore"):
-        ritz = np.where(xx > 0, xb / xx, 1.0)  # Rayleigh quotient of the iterate: at least the smallest eigenvalue
+        ritz = np.where(xx == 0, 1.0, xb / xx)  # Rayleigh quotient of the iterate: at least the smallest eigenvalue
         relative = np.sqrt(np.where(bb > 0, rr / bb, 0.0))
         settled = probe & (relative <= 1e-3 / np.sqrt(size))  # every direction of z, 1 / sqrt(size) long, is resolved
         for all_members in (True, False):

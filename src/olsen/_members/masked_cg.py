@@ -34,7 +34,7 @@ from .iteration import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, iterate
 from .operators import Rows
 from .problem import Problem, Solution
 
-__all__ = ["Solved", "kinds", "pays_for_gram", "solve", "solve_batches", "warn_slow"]
+__all__ = ["Solved", "kinds", "pays_for_gram", "solve", "solve_alone", "solve_batches", "warn_slow"]
 
 NAME = "masked_cg"
 TOL = 1e-9  # default relative error of a member's coefficients
@@ -154,6 +154,31 @@ def _solve_batch(problem, features, samples, kind, members, rows, probing, small
         xp=space.xp, to_host=space.get, from_host=space.put, too_slow=too_slow,
     )  # fmt: skip
     coef, intercept = batch.recover(X, space.xp)
+    return Solved(members, mask, coef, intercept, batch.mean_y, outcome)
+
+
+def solve_alone(make, features, members: NDArray[np.int64], problem: Problem) -> Solved:
+    """Members of a batch that ``make(mask, probing)`` builds, where there is no direct solver to hand over to.
+
+    Raises
+    ------
+    ValueError
+        When members are not to be trusted on the normal equations or do not converge.
+    """
+    mask = _mask(features, members).T
+    batch, outcome = make(mask, OWN), Outcome.waiting(len(members))
+    tol = TOL if problem.tol is None else problem.tol
+    X = iterate(
+        batch.operator, batch.B, batch.member, batch.probe, outcome, tol=tol, max_steps=MAX_STEPS, xp=problem.space.xp
+    )
+    left = outcome.state != DONE
+    if left.any():
+        raise ValueError(
+            f"{left.sum()} of {len(members)} members have nearly dependent columns (or did not converge in {MAX_STEPS} "
+            f"steps), and there are too many columns for a direct solver here. Take smaller members (max_features), "
+            f"drop repeated columns, or give the columns to fit as an array."
+        )
+    coef, intercept = batch.recover(X, problem.space.xp)
     return Solved(members, mask, coef, intercept, batch.mean_y, outcome)
 
 
