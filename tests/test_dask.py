@@ -23,11 +23,13 @@ def client():
     import dask
 
     quiet = {"distributed.worker.memory.terminate": False, "distributed.admin.log-length": 0}
-    with dask.config.set(quiet):
-        with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
-        ) as local, distributed.Client(local) as found:  # fmt: skip
-            yield found
+    settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with (
+        dask.config.set(quiet),
+        distributed.LocalCluster(silence_logs=50, **settings) as local,
+        distributed.Client(local) as found,
+    ):
+        yield found
 
 
 def data(seed, n=N, p=P, q=None):
@@ -150,7 +152,9 @@ def test_bad_input_is_named_and_leaves_nothing_behind(seed):
 
 def test_merges_go_in_order_whatever_the_number():
     for count in (1, 7, 8, 9, 70):
-        merged = plumbing.compute(plumbing.tree([[i] for i in range(count)], lambda parts: sum(parts, [])))[0]
+        merged = plumbing.compute(
+            plumbing.tree([[i] for i in range(count)], lambda parts: [i for part in parts for i in part])
+        )[0]
         assert merged == list(range(count))
 
 
