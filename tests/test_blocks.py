@@ -8,8 +8,9 @@ import textwrap
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.model_selection import PredefinedSplit
 
-from olsen import OLSEnsembleRegressor
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._blockwise import Accumulator
 from olsen._execution import blocks
 from olsen._moments import from_data
@@ -179,6 +180,52 @@ def test_row_subsets_equal_members_solved_on_those_rows(seed):
     np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("q", [None, 2])
+def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(q, fit_intercept, seed):
+    """The folds are known, so ordinary cross-validation over them must give the same curve."""
+    X, Y, _ = data(seed, q)
+    Y = Y + 20 * np.random.default_rng(seed).standard_normal(Y.shape)
+    X = X if fit_intercept else X - X.mean(axis=0)  # far from zero and without intercept, all columns look alike
+    settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform", "fit_intercept": fit_intercept}
+    folds = blocks._row_groups(0, N, 5, seed).astype(int)
+    expected = OLSEnsembleRegressorCV(30, cv=PredefinedSplit(folds), **settings).fit(X, Y)
+    model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, Y)(), None)
+    assert model.criterion_ == "kfold" and model.max_features_ == expected.max_features_
+    np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
+    np.testing.assert_allclose(model.risk_curve(), expected.risk_curve(), rtol=1e-8)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
+
+
+def test_tuning_from_blocks_with_dependent_columns_and_gcv(seed):
+    X, y, _ = data(seed)
+    settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform"}
+    plain = OLSEnsembleRegressorCV(30, cv="gcv", **settings).fit(cut(64, X, y)(), None)
+    assert plain.criterion_ == "gcv" and plain.score(X, y) > 0.9
+    X[:, 3] = X[:, 2]
+    model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, y), None)
+    expected = OLSEnsembleRegressorCV(30, cv=5, **settings).fit(X, y)
+    assert np.isfinite(model.cv_results_["mse"]).all()
+    assert model.score(X, y) == pytest.approx(expected.score(X, y), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"cv": "oob"}, "None means 5-fold there"),
+        ({"max_samples": 0.5}, "needs every row again"),
+        ({"inclusion": "adaptive"}, "use 'uniform'"),
+    ],
+    ids=str,
+)
+def test_tuning_that_needs_every_row_is_refused(setting, message, seed):
+    X, y, _ = data(seed)
+    model = OLSEnsembleRegressorCV(30, **({"inclusion": "uniform"} | setting))
+    with pytest.raises(ValueError, match=message):
+        model.fit(cut(64, X, y)(), None)
+    assert not hasattr(model, "criterion_")
+
+
 def spoil(y, X, seed):
     X = X.copy()
     X[[205, 211], 3] = np.nan
@@ -269,7 +316,7 @@ def test_progress_tells_rows(seed, capsys):
 LIMITED = """
 import resource, sys
 import numpy as np
-from olsen import OLSEnsembleRegressor
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 X = np.random.default_rng(0).standard_normal((500, 20))
 OLSEnsembleRegressor(2, n_jobs=2, solver="gram").fit(X, X[:, 0])
 used = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmData"))

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from olsen import OLSEnsembleRegressor
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution import cluster as plumbing
 
 da = pytest.importorskip("dask.array")
@@ -95,6 +95,16 @@ def test_row_subsets_are_the_same_groups_as_in_blocks(seed):
     found = [ensemble(seed, max_samples=0.5).fit(*_arrays(X, y, chunks)) for chunks in (900, 250)]
     assert_same(found[0], found[1])
     assert_same(found[0], ensemble(seed, max_samples=0.5).fit(iter([(X, y)]), None))
+
+
+def test_tuning_is_that_of_blocks(seed):
+    X, y, _ = data(seed)
+    settings = {"random_state": seed, "inclusion": "uniform"}
+    model = OLSEnsembleRegressorCV(20, **settings).fit(*_arrays(X, y))
+    expected = OLSEnsembleRegressorCV(20, **settings).fit(iter([(X, y)]), None)
+    assert model.criterion_ == "kfold" and model.max_features_ == expected.max_features_
+    np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-9)
+    assert_same(model, expected)
 
 
 def test_a_gram_matrix_that_does_not_fit_is_not_made(seed, monkeypatch):

@@ -31,17 +31,18 @@ LAYERS = {
     "_elsewhere": {"_members", "_execution", "_inputs", "subsets"},
     "_blockwise": {"_elsewhere", "_members", "_moments", "_streaming", "_execution", "_inputs", "subsets"},
     "_distributed": {"_blockwise", "_elsewhere", "_members", "_moments", "_streaming", "_execution", "subsets"},
-    "_large": {"_blockwise", "_distributed", "_elsewhere", "_execution", "_moment_selection", "_selection"},
+    "_large": {"_blockwise", "_distributed", "_elsewhere", "_execution", "_moment_selection"},
     "_risk_curve": {"subsets"},
     "_selection": {"_members", "_moments", "_risk_curve", "subsets"},
-    "_moment_selection": {"_selection", "_moments", "_risk_curve", "subsets"},
+    "_moment_selection": {"_selection", "_moments", "_risk_curve", "_execution"},
     "_auto_inclusion": {"_members", "_moments", "_inclusion", "_selection", "subsets"},
     "_fitted": {"_large", "_members", "_uncertainty", "_inputs"},
     "_fitting": {"_members", "_moments", "_execution", "_inputs", "_combining", "subsets"},
     "_functional": {"_members", "_inputs", "_execution", "subsets"},
     "_ensemble": {"_execution", "_inputs", "_fitted", "_fitting", "_streaming", "_large"},
     "_tuning": {
-        "_auto_inclusion", "_combining", "_execution", "_fitted", "_fitting", "_inputs", "_large", "_selection", "subsets",
+        "_auto_inclusion", "_combining", "_execution", "_fitted", "_fitting", "_inputs", "_large", "_selection",
+        "subsets",
     },
     "__init__": None,  # the front door may import everything
 }  # fmt: skip

@@ -199,13 +199,16 @@ def fit(estimator, source: BlockSource) -> None:
     fit_summary(estimator, summary, design)
 
 
-def fit_summary(estimator, summary: Summary, design: dict) -> None:
-    """Members of a summary, whatever made it."""
-    p, k = summary.groups[0].p, estimator.n_estimators
+def fit_summary(estimator, summary: Summary, design: dict, *, k: int | None = None) -> None:
+    """Members of a summary, whatever made it; with `k` given, that many, of all rows."""
+    p = summary.groups[0].p
+    together = k is not None
+    k = estimator.n_estimators if k is None else k
     set_names(estimator, summary.source.names, p)
     design |= {"n_rows": summary.n_rows, "n_columns": p}
     features, _ = subsets.draw_members(start=0, stop=k, **(design | {"max_samples": 1.0}))
-    chosen = _choose_groups(estimator, summary, k, design["seed"])
+    everyone = tuple(range(len(summary.groups)))
+    chosen = [everyone] * k if together else _choose_groups(estimator, summary, k, design["seed"])
     rows = int(np.median([sum(summary.parts[g].n_rows for g in which) for which in set(chosen)]))
     if estimator.sampling == "fixed":
         warn_at_the_peak(int(features.sizes[0]), rows, estimator.fit_intercept)

@@ -32,7 +32,7 @@ from ._members.operators import Normal
 from ._moments import Moments
 from ._streaming import Triangle
 
-__all__ = ["fit", "predict"]
+__all__ = ["ClusterRows", "DaskSummary", "fit", "predict", "summarise"]
 
 MEMBERS_AT_ONCE = 8  # members of one task, where members are tasks
 

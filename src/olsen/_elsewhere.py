@@ -58,9 +58,9 @@ def predict(estimator, X):
     return X @ (coef if coef.ndim == 1 else coef.T) + estimator.intercept_
 
 
-def remember_design(estimator, n_rows: int, n_columns: int) -> dict:
+def remember_design(estimator, n_rows: int, n_columns: int, size=None) -> dict:
     """How members are drawn: the arguments of :func:`olsen.subsets.draw_members`."""
-    size = estimator.max_features
+    size = estimator.max_features if size is None else size
     return {
         "n_rows": n_rows,
         "n_columns": n_columns,
@@ -75,9 +75,9 @@ def remember_design(estimator, n_rows: int, n_columns: int) -> dict:
 
 
 def set_attributes(estimator, features, solver: str, refitted: int) -> None:
-    """Everything about the members but their coefficients."""
+    """Everything about the members but their coefficients; a scale that was to be estimated is one."""
     k = len(features)
-    estimator.scale_ = float(estimator.scale)
+    estimator.scale_ = 1.0 if estimator.scale == "loo" else float(estimator.scale)
     estimator.n_estimators_, estimator.n_fallbacks_ = k, refitted
     estimator.weights_, estimator.inclusion_ = np.full(k, 1 / k), features.counts() / k
     estimator.solver_ = solver
