@@ -29,7 +29,7 @@ from ._execution import callbacks, memory, pools
 from ._execution.blocks import BlockSource, checked, name_bad_rows, split_rows
 from ._inputs import warn_at_the_peak
 from ._members.problem import Submatrix
-from ._moments import Moments, constant_columns
+from ._moments import Moments, constant_columns, mirror_lower
 from ._streaming import Triangle
 
 __all__ = [
@@ -100,7 +100,7 @@ class Accumulator:
         if self._M is None:
             return
         p, weight = self.p, float(self._M[-1, -1])
-        M = np.tril(self._M) + np.tril(self._M, -1).T
+        M = mirror_lower(self._M).T
         offset = M[-1, :-1] / weight if self.centre else np.zeros(p + self.q)
         M = M[:-1, :-1] - weight * np.outer(offset, offset)
         mean = self._shift + offset

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ._execution import memory
 from ._execution.arrays import HOST, Space
 
-__all__ = ["Moments", "constant_columns", "from_data", "weighted_mean"]
+__all__ = ["Moments", "constant_columns", "from_data", "mirror_lower", "weighted_mean"]
 
 _DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
 _BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
@@ -154,18 +155,32 @@ def constant_columns(sum_of_squares: NDArray, mean: NDArray, weight: float) -> N
 
 def _dense_squares(X, Y, weight, mean_x, mean_y):
     n, p = X.shape
-    G, C, yy = np.zeros((p, p)), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
-    rows = max(1, _BLOCK_BYTES // (8 * p))
-    for start in range(0, n, rows):
-        block = slice(start, min(start + rows, n))
-        x, y = X[block] - mean_x, Y[block] - mean_y  # float64 whatever X is
+    G, C, yy = np.zeros((p, p), order="F"), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
+    blocks = _row_blocks(n, p, _BLOCK_BYTES)
+    buffer = np.empty((blocks[0].stop if blocks else 0, p))
+    for block in blocks:
+        x = np.subtract(X[block], mean_x, out=buffer[: block.stop - block.start])  # float64 whatever X is
+        y = Y[block] - mean_y
         if weight is not None:
             root = np.sqrt(weight[block])[:, None]
-            x, y = x * root, y * root
-        G += x.T @ x
+            x *= root
+            y = y * root
+        # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
+        G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         C += x.T @ y
         yy += (y * y).sum(axis=0)
-    return G, C, yy
+    return mirror_lower(G).T, C, yy
+
+
+def mirror_lower(G: NDArray) -> NDArray:
+    """Copy the lower triangle to the upper one, in place and block by block."""
+    p, step = len(G), 512
+    for start in range(0, p, step):
+        stop = min(start + step, p)
+        corner = G[start:stop, start:stop]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        G[start:stop, stop:] = G[stop:, start:stop].T
+    return G
 
 
 def _sparse_squares(X, Y, weight, mean_x, mean_y):
