@@ -40,7 +40,8 @@ def assert_same(got, expected, rtol=1e-8):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize(
-    ("kind", "rows", "size"), [("gram", None, 15), ("normal", None, 15), ("normal", 60, 15), ("dual", 20, 35)]
+    ("kind", "rows", "size"),
+    [("gram", None, 15), ("single", None, 15), ("normal", None, 15), ("normal", 60, 15), ("dual", 20, 35)],
 )
 def test_every_operator_converges_by_itself(kind, rows, size, fit_intercept, weighted, seed):
     X, Y = data(seed, q=2)
@@ -73,6 +74,22 @@ def test_tolerance_bounds_the_error(seed):
     for tol in (1e-4, 1e-7, 1e-10):
         got = solve(Problem(X, Y, tol=tol), features, None, solver="masked_cg").values
         assert np.linalg.norm(got - exact) < 3 * tol * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("kind", ["plain", "float32", "weighted", "no intercept", "correlated", "units"])
+def test_a_gram_matrix_in_single_precision_gives_answers_in_double(kind, seed, monkeypatch):
+    monkeypatch.setattr(masked_cg, "SINGLE_FROM", 0.0)
+    X, Y = data(seed, n=500, p=60, q=2, correlation=0.9 if kind == "correlated" else 0.0)
+    X = X.astype(np.float32) if kind == "float32" else X * np.logspace(-25, 25, 60) if kind == "units" else X
+    weight = np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
+    problem = Problem(X - X.mean(axis=0) if kind == "no intercept" else X, Y, weight, kind != "no intercept")
+    features = draw(60, 20, seed=seed, size=25)
+    assert "single" in masked_cg.kinds(problem, features, None)
+    assert (states(problem, features, None, "single") == DONE).all()
+    got = solve(problem, features, None, solver="masked_cg")
+    expected = solve(problem, features, None, solver="orthogonal")
+    spread = X.std(axis=0)[features.indices][:, None]
+    assert np.linalg.norm(spread * (got.values - expected.values)) < 1e-8 * np.linalg.norm(spread * expected.values)
 
 
 def test_dependent_members_are_left_to_the_direct_solver_and_the_others_are_not(seed):

@@ -98,6 +98,7 @@ def iterate(
     tol: float,
     max_steps: int,
     xp,
+    limit: float = LIMIT,
     to_host: Callable = np.asarray,
     from_host: Callable = np.asarray,
     too_slow: Callable[[NDArray[np.int64], float, int], bool] | None = None,
@@ -122,6 +123,8 @@ def iterate(
         Steps after which the members that are left count as slow.
     xp : module
         Namespace of B.
+    limit : float, default=1e5
+        Largest trusted inverse of the smallest eigenvalue.
     to_host, from_host : callable
         Between the device and NumPy.
     too_slow : callable, default=None
@@ -136,7 +139,7 @@ def iterate(
             live.step(xp)
         outcome.steps += EVERY
         owner, is_probe = member[live.column], probe[live.column]
-        left = _judge(live.look(xp, to_host), live.bb, owner, is_probe, B.shape[0], outcome, tol)
+        left = _judge(live.look(xp, to_host), live.bb, owner, is_probe, B.shape[0], outcome, tol, limit)
         waiting = outcome.state == WAITING
         if too_slow is not None and waiting.any():
             expected = _expected_steps(outcome, waiting, tol)
@@ -157,9 +160,9 @@ def _put_away(live, which, finished, xp, from_host):
     finished.append((live.column[here], xp.take(live.X, from_host(here), axis=1)))
 
 
-def _judge(looks, bb, owner, probe, size, outcome, tol):
+def _judge(looks, bb, owner, probe, size, outcome, tol, limit):
     """Update the outcome of all members; which columns have something left to do."""
-    rr, xx, xb = looks
+    rr, xx, xb = np.asarray(looks, dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         ritz = np.where(xx == 0, 1.0, xb / xx)  # Rayleigh quotient of the iterate: at least the smallest eigenvalue
         relative = np.sqrt(np.where(bb > 0, rr / bb, 0.0))
@@ -169,12 +172,12 @@ def _judge(looks, bb, owner, probe, size, outcome, tol):
             target = slice(None) if all_members else owner[here]
             if here.any():
                 outcome.smallest[target] = ritz[here]
-        distrusted = ~(ritz >= 1 / LIMIT) & (owner != ALL)
+        distrusted = ~(ritz >= 1 / limit) & (owner != ALL)
         outcome.state[owner[distrusted]] = UNTRUSTED
         _measure(outcome, np.sqrt(rr / xx), bb, owner, ~probe)
     waiting = outcome.state == WAITING
     outcome.state[waiting & (outcome.error <= tol)] = DONE
-    if np.any(probe & (owner == ALL) & ~(ritz >= 1 / LIMIT)):  # the whole is nearly singular: members may not be
+    if np.any(probe & (owner == ALL) & ~(ritz >= 1 / limit)):  # the whole is nearly singular: members may not be
         outcome.state[outcome.state == WAITING] = UNPROBED
     return ~settled
 

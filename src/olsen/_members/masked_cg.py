@@ -28,7 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .. import _moments
 from .._execution import memory
 from .._execution.arrays import smaller_batch
-from . import gram, interpolator
+from . import gram, interpolator, refined
 from .batches import OWN, WHOLE, Batch, dual_batch, gram_batch, normal_batch
 from .iteration import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, iterate
 from .operators import Rows
@@ -40,6 +40,7 @@ NAME = "masked_cg"
 TOL = 1e-9  # default relative error of a member's coefficients
 MAX_STEPS = 1000
 FAR = 1e-5  # spread of a column over its mean below which rank-one centring loses it; a Gram is centred row by row
+SINGLE_FROM = 1e9  # n p^2 from which a Gram matrix in float32 and refinement are worth their rounds
 STEPS = 32  # steps assumed before any were made
 BATCH_BYTES = 5e8  # arrays of one batch of members
 WORTH_ASKING = 2e9  # flops below which nobody waits, so nothing is handed over for its cost
@@ -76,13 +77,20 @@ def solve(problem: Problem, features, samples, mapper) -> Solution:
 
 
 def kinds(problem: Problem, features, samples) -> dict[str, NDArray[np.int64]]:
-    """Members by their operator: "dual" for fewer rows than columns, "gram" or "normal" for the others."""
+    """Members by their operator: "dual" for fewer rows than columns, "gram", "single" or "normal" for the others."""
     n = problem.shape[0]
     rows = (np.full(len(features), n) if samples is None else samples.sizes) - problem.fit_intercept
     wide = features.sizes > rows
     shared = samples is None and pays_for_gram(problem, int(np.count_nonzero(~wide)))
-    split = {"dual": np.flatnonzero(wide), "gram" if shared else "normal": np.flatnonzero(~wide)}
+    thin = ("gram" if _keeps_double(problem) else "single") if shared else "normal"
+    split = {"dual": np.flatnonzero(wide), thin: np.flatnonzero(~wide)}
     return {kind: members for kind, members in split.items() if len(members)}
+
+
+def _keeps_double(problem: Problem) -> bool:
+    """Whether a Gram matrix in float64 is there, or is made: sparse data, other devices, tables that take no time."""
+    small = float(problem.shape[0]) * problem.shape[1] ** 2 < SINGLE_FROM
+    return small or "moments" in vars(problem) or not problem.space.on_host or sp.issparse(problem.X)
 
 
 def pays_for_gram(problem: Problem, k: int) -> bool:
@@ -100,8 +108,8 @@ def pays_for_gram(problem: Problem, k: int) -> bool:
 def solve_batches(problem: Problem, features, samples, kind: str, members: NDArray[np.int64]) -> Iterator[Solved]:
     """Solve members batch by batch, as many at a time as memory allows."""
     n, p = problem.shape
-    rows = None if kind == "gram" else _rows(problem)
-    probing = WHOLE if kind == "gram" and n >= 2 * p else OWN
+    prepared: Any = {"gram": lambda _: None, "single": refined.prepare}.get(kind, _rows)(problem)
+    probing = WHOLE if kind in ("gram", "single") and n >= 2 * p else OWN
     smallest = np.nan
     limit = _batch_size(problem, kind, samples is not None)
     todo = [members]
@@ -112,7 +120,7 @@ def solve_batches(problem: Problem, features, samples, kind: str, members: NDArr
             continue
         probe = None if probing == WHOLE and np.isfinite(smallest) else probing
         try:
-            solved = _solve_batch(problem, features, samples, kind, here, rows, probe, smallest)
+            solved = _solve_batch(problem, features, samples, kind, here, prepared, probe, smallest)
         except Exception as error:
             limit = smaller_batch(error, len(here))
             todo.append(here)
@@ -125,36 +133,44 @@ def solve_batches(problem: Problem, features, samples, kind: str, members: NDArr
         yield solved
 
 
-def _solve_batch(problem, features, samples, kind, members, rows, probing, smallest) -> Solved:
+def _solve_batch(problem, features, samples, kind, members, prepared, probing, smallest) -> Solved:
     space = problem.space
     mask = space.put(_mask(features, members)).T
-    row_mask = None if samples is None else space.put(_mask(samples, members)).T
+    outcome = Outcome.waiting(len(members))
+    outcome.smallest[:] = smallest
+    how: dict[str, Any] = {"max_steps": MAX_STEPS}
+    tol = TOL if problem.tol is None else problem.tol
+    if kind == "single":
+        step = 1.0 * problem.shape[1] ** 2  # half of that in double precision
+        how["too_slow"] = _too_slow(problem, kind, features, samples, members, step, probing)
+        coef, intercept = refined.solve_batch(problem, prepared, mask, tol, outcome, probing=probing, **how)
+        return Solved(members, mask, coef, intercept, prepared.mean_y[:, None], outcome)
     batch: Batch
     if kind == "gram":
         batch = gram_batch(problem, mask, probing)
     else:
-        batch = {"normal": normal_batch, "dual": dual_batch}[kind](problem, rows, mask, row_mask, probing)
-    outcome = Outcome.waiting(len(members))
-    outcome.smallest[:] = smallest
-    if rows is not None:
-        outcome.state[_holds_any(features, members, rows.far)] = UNTRUSTED
-    own_rows = problem.shape[0] if samples is None else float(samples.sizes[members].mean())
-    direct = _direct_flops(kind, features.sizes[members], own_rows)
-    step = batch.operator.flops() * (problem.Y.shape[1] + (probing == OWN))
-
-    def too_slow(left, expected, done):
-        """The rest would cost more than factorisations; asked when a quarter of that price is paid."""
-        price = direct[left].sum()
-        paid, to_come = step * len(members) * done, step * len(left) * expected
-        return min(paid + to_come, price) > WORTH_ASKING and paid > price / 4 and to_come > price
-
-    X = iterate(
-        batch.operator, batch.B, batch.member, batch.probe, outcome,
-        tol=TOL if problem.tol is None else problem.tol, max_steps=MAX_STEPS,
-        xp=space.xp, to_host=space.get, from_host=space.put, too_slow=too_slow,
-    )  # fmt: skip
+        row_mask = None if samples is None else space.put(_mask(samples, members)).T
+        batch = {"normal": normal_batch, "dual": dual_batch}[kind](problem, prepared, mask, row_mask, probing)
+        outcome.state[_holds_any(features, members, prepared.far)] = UNTRUSTED
+    how["too_slow"] = _too_slow(problem, kind, features, samples, members, batch.operator.flops(), probing)
+    how |= {"xp": space.xp, "to_host": space.get, "from_host": space.put}
+    X = iterate(batch.operator, batch.B, batch.member, batch.probe, outcome, tol=tol, **how)
     coef, intercept = batch.recover(X, space.xp)
     return Solved(members, mask, coef, intercept, batch.mean_y, outcome)
+
+
+def _too_slow(problem, kind, features, samples, members, flops, probing):
+    """Function that says whether the rest would cost more than factorisations; asked when a quarter of that is paid."""
+    rows = problem.shape[0] if samples is None else float(samples.sizes[members].mean())
+    direct = _direct_flops(kind, features.sizes[members], rows)
+    step = flops * (problem.Y.shape[1] + (probing == OWN))
+
+    def too_slow(left, expected, done):
+        price = direct[left].sum()
+        paid, to_come = step * len(direct) * done, step * len(left) * expected
+        return min(paid + to_come, price) > WORTH_ASKING and paid > price / 4 and to_come > price
+
+    return too_slow
 
 
 def solve_alone(make, features, members: NDArray[np.int64], problem: Problem) -> Solved:
@@ -223,14 +239,14 @@ def _mask(subsets, members):
 def _batch_size(problem, kind, own_rows):
     """Members at a time: about ten arrays of p (and four of n) numbers a column."""
     n, p = problem.shape
-    numbers = 10 * p if kind == "gram" else 10 * p + (6 if own_rows or kind == "dual" else 2) * n
+    numbers = 10 * p if kind in ("gram", "single") else 10 * p + (6 if own_rows or kind == "dual" else 2) * n
     return max(1, int(problem.space.batch_bytes(BATCH_BYTES) // (8 * numbers * (problem.Y.shape[1] + 1))))
 
 
 def _direct_flops(kind, sizes, rows):
     """Flops of a direct solver for each member, doubled because factorisations run at half the rate of products."""
     m = sizes.astype(float)
-    if kind == "gram":
+    if kind in ("gram", "single"):
         return 2 * m**3 / 3
     if kind == "normal":
         return 2 * rows * m**2 + 2 * m**3 / 3
@@ -260,7 +276,8 @@ def _hand_over(problem, features, samples, mapper, kind, outcomes, out: Solution
         return
     if np.any(state == SLOW):
         warn_slow(error[state == SLOW], len(members), MAX_STEPS)
-    direct = {"gram": gram.solve_shared, "normal": gram.solve_own, "dual": interpolator.solve}[kind]
+    shared = dict.fromkeys(("gram", "single"), gram.solve_shared)
+    direct = {**shared, "normal": gram.solve_own, "dual": interpolator.solve}[kind]
     part = direct(problem, features.take(left), None if samples is None else samples.take(left), mapper)
     out.put(left, features.sizes, part, refitted=False)
 
