@@ -97,7 +97,7 @@ def solve_batch(problem: Problem, moments: SingleMoments, mask, tol: float, outc
     W, target = batch.operator, ~batch.probe
     single = Gram(moments.G, (W * moments.unit[:, None]).astype(np.float32))
     B = batch.B
-    found = _round(single, B, batch.member, batch.probe, outcome, how)[:, target]
+    found = _round(single, B, batch.member, batch.probe, outcome, INNER_TOL, how)[:, target]
     W, B, member = W[:, target], B[:, target], batch.member[target]
     X = found.astype(np.float64)
     single = Gram(moments.G, single.W[:, target])
@@ -111,7 +111,8 @@ def solve_batch(problem: Problem, moments: SingleMoments, mask, tol: float, outc
         numbers, local = np.unique(member[here], return_inverse=True)
         again = Outcome.waiting(len(numbers))
         again.smallest[:] = outcome.smallest[numbers]
-        X[:, here] += _round(part, R[:, here], local, np.zeros(len(here), dtype=bool), again, how)
+        needed = max(INNER_TOL, 0.2 * tol / outcome.error[active].max())  # the last round need not go all the way
+        X[:, here] += _round(part, R[:, here], local, np.zeros(len(here), dtype=bool), again, needed, how)
         outcome.steps += again.steps
     else:
         outcome.state[active] = SLOW
@@ -120,12 +121,12 @@ def solve_batch(problem: Problem, moments: SingleMoments, mask, tol: float, outc
     return coef, intercept
 
 
-def _round(operator, R, member, probe, outcome, how):
+def _round(operator, R, member, probe, outcome, tol, how):
     """Approximate solutions for the residuals R, each scaled to length one for float32."""
     length = np.linalg.norm(R, axis=0)
     length[length == 0] = 1.0
     scaled = (R / length).astype(np.float32)
-    found = iterate(operator, scaled, member, probe, outcome, tol=INNER_TOL, xp=np, limit=LIMIT, **how)
+    found = iterate(operator, scaled, member, probe, outcome, tol=tol, xp=np, limit=LIMIT, **how)
     return found * length
 
 
