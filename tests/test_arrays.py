@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import sklearn
 
-from olsen import OLSEnsembleRegressor
+from olsen import OLSEnsembleRegressor, _moments
 from olsen._execution import arrays
 from olsen._members import masked_cg
 
@@ -137,6 +137,21 @@ def test_bad_input_is_named(xp, change, message, seed):
     y = y[:-1] if "short" in change else y
     model = OLSEnsembleRegressor(5, solver=change.get("solver", "auto"))
     with pytest.raises(ValueError, match=message):
+        model.fit(xp.asarray(X), xp.asarray(y))
+    assert not hasattr(model, "coef_")
+
+
+def test_a_device_that_runs_out_of_memory_says_so(xp, seed, monkeypatch):
+    class OutOfMemoryError(RuntimeError):
+        """What torch and cupy call theirs."""
+
+    def fail(*args, **kwargs):
+        raise OutOfMemoryError("tried to allocate 3 GiB")
+
+    X, y, _ = data(seed)
+    model = OLSEnsembleRegressor(5)
+    monkeypatch.setattr(_moments, "_moments_elsewhere", fail)
+    with pytest.raises(MemoryError, match=r"150 x 40 \(tried to allocate 3 GiB\).*Gram matrix takes 12.8 kB"):
         model.fit(xp.asarray(X), xp.asarray(y))
     assert not hasattr(model, "coef_")
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from . import _members, subsets
-from ._execution.arrays import Space, space_of
+from ._execution.arrays import Space, out_of_memory, space_of
+from ._execution.memory import describe
 from ._inputs import resolve_seed, warn_at_the_peak
 from ._members import on_device
 
@@ -34,7 +35,7 @@ def fit(estimator, X, y, sample_weight) -> None:
     if estimator.sampling == "fixed":
         rows = problem.shape[0] if samples is None else int(samples.sizes[0])
         warn_at_the_peak(int(features.sizes[0]), rows, estimator.fit_intercept)
-    total = on_device.solve_sum(problem, features, samples, estimator.solver)
+    total = _solve(problem, features, samples, estimator.solver)
     set_attributes(estimator, features, total.solver, total.refitted)
     mu = estimator.scale_
     coef = space.xp.astype((mu / k) * total.coef.T, X.dtype)
@@ -43,6 +44,21 @@ def fit(estimator, X, y, sample_weight) -> None:
     estimator.intercept_ = (intercept[0] if single else intercept) if estimator.fit_intercept else 0.0
     for name in ("_training", "_deletions", "_triangle", "feature_names_in_"):
         estimator.__dict__.pop(name, None)
+
+
+def _solve(problem, features, samples, solver):
+    """The sum of all members; what ran out of memory is said in words."""
+    try:
+        return on_device.solve_sum(problem, features, samples, solver)
+    except Exception as error:
+        if isinstance(error, MemoryError) or not out_of_memory(error):
+            raise
+        n, p = problem.shape
+        raise MemoryError(
+            f"{problem.space.device} ran out of memory with X of {n} x {p} ({error}). A Gram matrix takes "
+            f"{describe(8.0 * p * p)} there, and rows are summed in blocks of {describe(2.0**31)}. Free some memory, "
+            f"take fewer columns, or move X to the host."
+        ) from error
 
 
 def predict(estimator, X):

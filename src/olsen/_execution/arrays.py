@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import _array_api
 
-__all__ = ["HOST", "Space", "smaller_batch", "space_of", "trusted_solve"]
+__all__ = ["HOST", "Space", "out_of_memory", "smaller_batch", "space_of", "trusted_solve"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,9 @@ class Space:
     def batch_bytes(self, on_host: float) -> float:
         """Bytes that the arrays of one batch may take: a fixed sum on the host, a quarter of what a GPU has free."""
         if self.name == "torch" and getattr(self.device, "type", "cpu") == "cuda":
-            return 0.25 * self.xp.cuda.mem_get_info(self.device)[0]
+            cuda = self.xp.cuda  # what torch keeps for later use counts as taken there, but is ours to take
+            kept = cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
+            return 0.25 * (cuda.mem_get_info(self.device)[0] + kept)
         if self.name == "cupy":
             return 0.25 * self.xp.cuda.runtime.memGetInfo()[0]
         return on_host
@@ -69,9 +71,14 @@ def space_of(X) -> Space | None:
     return Space(xp, device, _array_api._max_precision_float_dtype(xp, device))
 
 
+def out_of_memory(error: Exception) -> bool:
+    """Whether an error of any library means that memory ran out."""
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
 def smaller_batch(error: Exception, size: int) -> int:
     """Half the batch if the device ran out of memory, the error itself otherwise."""
-    if not (isinstance(error, MemoryError) or type(error).__name__ in ("OutOfMemoryError", "CUDARuntimeError")):
+    if not out_of_memory(error):
         raise error
     if size <= 1:
         raise MemoryError(

@@ -100,7 +100,8 @@ def pays_for_gram(problem: Problem, k: int) -> bool:
         return True
     if sp.issparse(problem.X):  # sparse products run at about a tenth of the rate of dense ones
         return p <= 2000 and 2.0 * p**2 < 40.0 * problem.X.nnz
-    if problem.space.on_host and 8.0 * p**2 > 0.5 * memory.available_bytes():
+    room = 0.5 * memory.available_bytes() if problem.space.on_host else 2 * problem.space.batch_bytes(np.inf)
+    if 8.0 * p**2 > room:
         return False
     return float(n) * p < STEPS * k * (4.0 * n - 2.0 * p)
 
@@ -108,7 +109,7 @@ def pays_for_gram(problem: Problem, k: int) -> bool:
 def solve_batches(problem: Problem, features, samples, kind: str, members: NDArray[np.int64]) -> Iterator[Solved]:
     """Solve members batch by batch, as many at a time as memory allows."""
     n, p = problem.shape
-    prepared: Any = {"gram": lambda _: None, "single": refined.prepare}.get(kind, _rows)(problem)
+    prepared: Any = {"gram": lambda given: given.moments, "single": refined.prepare}.get(kind, _rows)(problem)
     probing = WHOLE if kind in ("gram", "single") and n >= 2 * p else OWN
     smallest = np.nan
     limit = _batch_size(problem, kind, samples is not None)
