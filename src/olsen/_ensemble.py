@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.metaestimators import available_if
 
+from . import _large
 from ._execution import callbacks
 from ._fitted import FittedEnsembleMixin
 from ._fitting import FitMembersMixin, mean_coefficients
@@ -49,20 +50,22 @@ class OLSEnsembleRegressor(FitMembersMixin, FittedEnsembleMixin, callbacks.Callb
         beats equal weights by two standard errors in cross-validation over the leave-one-out residuals.
     fit_intercept : bool, default=True
         Whether every member fits an intercept.
-    solver : {"auto", "gram", "member_gram", "orthogonal", "interpolator"}, default="auto"
+    solver : {"auto", "gram", "member_gram", "orthogonal", "interpolator", "masked_cg"}, default="auto"
         How members are solved. ``"auto"`` takes the cheapest; members with fewer rows than columns always go to
         ``"interpolator"``.
 
         - ``"gram"``: Cholesky on principal submatrices of one shared Gram matrix.
         - ``"member_gram"``: the same on a Gram matrix of the member's own rows and columns.
         - ``"orthogonal"``: QR on the data; slower, and as accurate as least squares can be.
+        - ``"masked_cg"``: all members at once by conjugate gradients, for large or sparse X; needs no Gram matrix.
 
         Members whose Gram matrix is nearly singular are solved again by ``"orthogonal"``, whatever was chosen.
     rcond : float, default=None
         Relative cut-off for singular values of dependent columns (scaled to unit length). None: machine precision
         times the larger dimension.
     tol : float, default=None
-        Tolerance of iterative solvers; the direct ones do not use it.
+        Relative error of a member's coefficients at which ``"masked_cg"`` stops; None means 1e-9. The direct solvers
+        do not use it.
     warm_start : bool, default=False
         Whether a further call of `fit` on the same data keeps the members there are and adds new ones up to
         `n_estimators`. On other data all members are fitted anew.
@@ -181,6 +184,8 @@ class OLSEnsembleRegressor(FitMembersMixin, FittedEnsembleMixin, callbacks.Callb
         """
         with all_or_nothing(self):
             self._check_parameters()
+            if _large.takes(self, X, y, sample_weight):
+                return self
             given = validate_training(self, X, y, sample_weight)
             start = self._members_to_keep(given.problem)
             if start == 0:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import _members, _uncertainty
+from . import _large, _members, _uncertainty
 from ._inputs import check_choice, validate_new_rows
 
 __all__ = ["FittedEnsembleMixin"]
@@ -53,6 +53,8 @@ class FittedEnsembleMixin(MultiOutputMixin, RegressorMixin):
             Only if `return_std`.
         """
         check_is_fitted(self)
+        if not return_std and (elsewhere := _large.predicts(self, X)) is not None:
+            return elsewhere
         X = validate_new_rows(self, X)
         y = np.asarray(X @ self.coef_.T) + self.intercept_
         if not return_std:

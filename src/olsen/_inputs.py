@@ -10,13 +10,17 @@ import warnings
 from contextlib import contextmanager
 from typing import NamedTuple
 
-import narwhals as nw
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ._members import Problem
+
+try:
+    import narwhals as nw
+except ImportError:  # machines with nothing but the numerical libraries: scikit-learn's own message will do there
+    nw = None  # type: ignore[assignment]
 
 __all__ = [
     "Training",
@@ -118,7 +122,7 @@ def validate_new_rows(estimator, X):
 
 def refuse_text_columns(X) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
-    if not nw.dependencies.is_into_dataframe(X):
+    if isinstance(X, (np.ndarray, list)) or sp.issparse(X) or nw is None or not nw.dependencies.is_into_dataframe(X):
         return
     schema = nw.from_native(X).schema
     text = [str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object))]

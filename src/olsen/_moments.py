@@ -10,15 +10,19 @@ the data when it is not to be trusted (see ``_members.gram``).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ._execution import memory
+from ._execution.arrays import HOST, Space
 
-__all__ = ["Moments", "constant_columns", "from_data", "weighted_mean"]
+__all__ = ["Moments", "constant_columns", "from_data", "mirror_lower", "weighted_mean"]
 
+_DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
 _BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
 
 
@@ -74,16 +78,19 @@ class Moments:
         )
 
 
-def from_data(X, Y: NDArray, weight: NDArray | None, *, centre: bool) -> Moments:
+def from_data(X, Y, weight, *, centre: bool, space: Space = HOST) -> Moments:
     """Moments of X (dense or sparse, any float type) and Y of shape (n, q), accumulated in float64.
 
-    Two passes over dense rows, means first: sums of raw squares would cancel when means are large.
+    Two passes over dense rows, means first: sums of raw squares would cancel when means are large. Arrays of other
+    libraries stay in their `space`.
     """
     n, p = X.shape
+    if not space.on_host:
+        return _moments_elsewhere(X, Y, weight, centre, space)
     memory.require(
         8.0 * p * p,
         f"The Gram matrix of {p} columns",
-        "Use solver='member_gram', which forms one small Gram for each member.",
+        "Use solver='member_gram', which forms one small Gram for each member, or 'masked_cg', which needs none.",
     )
     total = float(n) if weight is None else float(weight.sum())
     mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
@@ -95,14 +102,50 @@ def from_data(X, Y: NDArray, weight: NDArray | None, *, centre: bool) -> Moments
     return Moments(n, total, mean_x, mean_y, G, C, yy, centre)
 
 
-def weighted_mean(A, weight: NDArray | None) -> NDArray[np.float64]:
-    """Column means in float64, for dense or sparse A."""
+def weighted_mean(A, weight, space: Space = HOST):
+    """Column means in float64, for A dense in any namespace, or sparse."""
     if sp.issparse(A):
         ones = np.ones(A.shape[0]) if weight is None else weight
         return np.asarray(A.T @ ones, dtype=np.float64).reshape(-1) / ones.sum()
+    if not space.on_host:
+        return _mean_elsewhere(A, weight, space)
     if weight is None:
         return A.mean(axis=0, dtype=np.float64)
     return (weight @ A) / weight.sum()
+
+
+def _mean_elsewhere(A, weight, space):
+    total = space.xp.zeros(A.shape[1], dtype=space.dtype, device=space.device)
+    for rows in _row_blocks(A.shape[0], A.shape[1], _DEVICE_BLOCK_BYTES):
+        block = space.cast(A[rows, :])
+        total += space.xp.sum(block, axis=0) if weight is None else weight[rows] @ block
+    return total / (A.shape[0] if weight is None else space.xp.sum(weight))
+
+
+def _moments_elsewhere(X, Y, weight, centre, space):
+    """The same sums in X's own namespace: constant columns are found by products, which need no assignment."""
+    xp, (n, p), q = space.xp, X.shape, Y.shape[1]
+    zeros = partial(xp.zeros, dtype=space.dtype, device=space.device)
+    total = float(n) if weight is None else float(xp.sum(weight))
+    mean_x = weighted_mean(X, weight, space) if centre else zeros(p)
+    mean_y = weighted_mean(Y, weight, space) if centre else zeros(q)
+    G, C, yy = zeros((p, p)), zeros((p, q)), zeros(q)
+    for rows in _row_blocks(n, p, _DEVICE_BLOCK_BYTES):
+        x, y = space.cast(X[rows, :]) - mean_x, Y[rows, :] - mean_y
+        wx = x if weight is None else x * weight[rows][:, None]
+        G += wx.T @ x
+        C += wx.T @ y
+        yy += xp.sum(y * y if weight is None else y * y * weight[rows][:, None], axis=0)
+    dead = xp.linalg.diagonal(G) <= total * (16 * float(xp.finfo(space.dtype).eps) * xp.abs(mean_x)) ** 2
+    if bool(xp.any(dead)):
+        alive = space.cast(~dead)
+        G, C = G * alive[:, None] * alive[None, :], C * alive[:, None]
+    return Moments(n, total, mean_x, mean_y, G, C, yy, centre)
+
+
+def _row_blocks(n, p, n_bytes):
+    rows = max(1, n_bytes // (8 * p))
+    return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
 def constant_columns(sum_of_squares: NDArray, mean: NDArray, weight: float) -> NDArray[np.bool_]:
@@ -112,18 +155,32 @@ def constant_columns(sum_of_squares: NDArray, mean: NDArray, weight: float) -> N
 
 def _dense_squares(X, Y, weight, mean_x, mean_y):
     n, p = X.shape
-    G, C, yy = np.zeros((p, p)), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
-    rows = max(1, _BLOCK_BYTES // (8 * p))
-    for start in range(0, n, rows):
-        block = slice(start, min(start + rows, n))
-        x, y = X[block] - mean_x, Y[block] - mean_y  # float64 whatever X is
+    G, C, yy = np.zeros((p, p), order="F"), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
+    blocks = _row_blocks(n, p, _BLOCK_BYTES)
+    buffer = np.empty((blocks[0].stop if blocks else 0, p))
+    for block in blocks:
+        x = np.subtract(X[block], mean_x, out=buffer[: block.stop - block.start])  # float64 whatever X is
+        y = Y[block] - mean_y
         if weight is not None:
             root = np.sqrt(weight[block])[:, None]
-            x, y = x * root, y * root
-        G += x.T @ x
+            x *= root
+            y = y * root
+        # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
+        G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         C += x.T @ y
         yy += (y * y).sum(axis=0)
-    return G, C, yy
+    return mirror_lower(G).T, C, yy
+
+
+def mirror_lower(G: NDArray) -> NDArray:
+    """Copy the lower triangle to the upper one, in place and block by block."""
+    p, step = len(G), 512
+    for start in range(0, p, step):
+        stop = min(start + step, p)
+        corner = G[start:stop, start:stop]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        G[start:stop, stop:] = G[stop:, start:stop].T
+    return G
 
 
 def _sparse_squares(X, Y, weight, mean_x, mean_y):

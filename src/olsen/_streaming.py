@@ -44,12 +44,19 @@ class Triangle:
         (R,) = la.qr(np.vstack([self.R, rows]), mode="r", check_finite=False, overwrite_a=True)
         return Triangle(R[: R.shape[1]], self.n_rows + len(rows), self.n_targets)
 
+    def join(self, other: Triangle) -> Triangle:
+        """The factor of both sets of rows."""
+        (R,) = la.qr(np.vstack([self.R, other.R]), mode="r", check_finite=False, overwrite_a=True)
+        return Triangle(R[: R.shape[1]], self.n_rows + other.n_rows, self.n_targets)
+
     def problem(self, like: Problem) -> tuple[Problem, NDArray, NDArray]:
         """The centred problem without intercept, and the means of X and y (zeros without intercept)."""
         q = self.n_targets
         X, Y = self.R[:, 1:-q], self.R[:, -q:]
+        # rounding grows with the rows that went in, not with those of the factor: the cut-off is that of the data
+        rcond = np.finfo(np.float64).eps * max(self.n_rows, X.shape[1]) if like.rcond is None else like.rcond
         if not like.fit_intercept:
             means = np.zeros(X.shape[1]), np.zeros(q)
-            return Problem(X, Y, None, False, like.rcond, like.tol), *means
+            return Problem(X, Y, None, False, rcond, like.tol), *means
         means = X[0] / self.R[0, 0], Y[0] / self.R[0, 0]
-        return Problem(X[1:], Y[1:], None, False, like.rcond, like.tol), *means
+        return Problem(X[1:], Y[1:], None, False, rcond, like.tol), *means

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from . import _auto_inclusion, _combining, _selection, subsets
+from . import _auto_inclusion, _combining, _large, _selection, subsets
 from ._execution import callbacks, pools
 from ._fitted import FittedEnsembleMixin
 from ._fitting import FitMembersMixin
@@ -214,6 +214,8 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
         """
         with all_or_nothing(self):
             self._check_parameters()
+            if _large.tunes(self, X, y, sample_weight):
+                return self
             given = validate_training(self, X, y, sample_weight)
             if self._keeps_size(given.problem):
                 self._fit_members(given, self.n_estimators, self.n_estimators_, self.scale_)

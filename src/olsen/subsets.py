@@ -93,7 +93,8 @@ class Subsets:
     def mask(self) -> NDArray[np.bool_]:
         """Boolean array of shape (k, n_items): True where an item belongs to a subset."""
         mask = np.zeros((len(self), self.n_items), dtype=bool)
-        mask[np.repeat(np.arange(len(self)), self.sizes), self.indices] = True
+        first = np.arange(len(self)) * self.n_items
+        mask.reshape(-1)[np.repeat(first, self.sizes) + self.indices] = True  # half the time of a pair of indices
         return mask
 
     def complement(self) -> Subsets:

@@ -17,7 +17,7 @@ CallbackSupportMixin: Any = getattr(_sklearn, "CallbackSupportMixin", type("Call
 with_callbacks: Callable = getattr(_sklearn, "with_callbacks", lambda method: method)
 
 
-def progress(estimator, task: str, n_items: int) -> Callable[[int], None] | None:
+def progress(estimator, task: str, n_items: int | str) -> Callable[[int], None] | None:
     """A function to be called with the number of finished items, or None when nobody listens.
 
     Every call is one sub-task of the fit for the estimator's callbacks, and one line on the terminal if the estimator

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache
 from typing import TypeVar
 
@@ -42,6 +43,7 @@ def map_chunks(
     *,
     chunk: int | None = None,
     report: Callable[[int], None] | None = None,
+    blas_threads: bool = False,
 ) -> list[T]:
     """Call ``function(start, stop)`` on consecutive chunks of ``range(n_items)``; results in order.
 
@@ -57,11 +59,15 @@ def map_chunks(
         Items in a chunk; by default four chunks a thread, so that uneven items even out.
     report : callable, default=None
         Called with the number of finished items after every chunk, from the calling thread.
+    blas_threads : bool, default=False
+        Chunks one after the other, each with all threads of BLAS: for work that is a few large products.
     """
+    if blas_threads:
+        n_threads = 1
     size = chunk or max(1, -(-n_items // (4 * n_threads if n_threads > 1 or report else 1)))
     bounds = [(start, min(start + size, n_items)) for start in range(0, n_items, size)]
     results = []
-    with one_blas_thread():
+    with nullcontext() if blas_threads else one_blas_thread():
         if n_threads == 1 or len(bounds) == 1:
             for start, stop in bounds:
                 results.append(function(start, stop))

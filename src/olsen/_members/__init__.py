@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from .._execution import memory, pools
-from . import gram, interpolator, orthogonal
+from . import gram, interpolator, masked_cg, orthogonal
 from .problem import Problem, Solution
 
 __all__ = ["SOLVERS", "Problem", "Solution", "choose", "solve"]
@@ -18,6 +18,7 @@ SOLVERS = {
     "member_gram": gram.solve_own,
     "orthogonal": orthogonal.solve,
     "interpolator": interpolator.solve,
+    "masked_cg": masked_cg.solve,
 }
 
 
@@ -57,6 +58,8 @@ def solve(problem: Problem, features, samples, *, solver: str = "auto", n_thread
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept
     wide = sizes > rows
     mapper = partial(pools.map_chunks, n_threads=n_threads, report=report)
+    if solver == "masked_cg":  # serves members of both kinds
+        return SOLVERS[solver](problem, features, samples, mapper)
     if wide.all():
         return SOLVERS["interpolator"](problem, features, samples, mapper)
     name = _name(solver, n, p, sizes[~wide], None if samples is None else rows[~wide])

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .. import _moments
+from .._execution.arrays import HOST, Space
 
 __all__ = ["Problem", "Solution", "Submatrix"]
 
@@ -42,6 +43,7 @@ class Problem:
     fit_intercept: bool = True
     rcond: float | None = None
     tol: float | None = None
+    space: Space = HOST  # where X, Y and weights live
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,7 +52,7 @@ class Problem:
     @cached_property
     def moments(self) -> _moments.Moments:
         """Moments of all rows; made once, at the first member that wants them."""
-        return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept)
+        return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space)
 
     def with_targets(self, Y: NDArray) -> Problem:
         """The same rows with other targets."""

@@ -1,0 +1,191 @@
+"""One GPU against all CPU cores of its machine: masked conjugate gradients on both, the same code.
+
+Needs the source tree, numpy, scipy, scikit-learn and torch; nothing has to be installed.
+
+    python benchmarks/gpu.py --out gpu.json            # everything, a few minutes
+    python benchmarks/gpu.py --quick --device cpu      # a toy run that shows that the script works
+
+Times are the best of repeats, in seconds, with the device synchronised before and after. "solve" starts from drawn
+subsets and includes moments, upload of the masks, all members and their sum; "fit" is the whole call of the estimator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from pathlib import Path
+
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # scikit-learn asks for it before it follows arrays of other libraries
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+import numpy as np
+import sklearn
+import torch
+
+from olsen import OLSEnsembleRegressor, subsets
+from olsen._execution.arrays import HOST, space_of
+from olsen._members import Problem, masked_cg, on_device
+
+SHAPES = {"large": (40_000, 20_000, 10_000, 500), "many": (800, 400, 120, 20_000)}
+QUICK = {"large": (800, 400, 200, 20), "many": (160, 80, 24, 500)}
+
+
+def synchronise(device):
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def best_of(function, repeats, device):
+    """Seconds of the fastest call, and its result."""
+    best, result = float("inf"), None
+    for _ in range(repeats):
+        result = None  # free the last result before the next call allocates its own
+        synchronise(device)
+        start = time.perf_counter()
+        result = function()
+        synchronise(device)
+        best = min(best, time.perf_counter() - start)
+    return best, result
+
+
+def make_data(n, p, device, dtype=torch.float64):
+    """Independent Gaussian columns and a dense signal, made where they are used."""
+    generator = torch.Generator(device=device).manual_seed(0)
+    X = torch.randn((n, p), generator=generator, device=device, dtype=torch.float64)
+    beta = torch.randn(p, generator=generator, device=device, dtype=torch.float64) / p**0.5
+    y = X @ beta + torch.randn(n, generator=generator, device=device, dtype=torch.float64)
+    return X.to(dtype), y.to(dtype)
+
+
+def problem_of(X, y):
+    space = HOST if isinstance(X, np.ndarray) else space_of(X)
+    Y = y[:, None] if space.on_host else space.cast(y)[:, None]
+    return Problem(X, Y, None, True, space=space)
+
+
+def solve(X, y, features):
+    """Mean coefficients of all members, from data and drawn subsets."""
+    return on_device.solve_sum(problem_of(X, y), features, None).coef[:, 0] / len(features)
+
+
+def members(X, y, features):
+    """Coefficients (p, k) of a few members, for comparison."""
+    problem = problem_of(X, y)
+    (part,) = masked_cg.solve_batches(problem, features, None, "gram", np.arange(len(features)))
+    return problem.space.get(part.coef[:, 0, :]), part.outcome
+
+
+def measure_parts(X, y, features, repeats, device):
+    """Where the time goes: moments, then the iteration."""
+    moments, _ = best_of(lambda: problem_of(X, y).moments, repeats, device)
+    problem = problem_of(X, y)
+    _ = problem.moments
+    everyone = np.arange(len(features))
+    iteration, parts = best_of(
+        lambda: list(masked_cg.solve_batches(problem, features, None, "gram", everyone)), repeats, device
+    )
+    upload, _ = best_of(lambda: problem.space.put(features.mask()), repeats, device)
+    return {
+        "moments_s": moments,
+        "iteration_s": iteration,
+        "mask_and_upload_s": upload,
+        "steps": max(part.outcome.steps for part in parts),
+        "batches": len(parts),
+    }
+
+
+def run_case(name, shape, device, repeats, dtype):
+    n, p, m, k = shape
+    X, y = make_data(n, p, device, dtype)
+    drawing, features = best_of(lambda: subsets.draw(p, k, seed=0, size=m, design="balanced"), 2, torch.device("cpu"))
+    solving, coef = best_of(lambda: solve(X, y, features), repeats, device)
+    model = OLSEnsembleRegressor(k, m, random_state=0)
+    fitting, model = best_of(lambda: model.fit(X, y), max(1, repeats // 2), device)
+    row = {"case": name, "shape": shape, "dtype": str(dtype), "device": str(device), "solver": model.solver_}
+    row |= {"draw_s": drawing, "solve_s": solving, "fit_s": fitting, "fallbacks": model.n_fallbacks_}
+    row |= measure_parts(X, y, features, repeats, device)
+    if device.type == "cuda":
+        row["peak_gpu_GB"] = torch.cuda.max_memory_allocated(device) / 1e9
+        torch.cuda.reset_peak_memory_stats(device)
+    return row, (X, y, features, coef)
+
+
+def compare_with_cpu(row, data, use_numpy):
+    """The same solve on all cores, through torch and through NumPy; differences of mean and of eight members."""
+    X, y, features, coef = data
+    few = features.slice(0, min(8, len(features)))
+    gpu_members, _ = members(X, y, few)
+    host = torch.device("cpu")
+    X_host, y_host = X.cpu(), y.cpu()
+    seconds, cpu_coef = best_of(lambda: solve(X_host, y_host, features), 1, host)
+    row["cpu_torch_s"] = seconds
+    row["relative_difference_mean"] = difference(coef.cpu().numpy(), cpu_coef.numpy())
+    cpu_members, _ = members(X_host, y_host, few)
+    row["relative_difference_members"] = max(
+        difference(a, b) for a, b in zip(gpu_members.T, cpu_members.T, strict=True)
+    )
+    if use_numpy and X.dtype == torch.float64:
+        A, b = X_host.numpy(), y_host.numpy()
+        row["cpu_numpy_s"], _ = best_of(lambda: solve(A, b, features), 1, host)
+    row["cpu_best_s"] = min(row["cpu_torch_s"], row.get("cpu_numpy_s", np.inf))
+    row["speed_up"] = row["cpu_best_s"] / row["solve_s"]
+    return row
+
+
+def difference(a, b):
+    return float(np.linalg.norm(a - b) / np.linalg.norm(b))
+
+
+def header(device):
+    about = {"python": platform.python_version(), "numpy": np.__version__, "torch": torch.__version__}
+    about |= {"scikit-learn": sklearn.__version__, "cores": os.cpu_count(), "torch_threads": torch.get_num_threads()}
+    about["device"] = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+    return about
+
+
+def show(rows):
+    keys = ["case", "dtype", "draw_s", "mask_and_upload_s", "moments_s", "iteration_s", "steps", "solve_s", "fit_s"]
+    keys += ["cpu_torch_s", "cpu_numpy_s", "speed_up", "relative_difference_mean", "relative_difference_members"]
+    for row in rows:
+        print(f"\n{row['case']}: n, p, m, k = {row['shape']}, {row['dtype']}, {row['device']}")
+        for key in keys[2:]:
+            if key in row:
+                value = row[key]
+                print(f"  {key:30s} {value:.4g}" if isinstance(value, float) else f"  {key:30s} {value}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="where to write the results as JSON")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--quick", action="store_true", help="toy sizes")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--no-cpu", action="store_true", help="leave out the comparison with the CPU")
+    parser.add_argument("--no-numpy", action="store_true", help="CPU through torch only")
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device)
+    shapes, rows = QUICK if arguments.quick else SHAPES, []
+    about = header(device)
+    print(json.dumps(about))
+    with sklearn.config_context(array_api_dispatch=True):
+        for name in ("many", "large"):
+            for dtype in (torch.float64, torch.float32):
+                row, data = run_case(name, shapes[name], device, arguments.repeats, dtype)
+                show([row])
+                if not arguments.no_cpu and (name == "many" or dtype == torch.float64):
+                    compare_with_cpu(row, data, not arguments.no_numpy)
+                    show([row])
+                rows.append(row)
+                del data
+                if device.type == "cuda":
+                    torch.cuda.empty_cache()
+                if arguments.out:  # after every case, so that a run cut short leaves what it has
+                    arguments.out.write_text(json.dumps({"machine": about, "results": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

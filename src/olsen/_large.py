@@ -1,0 +1,70 @@
+"""The one door for data that are not an array in memory: on a device, in blocks, on a cluster."""
+
+from __future__ import annotations
+
+from . import _blockwise, _distributed, _elsewhere, _moment_selection
+from ._execution import blocks, cluster
+
+__all__ = ["predicts", "takes", "tunes"]
+
+
+def takes(estimator, X, y, sample_weight) -> bool:
+    """Fit the estimator if X lives somewhere else than in memory; False where it does not."""
+    if _elsewhere.lives_elsewhere(X, y):
+        _elsewhere.fit(estimator, X, y, sample_weight)
+        return True
+    if cluster.is_dask(X):
+        _distributed.fit(estimator, X, y, sample_weight)
+        return True
+    source = blocks.open_source(X, y, sample_weight)
+    if source is not None:
+        _blockwise.fit(estimator, source)
+    return source is not None
+
+
+def tunes(estimator, X, y, sample_weight) -> bool:
+    """The same for an estimator that chooses its size: by k-fold cross-validation from moments of folds."""
+    if _elsewhere.lives_elsewhere(X, y):
+        raise ValueError("OLSEnsembleRegressorCV works on the host; choose a size there and fit OLSEnsembleRegressor.")
+    source = None if cluster.is_dask(X) else blocks.open_source(X, y, sample_weight)
+    if source is None and not cluster.is_dask(X):
+        return False
+    folds = _refuse_other_tuning(estimator)
+    seed = _elsewhere.remember_design(estimator, 0, 0, 1)["seed"]
+    if source is None:
+        rows = cluster.row_parts(X, y, sample_weight, lengths=True)
+        summary: _blockwise.Summary = _distributed.summarise(estimator, rows, folds, seed)
+    else:
+        summary = _blockwise.summarise(estimator, source, folds, seed)
+    size, k = _moment_selection.tune(estimator, summary.parts, seed)
+    design = _elsewhere.remember_design(estimator, 0, 0, size) | {"seed": seed}
+    _blockwise.fit_summary(estimator, summary, design, k=k)
+    return True
+
+
+def _refuse_other_tuning(estimator) -> int:
+    """Number of folds, or an error for what needs every row."""
+    asked = {"tune": "max_features", "max_samples": 1.0, "mixing": "mean"}
+    for name, value in asked.items():
+        if getattr(estimator, name) != value:
+            raise ValueError(
+                f"{name}={getattr(estimator, name)!r} needs every row again; with X in blocks or on a cluster only "
+                f"{name}={value!r} is there."
+            )
+    if estimator.inclusion not in ("uniform", "loo"):
+        raise ValueError(f"inclusion={estimator.inclusion!r} needs every row; with X in blocks use 'uniform'.")
+    if estimator.cv is None or estimator.cv == "gcv":
+        return _moment_selection.FOLDS
+    if isinstance(estimator.cv, int) and estimator.cv >= 2:
+        return estimator.cv
+    raise ValueError(
+        f"cv={estimator.cv!r} cannot be used with X in blocks or on a cluster: None means 5-fold there, an int that "
+        f"many folds of random rows, 'gcv' generalised cross-validation."
+    )
+
+
+def predicts(estimator, X):
+    """Predictions where X is, or None where X is an ordinary array."""
+    if _elsewhere.lives_elsewhere(X, estimator.coef_):
+        return _elsewhere.predict(estimator, X)
+    return _distributed.predict(estimator, X) if cluster.is_dask(X) else None

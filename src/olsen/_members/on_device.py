@@ -1,0 +1,155 @@
+"""Members of data that live in another array library, often on a GPU: sums of coefficients that never leave it.
+
+Masked conjugate gradients first; members they give up go to batched Cholesky on the device, and the few whose Gram
+matrix is not to be trusted to QR or SVD on the host. CUDA's ``lstsq`` is never called: it is silently wrong for
+dependent columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._execution import arrays
+from . import masked_cg, orthogonal
+from .iteration import DONE, LIMIT, SLOW
+from .problem import Problem
+
+__all__ = ["MemberSum", "solve_sum"]
+
+SOLVERS = ("auto", "masked_cg", "gram", "member_gram", "orthogonal")
+
+
+@dataclass(frozen=True)
+class MemberSum:
+    """Sums over members: coefficients (p, q), intercepts (q,), mean targets (q,); and how they were found."""
+
+    coef: Any
+    intercept: Any
+    mean_y: Any
+    refitted: int
+    solver: str
+
+    def add(self, coef, intercept, mean_y, refitted: int = 0) -> MemberSum:
+        """With more members."""
+        return MemberSum(
+            self.coef + coef, self.intercept + intercept, self.mean_y + mean_y, self.refitted + refitted, self.solver
+        )
+
+
+def solve_sum(problem: Problem, features, samples, solver: str = "auto") -> MemberSum:
+    """Sum of all members' coefficients and intercepts, on the device of the problem."""
+    if solver not in SOLVERS:
+        raise ValueError(f"solver={solver!r} does not run on {problem.space.device}; choose one of {SOLVERS}.")
+    q, p = problem.Y.shape[1], problem.shape[1]
+    name = "masked_cg" if solver == "auto" else solver
+    zeros = problem.space.zeros
+    total = MemberSum(zeros((p, q)), zeros((q,)), zeros((q,)), 0, name)
+    if name == "orthogonal":
+        return _add_from_host(total, problem, features, samples, np.arange(len(features)), refit=False)
+    for kind, members in masked_cg.kinds(problem, features, samples).items():
+        left = members
+        if name == "masked_cg" or kind == "dual":
+            total, left = _add_iterated(total, problem, features, samples, kind, members)
+        if kind == "dual":
+            total = _add_from_host(total, problem, features, samples, left, refit=True)
+            continue
+        total, left = _add_factored(total, problem, features, samples, left)
+        total = _add_from_host(total, problem, features, samples, left, refit=True)
+    return total
+
+
+def _add_iterated(total, problem, features, samples, kind, members):
+    """Add the members that converge; the numbers of the others."""
+    left, xp, space = [], problem.space.xp, problem.space
+    errors = []
+    for part in masked_cg.solve_batches(problem, features, samples, kind, members):
+        state = part.outcome.state
+        use = space.put((state == DONE).astype(np.float64))
+        mean_y = xp.sum(part.mean_y * use[None, :], axis=1)
+        # where, not a product: the columns of members given up may hold infinities
+        coef = xp.where(use > 0, part.coef, xp.zeros_like(part.coef))
+        intercept = xp.where(use > 0, part.intercept, xp.zeros_like(part.intercept))
+        total = total.add(xp.sum(coef, axis=2), xp.sum(intercept, axis=1), mean_y)
+        left.append(part.members[state != DONE])
+        errors.append(part.outcome.error[state == SLOW])
+    slow = np.concatenate(errors)
+    if len(slow):
+        masked_cg.warn_slow(slow, len(members), masked_cg.MAX_STEPS)
+    return total, np.concatenate(left)
+
+
+def _add_factored(total, problem, features, samples, members):
+    """Add members by batched Cholesky; the numbers of those whose matrix is not to be trusted."""
+    xp, distrusted = problem.space.xp, []
+    sizes = features.sizes[members]
+    for size in np.unique(sizes):
+        same = members[sizes == size]
+        if size == 0:
+            distrusted.append(same)
+            continue
+        step = max(1, int(problem.space.batch_bytes(masked_cg.BATCH_BYTES) // (24 * int(size) ** 2)))
+        for start in range(0, len(same), step):
+            here = same[start : start + step]
+            G, C, mean_x, mean_y = _stacked(problem, features, samples, here)
+            B, good = arrays.trusted_solve(G, C, problem.space, LIMIT)
+            use = problem.space.put(good.astype(np.float64))[:, None]
+            B = xp.where(use[:, :, None] > 0, B, xp.zeros_like(B))
+            intercept = use * (mean_y - xp.sum(mean_x[:, :, None] * B, axis=1))
+            coef = _scatter(B, features, here, problem)
+            total = total.add(coef, xp.sum(intercept, axis=0), xp.sum(use * mean_y, axis=0))
+            distrusted.append(here[~good])
+    return total, np.concatenate([members[:0], *distrusted])
+
+
+def _stacked(problem, features, samples, members):
+    """Gram matrices (b, m, m), X'y (b, m, q), means (b, m) and (b, q) of members of one size."""
+    xp, put = problem.space.xp, problem.space.put
+    parts = []
+    for i in members:
+        columns = put(features[i])
+        if samples is None:
+            moments = problem.moments
+            G = xp.take(xp.take(moments.G, columns, axis=0), columns, axis=1)
+            C, mean_x = (xp.take(a, columns, axis=0) for a in (moments.C, moments.mean_x))
+            parts.append((G, C, mean_x, moments.mean_y))
+            continue
+        rows = put(samples[i])
+        X = xp.take(xp.take(problem.X, rows, axis=0), columns, axis=1)
+        weight = None if problem.weight is None else xp.take(problem.weight, rows, axis=0)
+        own = replace(problem, X=X, Y=xp.take(problem.Y, rows, axis=0), weight=weight).moments
+        parts.append((own.G, own.C, own.mean_x, own.mean_y))
+    return tuple(xp.stack(list(part)) for part in zip(*parts, strict=True))
+
+
+def _scatter(B, features, members, problem):
+    """Sum over members of their coefficients at their columns; on the host, the array API has no scatter."""
+    space, p = problem.space, problem.shape[1]
+    total = np.zeros((p, B.shape[2]))
+    values = space.get(B)
+    for i, b in zip(members, values, strict=True):
+        total[features[i]] += b
+    return space.put(total)
+
+
+def _add_from_host(total, problem, features, samples, members: NDArray, *, refit: bool):
+    """Add members solved by QR or SVD on the host, each from its own rows and columns."""
+    space, xp = problem.space, problem.space.xp
+    for i in members:
+        columns = features[i]
+        X = xp.take(problem.X, space.put(columns), axis=1)
+        Y, weight = problem.Y, problem.weight
+        if samples is not None:
+            rows = space.put(samples[i])
+            X, Y = xp.take(X, rows, axis=0), xp.take(Y, rows, axis=0)
+            weight = None if weight is None else xp.take(weight, rows, axis=0)
+        host = Problem(space.get(X), space.get(Y), None if weight is None else space.get(weight), problem.fit_intercept)
+        part = host.submatrix(np.arange(len(columns)), None)
+        b = orthogonal.least_squares(part.A, part.B, problem.rcond)
+        coef = np.zeros((problem.shape[1], b.shape[1]))
+        coef[columns] = b
+        total = total.add(space.put(coef), space.put(part.intercept(b)), space.put(part.mean_y), int(refit))
+    return total

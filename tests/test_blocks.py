@@ -1,0 +1,343 @@
+"""Data in row blocks: the coefficients of arrays, in constant memory, and nothing half-fitted on bad input."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.model_selection import PredefinedSplit
+
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen._blockwise import Accumulator
+from olsen._execution import blocks
+from olsen._moments import from_data
+
+N, P = 700, 12
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 6_000)
+
+
+def data(seed, q=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P)) + 100 * rng.standard_normal(P)
+    Y = X @ rng.standard_normal((P, q or 1)) + rng.standard_normal((N, q or 1)) + 7
+    return X, Y if q else Y[:, 0], rng.integers(0, 3, N).astype(float)
+
+
+def cut(size, *arrays):
+    """Function that yields the blocks of arrays."""
+
+    def read():
+        for start in range(0, len(arrays[0]), size):
+            yield tuple(a[start : start + size] for a in arrays)
+
+    return read
+
+
+def ensemble(seed, **settings):
+    return OLSEnsembleRegressor(15, 0.5, random_state=seed, **settings)
+
+
+def assert_same(got, expected, tol=1e-8):
+    np.testing.assert_allclose(got.coef_, expected.coef_, rtol=0, atol=tol)
+    np.testing.assert_allclose(got.intercept_, expected.intercept_, rtol=tol)
+    assert got.n_features_in_ == P and got.n_estimators_ == 15 and got.n_fallbacks_ == expected.n_fallbacks_
+
+
+def write_all(folder, X, y, weight):
+    """The same rows in every form: name -> arguments of fit."""
+    pa, pq, zarr = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet"), pytest.importorskip("zarr")
+    for name, array in {"X": X, "y": y, "w": weight}.items():
+        np.save(folder / f"{name}.npy", array)
+    table = pa.table({f"x{j}": X[:, j] for j in range(P)} | {"target": y, "w": weight})
+    pq.write_table(table, folder / "one.parquet", row_group_size=100)
+    (folder / "many").mkdir()
+    pq.write_table(table[:300], folder / "many" / "0.parquet")
+    pq.write_table(table[300:], folder / "many" / "1.parquet")
+    stored = zarr.create_array(str(folder / "x.zarr"), shape=X.shape, chunks=(150, 5), dtype=X.dtype)
+    stored[:] = X
+    dataset = pytest.importorskip("pyarrow.dataset").dataset(folder / "one.parquet")
+    return {
+        "npy": (folder / "X.npy", str(folder / "y.npy"), str(folder / "w.npy")),
+        "npy and arrays": (str(folder / "X.npy"), y, weight),
+        "parquet": (folder / "one.parquet", "target", "w"),
+        "folder": (folder / "many", "target", "w"),
+        "dataset": (dataset, "target", "w"),
+        "zarr": (stored, y, weight),
+        "zarr path": (folder / "x.zarr", y, weight),
+        "function": (cut(97, X, y, weight), None, None),
+        "iterator": (cut(64, X, y, weight)(), None, None),
+        "sparse blocks": (_sparse_blocks(X, y, weight), None, None),
+    }
+
+
+def _sparse_blocks(X, y, weight):
+    return ((sp.csr_array(a), b, c) for a, b, c in cut(50, X, y, weight)())
+
+
+def test_every_source_gives_the_coefficients_of_the_array(seed, tmp_path):
+    X, y, weight = data(seed)
+    expected = ensemble(seed).fit(X, y, weight)
+    for name, given in write_all(tmp_path, X, y, weight).items():
+        model = ensemble(seed).fit(*given)
+        assert_same(model, expected)
+        if name in ("parquet", "folder", "dataset"):
+            assert model.feature_names_in_.tolist() == [f"x{j}" for j in range(P)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"fit_intercept": False}, {"scale": 0.7}, {"sampling": "bernoulli"}], ids=str)
+@pytest.mark.parametrize("q", [None, 3])
+def test_settings_and_several_targets(settings, q, seed):
+    X, Y, _ = data(seed, q)
+    assert_same(ensemble(seed, **settings).fit(cut(53, X, Y), None), ensemble(seed, **settings).fit(X, Y), 1e-7)
+
+
+def test_blocks_and_partial_fit_agree(seed):
+    X, y, _ = data(seed)
+    stream = ensemble(seed)
+    for part in cut(200, X, y)():
+        stream.partial_fit(*part)
+    assert_same(ensemble(seed).fit(cut(77, X, y)(), None), stream)
+
+
+def test_large_memory_maps_are_read_in_blocks_and_small_ones_are_not(seed, tmp_path, monkeypatch):
+    X, y, _ = data(seed)
+    np.save(tmp_path / "X.npy", X.astype(np.float32))
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    small = ensemble(seed).fit(mapped, y)
+    monkeypatch.setattr(blocks.memory, "available_bytes", lambda: 1000.0)
+    large = ensemble(seed).fit(mapped, y)
+    assert hasattr(small, "_training") and not hasattr(large, "_training")
+    assert large.coef_.dtype == np.float32
+    assert_same(large, small, 1e-5)
+
+
+@pytest.mark.parametrize("centre", [True, False])
+def test_moments_survive_large_means_and_drift(centre, seed):
+    """Columns far from zero that move from block to block: as accurate as two passes; raw sums lose all digits."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((2000, 4)) + 1e6 + np.linspace(0, 30, 2000)[:, None]
+    Y = rng.standard_normal((2000, 2)) - 1e5
+    weight = rng.uniform(0.1, 2, 2000)
+    accumulator = Accumulator(4, 2, centre)
+    for start in range(0, 2000, 20):
+        accumulator.add(X[start : start + 20], Y[start : start + 20], weight[start : start + 20])
+    got, expected = accumulator.moments(), from_data(X, Y, weight, centre=centre)
+    for name in ("G", "C", "yy", "mean_x", "mean_y"):
+        scale = np.abs(getattr(expected, name)).max()
+        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), rtol=0, atol=1e-9 * scale)
+    assert got.n_rows == 2000 and got.weight == pytest.approx(weight.sum())
+
+
+def test_distrusted_members_come_from_a_second_pass(seed):
+    X, y, _ = data(seed)
+    X[:, 1] = X[:, 0] * (1 + 1e-9)
+    expected = ensemble(seed).fit(X, y)
+    assert expected.n_fallbacks_ > 0
+    assert_same(ensemble(seed).fit(cut(97, X, y), None), expected, 1e-6)
+    model = ensemble(seed)
+    with pytest.raises(ValueError, match=r"not to be trusted, but the iterator cannot be read again.*function"):
+        model.fit(cut(97, X, y)(), None)
+    assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize("solver", ["gram", "masked_cg", "orthogonal"])
+def test_solvers_that_run_on_blocks(solver, seed):
+    X, y, _ = data(seed)
+    model = ensemble(seed, solver=solver).fit(cut(97, X, y), None)
+    assert model.solver_ == solver
+    assert_same(model, ensemble(seed).fit(X, y))
+
+
+def test_row_subsets_are_groups_of_rows_whatever_the_blocks(seed):
+    X, y, weight = data(seed)
+    models = [ensemble(seed, max_samples=0.5).fit(cut(size, X, y, weight)(), None) for size in (700, 101, 33)]
+    for model in models[1:]:
+        np.testing.assert_allclose(model.coef_, models[0].coef_, atol=1e-8)
+    group = blocks._row_groups(0, N, 20, seed)
+    assert np.array_equal(blocks._row_groups(13, 50, 20, seed), group[13:63])
+    plain = ensemble(seed).fit(X, y, weight)
+    assert not np.allclose(models[0].coef_, plain.coef_, atol=1e-8)
+    assert np.corrcoef(models[0].predict(X), plain.predict(X))[0, 1] > 0.99
+
+
+def test_row_subsets_equal_members_solved_on_those_rows(seed):
+    """A member's rows are whole groups: the same as a fit on these rows."""
+    X, y, _ = data(seed)
+    model = OLSEnsembleRegressor(1, 1.0, max_samples=0.25, random_state=seed).fit(cut(64, X, y)(), None)
+    group = blocks._row_groups(0, N, 20, seed)
+    from olsen import subsets
+
+    (chosen,) = subsets.draw(20, 1, seed=seed, size=5, design="balanced", stream=subsets.ROWS)
+    rows = np.isin(group, chosen)
+    expected = OLSEnsembleRegressor(1, 1.0, random_state=seed).fit(X[rows], y[rows])
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("q", [None, 2])
+def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(q, fit_intercept, seed):
+    """The folds are known, so ordinary cross-validation over them must give the same curve."""
+    X, Y, _ = data(seed, q)
+    Y = Y + 20 * np.random.default_rng(seed).standard_normal(Y.shape)
+    X = X if fit_intercept else X - X.mean(axis=0)  # far from zero and without intercept, all columns look alike
+    settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform", "fit_intercept": fit_intercept}
+    folds = blocks._row_groups(0, N, 5, seed).astype(int)
+    expected = OLSEnsembleRegressorCV(30, cv=PredefinedSplit(folds), **settings).fit(X, Y)
+    model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, Y)(), None)
+    assert model.criterion_ == "kfold" and model.max_features_ == expected.max_features_
+    np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
+    np.testing.assert_allclose(model.risk_curve(), expected.risk_curve(), rtol=1e-8)
+    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
+
+
+def test_tuning_from_blocks_with_dependent_columns_and_gcv(seed):
+    X, y, _ = data(seed)
+    settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform"}
+    plain = OLSEnsembleRegressorCV(30, cv="gcv", **settings).fit(cut(64, X, y)(), None)
+    assert plain.criterion_ == "gcv" and plain.score(X, y) > 0.9
+    X[:, 3] = X[:, 2]
+    model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, y), None)
+    expected = OLSEnsembleRegressorCV(30, cv=5, **settings).fit(X, y)
+    assert np.isfinite(model.cv_results_["mse"]).all()
+    assert model.score(X, y) == pytest.approx(expected.score(X, y), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"cv": "oob"}, "None means 5-fold there"),
+        ({"max_samples": 0.5}, "needs every row again"),
+        ({"inclusion": "adaptive"}, "use 'uniform'"),
+    ],
+    ids=str,
+)
+def test_tuning_that_needs_every_row_is_refused(setting, message, seed):
+    X, y, _ = data(seed)
+    model = OLSEnsembleRegressorCV(30, **({"inclusion": "uniform"} | setting))
+    with pytest.raises(ValueError, match=message):
+        model.fit(cut(64, X, y)(), None)
+    assert not hasattr(model, "criterion_")
+
+
+def spoil(y, X, seed):
+    X = X.copy()
+    X[[205, 211], 3] = np.nan
+    return X, y
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (lambda X, y: iter([(X[:50], y[:50]), (X[50:90, :-1], y[50:90])]), r"block 1 .* has 11 columns and 1 targets"),
+        (lambda X, y: iter([(X[:50], y[:49])]), r"block 0 .* has 50 rows of X, 49 of y"),
+        (lambda X, y: iter([]), r"the iterator has 0 rows"),
+        (lambda X, y: iter([(X[:1], y[:1])]), r"the iterator has 1 rows"),
+        (lambda X, y: iter([X[:50]]), r"block 0 is not a pair"),
+        (lambda X, y: iter([(X[:50], y[:50], -np.ones(50))]), r"block 0 .* negative weights"),
+        (lambda X, y: iter([(X[:50].astype(str), y[:50])]), r"block 0 .* 2D numbers needed"),
+        (
+            lambda X, y: cut(100, *spoil(y, X, 0))(),
+            r"block 2 of the iterator \(rows 200 to 299\).*X, in 2 rows: 205, 211",
+        ),
+        (lambda X, y: cut(100, X, np.where(np.arange(N) == 301, np.inf, y))(), r"block 3 .* in y, in 1 rows: 301"),
+        (lambda X, y: cut(100, X * 1e200, y)(), r"block 0 .* overflow"),
+    ],
+)
+def test_bad_blocks_are_named_and_nothing_is_left_behind(source, message, seed):
+    X, y, _ = data(seed)
+    model = ensemble(seed)
+    with pytest.raises(ValueError, match=message), np.errstate(all="ignore"):
+        model.fit(source(X, y), None)
+    assert vars(model).keys() == vars(ensemble(seed)).keys()
+    model.fit(X, y)
+    before = model.coef_
+    with pytest.raises(ValueError, match=message), np.errstate(all="ignore"):
+        model.fit(source(X, y), None)
+    assert model.coef_ is before
+
+
+def test_bad_files_are_named(seed, tmp_path):
+    X, y, weight = data(seed)
+    write_all(tmp_path, X, y, weight)
+    cases = {
+        tmp_path / "nothing.npy": (y, FileNotFoundError, "no such file"),
+        tmp_path / "X.npy": ("target", ValueError, "has no named columns"),
+        tmp_path / "one.parquet": ("price", ValueError, r"no column 'price'; it has 'x0'"),
+        tmp_path / "many": (None, ValueError, "name the column"),
+        tmp_path / "y.npy": (y, ValueError, r"shape \(700,\); expected 2D"),
+    }
+    for path, (target, error, message) in cases.items():
+        with pytest.raises(error, match=message):
+            ensemble(seed).fit(path, target)
+    with pytest.raises(ValueError, match=r"y has 699 rows, but the file .* has 700"):
+        ensemble(seed).fit(tmp_path / "X.npy", y[:-1])
+    with pytest.raises(ValueError, match="y and sample_weight come with them"):
+        ensemble(seed).fit(cut(10, X, y)(), y)
+    for name in ("X.npy", "one.parquet"):
+        whole = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+        model = ensemble(seed)
+        with pytest.raises(ValueError, match="cut short"):
+            model.fit(tmp_path / name, y if name == "X.npy" else "target")
+        assert not hasattr(model, "coef_")
+
+
+def test_text_columns_of_parquet_are_named(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"a": [1.0, 2.0], "colour": ["red", "blue"], "y": [1.0, 2.0]}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"1 of 2 columns .* do not hold numbers: colour"):
+        OLSEnsembleRegressor(3).fit(tmp_path / "t.parquet", "y")
+
+
+def test_nulls_in_parquet_are_named_by_row(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    values = [1.0, 2.0, None, 4.0]
+    pq.write_table(
+        pa.table({"a": values, "b": [4.0, 1.0, 3.0, 0.0], "y": [1.0, 2.0, 0.0, 1.0]}), tmp_path / "t.parquet"
+    )
+    with pytest.raises(ValueError, match="in X, in 1 rows: 2"):
+        OLSEnsembleRegressor(3).fit(tmp_path / "t.parquet", "y")
+
+
+def test_progress_tells_rows(seed, capsys):
+    X, y, _ = data(seed)
+    ensemble(seed, verbose=1).fit(cut(350, X, y)(), None)
+    out = capsys.readouterr().out
+    assert "rows: 350 of an unknown number" in out and "rows: 700" in out
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+X = np.random.default_rng(0).standard_normal((500, 20))
+OLSEnsembleRegressor(2, n_jobs=2, solver="gram").fit(X, X[:, 0])
+used = next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmData"))
+resource.setrlimit(resource.RLIMIT_DATA, (used + 160_000_000,) * 2)
+try:
+    np.ones((100_000, 500), dtype=np.float32) + 1
+except MemoryError:
+    model = OLSEnsembleRegressor(20, 0.5, random_state=0).fit(sys.argv[1], sys.argv[2])
+    print("fitted", model.coef_.shape)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_DATA")
+def test_a_file_larger_than_the_memory_limit(tmp_path):
+    """200 MB in single precision, with 160 MB to work in; loading the file alone would fail."""
+    rng = np.random.default_rng(0)
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float32, shape=(100_000, 500))
+    for start in range(0, 100_000, 10_000):
+        X[start : start + 10_000] = rng.standard_normal((10_000, 500), dtype=np.float32)
+    np.save(tmp_path / "y.npy", np.asarray(X[:, :5].sum(axis=1)))
+    del X
+    command = [sys.executable, "-c", textwrap.dedent(LIMITED), str(tmp_path / "X.npy"), str(tmp_path / "y.npy")]
+    out = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OPENBLAS_NUM_THREADS": "1"})
+    assert out.stdout.strip() == "fitted (500,)", out.stderr[-2000:]

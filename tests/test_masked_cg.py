@@ -1,0 +1,208 @@
+"""Masked conjugate gradients: what they solve themselves, what they hand over, and that they say so.
+
+That the answers are right for every kind of input is shown in test_members, which runs over all solvers.
+"""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from olsen import OLSEnsembleRegressor
+from olsen._members import Problem, masked_cg, solve
+from olsen._members.iteration import DONE, UNTRUSTED
+from olsen.subsets import Subsets, draw
+
+
+def data(seed, n=120, p=40, q=1, correlation=0.0):
+    """Rows of an autoregressive process over the columns, with means far from zero."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    for j in range(1, p):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1 - correlation**2) * X[:, j]
+    Y = X @ rng.standard_normal((p, q)) + rng.standard_normal((n, q))
+    return X + 10 * rng.standard_normal(p), Y + 5
+
+
+def states(problem, features, samples, kind):
+    parts = list(masked_cg.solve_batches(problem, features, samples, kind, np.arange(len(features))))
+    return np.concatenate([part.outcome.state for part in parts])
+
+
+def assert_same(got, expected, rtol=1e-8):
+    scale = np.abs(expected.values).max()
+    np.testing.assert_allclose(got.values, expected.values, rtol=0, atol=rtol * scale)
+    np.testing.assert_allclose(got.intercepts, expected.intercepts, rtol=rtol, atol=rtol * scale)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "rows", "size"),
+    [("gram", None, 15), ("single", None, 15), ("normal", None, 15), ("normal", 60, 15), ("dual", 20, 35)],
+)
+def test_every_operator_converges_by_itself(kind, rows, size, fit_intercept, weighted, seed):
+    X, Y = data(seed, q=2)
+    weight = np.random.default_rng(seed).uniform(0.5, 2, len(X)) if weighted else None
+    problem = Problem(X, Y, weight, fit_intercept)
+    features = draw(X.shape[1], 9, seed=seed, size=size)
+    samples = None if rows is None else draw(len(X), 9, seed=seed, size=rows, stream=1)
+    assert (states(problem, features, samples, kind) == DONE).all()
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csc_array])
+@pytest.mark.parametrize("rows", [None, 60, 12])
+def test_answers_do_not_depend_on_batches(make, rows, seed, monkeypatch):
+    X, Y = data(seed)
+    X[np.abs(X) < 3] = 0
+    problem = Problem(make(X), Y)
+    features = draw(X.shape[1], 11, seed=seed, size=20)
+    samples = None if rows is None else draw(len(X), 11, seed=seed, size=rows, stream=1)
+    together = solve(problem, features, samples, solver="masked_cg")
+    monkeypatch.setattr(masked_cg, "BATCH_BYTES", 30_000)
+    assert_same(solve(problem, features, samples, solver="masked_cg"), together)
+    direct = solve(problem, features, samples, solver="orthogonal" if rows != 12 else "auto")
+    assert_same(together, direct)
+
+
+def test_tolerance_bounds_the_error(seed):
+    X, Y = data(seed, n=400, p=80, correlation=0.8)
+    features = draw(80, 20, seed=seed, size=30)
+    exact = solve(Problem(X, Y), features, None, solver="orthogonal").values
+    for tol in (1e-4, 1e-7, 1e-10):
+        got = solve(Problem(X, Y, tol=tol), features, None, solver="masked_cg").values
+        assert np.linalg.norm(got - exact) < 3 * tol * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("kind", ["plain", "float32", "weighted", "no intercept", "correlated", "units"])
+def test_a_gram_matrix_in_single_precision_gives_answers_in_double(kind, seed, monkeypatch):
+    monkeypatch.setattr(masked_cg, "SINGLE_FROM", 0.0)
+    X, Y = data(seed, n=500, p=60, q=2, correlation=0.9 if kind == "correlated" else 0.0)
+    X = X.astype(np.float32) if kind == "float32" else X * np.logspace(-25, 25, 60) if kind == "units" else X
+    weight = np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
+    problem = Problem(X - X.mean(axis=0) if kind == "no intercept" else X, Y, weight, kind != "no intercept")
+    features = draw(60, 20, seed=seed, size=25)
+    assert "single" in masked_cg.kinds(problem, features, None)
+    assert (states(problem, features, None, "single") == DONE).all()
+    got = solve(problem, features, None, solver="masked_cg")
+    expected = solve(problem, features, None, solver="orthogonal")
+    spread = X.std(axis=0)[features.indices][:, None]
+    assert np.linalg.norm(spread * (got.values - expected.values)) < 1e-8 * np.linalg.norm(spread * expected.values)
+
+
+def test_dependent_members_are_left_to_the_direct_solver_and_the_others_are_not(seed):
+    """The whole Gram matrix is singular, so every member is probed by itself."""
+    X, Y = data(seed)
+    X[:, 1] = 2 * X[:, 0]
+    features = Subsets.from_lists([[0, 1, 5, 7], [0, 5, 7], [1, 8, 9], [0, 1]], X.shape[1])
+    problem = Problem(X, Y)
+    assert states(problem, features, None, "gram").tolist() == [UNTRUSTED, DONE, DONE, UNTRUSTED]
+    solution = solve(problem, features, None, solver="masked_cg")
+    assert solution.refitted.tolist() == [True, False, False, True]
+    assert_same(solution, solve(problem, features, None, solver="orthogonal"))
+
+
+def test_a_small_residual_is_not_enough(seed):
+    """The right-hand side hardly has the direction of the smallest eigenvalue; a residual test would stop content."""
+    rng = np.random.default_rng(seed)
+    U, _ = np.linalg.qr(rng.standard_normal((200, 12)))
+    V, _ = np.linalg.qr(rng.standard_normal((12, 12)))
+    X = (U * np.r_[np.ones(11), 1e-6]) @ V.T
+    b = rng.standard_normal((12, 1))
+    problem = Problem(X, X @ b, None, False)
+    features = Subsets.from_lists([range(12)], 12)
+    assert states(problem, features, None, "normal").tolist() == [UNTRUSTED]
+    solution = solve(problem, features, None, solver="masked_cg")
+    np.testing.assert_allclose(solution.values, b, rtol=1e-7)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csc_array])
+def test_columns_far_from_zero_and_constant_ones(make, seed, monkeypatch):
+    """Rank-one centring would lose a column at 1e8 with spread 1; constant columns get coefficient zero."""
+    monkeypatch.setattr(masked_cg, "pays_for_gram", lambda *a: False)
+    X, Y = data(seed)
+    X[:, 3] = 7.3
+    X[:, 4] += 1e8
+    X[:, 5] = 0.0
+    features = Subsets.from_lists([[0, 1, 3], [1, 2, 4], [5, 6, 7], [3, 4, 5, 9]], X.shape[1])
+    problem = Problem(make(X), Y)
+    assert states(problem, features, None, "normal").tolist() == [DONE, UNTRUSTED, DONE, UNTRUSTED]
+    assert_same(solve(problem, features, None, solver="masked_cg"), solve(problem, features, None, solver="orthogonal"))
+
+
+def test_members_that_do_not_converge_are_named_and_solved_directly(seed, monkeypatch):
+    X, Y = data(seed, n=300, p=60, correlation=0.9)
+    monkeypatch.setattr(masked_cg, "MAX_STEPS", 8)
+    problem, features = Problem(X, Y), draw(60, 7, seed=seed, size=30)
+    with pytest.warns(
+        ConvergenceWarning, match=r"7 of 7 members did not converge in 8 steps.*relative error.*directly"
+    ):
+        got = solve(problem, features, None, solver="masked_cg")
+    assert_same(got, solve(problem, features, None, solver="orthogonal"))
+
+
+def test_members_that_would_cost_more_are_handed_over_without_a_warning(seed, monkeypatch):
+    X, Y = data(seed, n=300, p=60, correlation=0.97)
+    problem, features = Problem(X, Y), draw(60, 7, seed=seed, size=12)
+    monkeypatch.setattr(masked_cg, "WORTH_ASKING", 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = solve(problem, features, None, solver="masked_cg")
+    assert not (states(problem, features, None, "gram") == DONE).any()
+    assert_same(got, solve(problem, features, None, solver="orthogonal"))
+
+
+def test_finished_members_leave_the_iteration(seed, monkeypatch):
+    """One member of correlated columns, many of independent ones: late steps work on few columns."""
+    rng = np.random.default_rng(seed)
+    easy, (hard, _) = rng.standard_normal((600, 60)), data(seed, n=600, p=60, correlation=0.95)
+    X = np.hstack([easy, hard])
+    features = Subsets.from_lists([*(rng.choice(60, 20, replace=False) for _ in range(15)), range(60, 120)], 120)
+    widths = []
+    plain = masked_cg.gram_batch
+
+    def watched(*args):
+        batch = plain(*args)
+        call = type(batch.operator).__call__
+        monkeypatch.setattr(
+            type(batch.operator), "__call__", lambda self, V: widths.append(V.shape[1]) or call(self, V)
+        )
+        return batch
+
+    monkeypatch.setattr(masked_cg, "gram_batch", watched)
+    problem = Problem(X, rng.standard_normal((600, 1)))
+    assert (states(problem, features, None, "gram") == DONE).all()
+    assert widths[0] >= 16 and widths[-1] <= 2
+
+
+def test_sparse_data_are_never_made_dense(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    X = sp.random_array((3000, 5000), density=0.002, random_state=rng, format="csr")
+    y = X @ rng.standard_normal(5000) + rng.standard_normal(3000)
+    monkeypatch.setattr(sp.csc_array, "toarray", None)
+    monkeypatch.setattr(sp.csr_array, "toarray", None)
+    model = OLSEnsembleRegressor(6, 200, solver="masked_cg", random_state=seed).fit(X, y)
+    assert model.solver_ == "masked_cg" and model.n_fallbacks_ == 0
+
+
+def test_out_of_memory_halves_the_batch_then_says_so(seed, monkeypatch):
+    X, Y = data(seed)
+    problem, features = Problem(X, Y), draw(X.shape[1], 12, seed=seed, size=10)
+    expected = solve(problem, features, None, solver="masked_cg")
+    plain, tried = masked_cg._solve_batch, []
+
+    def short_of_memory(problem, features, samples, kind, members, *rest):
+        tried.append(len(members))
+        if len(members) > allowed:
+            raise MemoryError("no more")
+        return plain(problem, features, samples, kind, members, *rest)
+
+    monkeypatch.setattr(masked_cg, "_solve_batch", short_of_memory)
+    allowed = 4
+    assert_same(solve(problem, features, None, solver="masked_cg"), expected)
+    assert tried[:3] == [12, 6, 3]
+    allowed = 0
+    with pytest.raises(MemoryError, match=r"single member at a time.*max_features"):
+        solve(problem, features, None, solver="masked_cg")
