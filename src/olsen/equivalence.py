@@ -1,0 +1,288 @@
+r"""Subset size and ridge penalty on given data: which ridge is this ensemble, and which ensemble is this ridge?
+
+Given `X`, with :math:`G = X^\top X`, the large ensemble of least-squares fits on columns drawn with inclusion
+probabilities :math:`\alpha_j` applies :math:`B = E[S G_{SS}^{-1} S^\top]` to :math:`X^\top y`, and exactly
+:math:`[BG]_{jj} = \alpha_j`. The ridge smoother :math:`(G+D)^{-1}` with the diagonal penalty that satisfies
+the same `p` equations,
+
+.. math:: [G(G+D)^{-1}]_{jj} = \alpha_j ,
+
+is the ensemble exactly for determinantal subsets, and close to it for independently drawn ones.
+"""
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, qr
+from scipy.optimize import brentq
+from scipy.sparse.linalg import LinearOperator, cg
+
+__all__ = ["inclusion_probabilities", "isotropic_penalty", "ridge_penalty"]
+
+DENSE_COLUMNS = 3000  # up to here the p x p Hessian is formed and factorised
+
+
+def ridge_penalty(X, max_features, *, center=True, tol=1e-10, max_iter=50, return_n_iter=False):
+    r"""The diagonal ridge penalty equivalent to a large ensemble on these data.
+
+    .. math:: [G(G+D)^{-1}]_{jj} = \alpha_j \quad\text{for every } j, \qquad \text{uniform: } \alpha_j = m/p
+
+    solved as the minimum of the convex
+    :math:`f(u) = \log\det(G + \mathrm{diag}\,e^u) - \sum_j (1-\alpha_j) u_j` by Newton steps in
+    :math:`u = \log d`. With :math:`A = (G+D)^{-1}`: gradient :math:`d_jA_{jj} - (1-\alpha_j)`,
+    Hessian :math:`\mathrm{diag}(d_jA_{jj}) - d_iA_{ij}^2d_j`.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+    max_features : int, float or array-like of shape (n_features,)
+        Columns per member as a count or as a fraction, or one inclusion probability per column.
+    center : bool, default=True
+        Centre the columns first, as members with an intercept do.
+    tol : float, default=1e-10
+        Largest error left in any :math:`\alpha_j`.
+    max_iter : int, default=50
+    return_n_iter : bool, default=False
+        Also return the number of Newton steps.
+
+    Returns
+    -------
+    penalty : ndarray of shape (n_features,)
+        The diagonal of D; ``solve(X.T @ X + diag(penalty), X.T @ y)`` approximates the ensemble.
+    n_iter : int, if asked for
+
+    Notes
+    -----
+    Status: the equations are exact for the ensemble; that D alone describes it is heuristic, and fails visibly for
+    banded covariances. Scaling a column by c scales its penalty by c**2. More columns than rows: everything is
+    done with n x n matrices, and beyond 3000 columns the Newton system is solved by conjugate gradients
+    without forming its matrix. For members that subsample rows instead, use ``ridge_penalty(X.T, ..., center=False)``.
+
+    Examples
+    --------
+    Orthogonal columns, where every number can be checked by hand:
+
+    >>> ridge_penalty(np.sqrt(2) * np.eye(3), 0.5, center=False).round(10)
+    array([2., 2., 2.])
+    """
+    X = _columns(X, center)
+    _refuse_collinear(X)
+    alpha = _probabilities(max_features, X.shape[1])
+    rank = min(X.shape[0] - bool(center), X.shape[1])
+    if alpha.sum() >= rank * (1 - 1e-9):
+        raise ValueError(
+            f"the members must have fewer columns than the data have rank: the inclusion probabilities sum to "
+            f"{alpha.sum():.6g}, the rank is at most {rank}. Ask for fewer columns; for minimum-norm members use "
+            "ridge_penalty(X.T, max_samples, center=False)."
+        )
+    norms = np.sum(X**2, axis=0)
+    log_penalty, n_iter = _newton(X / np.sqrt(norms), alpha, tol, max_iter)
+    penalty = norms * np.exp(log_penalty)
+    return (penalty, n_iter) if return_n_iter else penalty
+
+
+def inclusion_probabilities(X, penalty, *, center=True, check_collinear=True):
+    r"""Inclusion probabilities with which the large ensemble reproduces ridge regression.
+
+    .. math:: \alpha_j = [G(G+\lambda I)^{-1}]_{jj}
+
+    Their sum is the degrees of freedom of the ridge fit.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+    penalty : float or array-like of shape (n_features,)
+        Ridge penalty, positive; an array is a diagonal penalty, the inverse of `ridge_penalty`.
+    center : bool, default=True
+        Centre the columns first, as members with an intercept do.
+    check_collinear : bool, default=True
+        Refuse exactly collinear columns: ridge can live with them, least-squares members cannot.
+
+    Returns
+    -------
+    probabilities : ndarray of shape (n_features,)
+
+    Notes
+    -----
+    Status: exact as degrees of freedom; heuristic as a recipe for the ensemble (answers the paper's open question
+    on non-identity covariance; see `olsen.theory.ridge_matched_probabilities` for the population form).
+
+    Examples
+    --------
+    >>> inclusion_probabilities(np.diag([1.0, 2.0, 3.0]), 1.0, center=False)
+    array([0.5, 0.8, 0.9])
+    """
+    X = _columns(X, center)
+    penalty = np.asarray(penalty, dtype=float)
+    if penalty.ndim and penalty.shape != (X.shape[1],):
+        raise ValueError(f"penalty must be a number or have one entry for each of {X.shape[1]} columns.")
+    if not np.all((penalty > 0) & np.isfinite(penalty)):
+        raise ValueError(f"a ridge penalty must be positive and finite; got {np.min(penalty):.6g}.")
+    if check_collinear:
+        _refuse_collinear(X)
+    return np.clip(_leverages(X / np.sqrt(penalty)), 0.0, 1.0)
+
+
+def isotropic_penalty(X, max_features, *, center=True):
+    r"""The single ridge penalty with as many degrees of freedom as a member has columns.
+
+    .. math:: \mathrm{tr}\,G(G+\lambda I)^{-1} = m
+
+    Cruder than `ridge_penalty` unless the columns are standardised and weakly correlated, but what `Ridge` takes.
+
+    Status: heuristic; asymptotically exact for identity covariance (`olsen.theory.penalty_from_alpha`).
+
+    Examples
+    --------
+    >>> round(isotropic_penalty(np.sqrt(2) * np.eye(4), 2, center=False), 10)
+    2.0
+    """
+    X = _columns(X, center)
+    total = _probabilities(max_features, X.shape[1]).sum()
+    values = np.linalg.svd(X, compute_uv=False) ** 2
+    values = values[values > values.max() * max(X.shape) * np.finfo(float).eps]
+    if total >= len(values):
+        raise ValueError(f"{total:.6g} columns per member need a rank above that; the rank of X is {len(values)}.")
+
+    def excess(log_penalty):
+        return np.sum(values / (values + np.exp(log_penalty))) - total
+
+    low, high = np.log(values.min()) - 40, np.log(values.sum() / total) + 1
+    return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
+
+
+def _columns(X, center):
+    X = np.asarray(X, dtype=float)
+    if X.ndim != 2 or not np.all(np.isfinite(X)):
+        raise ValueError(f"X must be a finite two-dimensional array; got shape {X.shape}.")
+    if not center:
+        return X
+    centred = X - X.mean(axis=0)
+    # What centring leaves of a constant column is rounding; make it the zero it stands for.
+    rounding = 8 * np.finfo(float).eps * np.linalg.norm(X, axis=0)
+    centred[:, np.linalg.norm(centred, axis=0) <= rounding] = 0.0
+    return centred
+
+
+def _probabilities(max_features, p):
+    """One inclusion probability per column from a count, a fraction or an array."""
+    value = np.asarray(max_features)
+    if value.ndim == 0:
+        value = np.full(p, value / p if np.issubdtype(value.dtype, np.integer) else value, dtype=float)
+    if value.shape != (p,) or not np.all((value > 0) & (value < 1)):
+        raise ValueError(
+            f"max_features must be a count in [1, {p - 1}], a fraction in (0, 1), or {p} probabilities in (0, 1), "
+            f"so that every column is sometimes in and sometimes out; got {max_features!r}."
+        )
+    return value.astype(float)
+
+
+def _refuse_collinear(X):
+    """Raise, naming the columns, when some are constant, proportional, or (n >= p) a combination of others."""
+    norms = np.linalg.norm(X, axis=0)
+    constant = np.flatnonzero(norms == 0)
+    if len(constant):
+        raise ValueError(f"columns {constant.tolist()} are constant (zero after centring): remove them.")
+    unit = X / norms
+    relation = _combination(unit) if X.shape[0] >= X.shape[1] else _proportional(unit)
+    if relation:
+        column, others = relation
+        raise ValueError(
+            f"column {column} is an exact linear combination of columns {others}: least squares on subsets that hold "
+            "them all has no unique solution, and no penalty matches them. Remove or merge them."
+        )
+
+
+def _combination(unit):
+    """The first dependent column and the columns it depends on, from a pivoted QR; None at full rank."""
+    triangle, order = qr(unit, mode="r", pivoting=True)
+    p = unit.shape[1]
+    size = np.abs(np.diag(triangle[:p]))
+    rank = int(np.sum(size > max(unit.shape) * np.finfo(float).eps * size[0]))
+    if rank == p:
+        return None
+    weights = np.linalg.solve(triangle[:rank, :rank], triangle[:rank, rank])
+    return int(order[rank]), sorted(int(order[j]) for j in np.flatnonzero(np.abs(weights) > 1e-8))
+
+
+def _proportional(unit):
+    """Two proportional columns of a wide matrix, found as neighbours along one fixed direction; None without any."""
+    n = unit.shape[0]
+    score = np.abs(np.cos(np.arange(1, n + 1) ** 2) @ unit)
+    order = np.argsort(score)
+    close = np.flatnonzero(np.diff(score[order]) <= 1e-12 * np.sqrt(n))
+    for i, j in zip(order[close], order[close + 1], strict=True):
+        if abs(abs(unit[:, i] @ unit[:, j]) - 1) <= 1e-14 * n:
+            return int(max(i, j)), [int(min(i, j))]
+    return None
+
+
+def _leverages(W):
+    """Diagonal of W'W (I + W'W)^-1 on the smaller side of W."""
+    n, p = W.shape
+    if p <= n:
+        factor = cho_factor(np.eye(p) + W.T @ W, lower=True)
+        return 1 - np.diag(cho_solve(factor, np.eye(p)))
+    factor = cho_factor(np.eye(n) + W @ W.T, lower=True)
+    return np.sum(W * cho_solve(factor, W), axis=0)
+
+
+def _newton(X, alpha, tol, max_iter):
+    """Minimise f over u = log d from the isotropic guess; steps clipped to 2, halved while f would rise."""
+    n, p = X.shape
+    u = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n + 1.0)))
+    system, data = (_tall_system, X.T @ X) if p <= n else (_wide_system, X)
+    value, gradient, solve = system(data, u, alpha)
+    for n_iter in range(max_iter + 1):
+        if np.abs(gradient).max() <= tol:
+            return u, n_iter
+        step = np.clip(solve(gradient), -2.0, 2.0)
+        for _ in range(30):
+            trial = system(data, u - step, alpha)
+            if trial[0] <= value + 1e-9 * (1 + abs(value)):
+                break
+            step = step / 2
+        u = u - step
+        value, gradient, solve = trial
+    worst = np.argsort(u)[:5].tolist()
+    raise ValueError(
+        f"no penalty found in {max_iter} Newton steps (largest error {np.abs(gradient).max():.2g}): the penalty of "
+        f"columns {worst} tends to zero, so for this many columns per member they are nearly collinear. Remove "
+        "or merge them, or ask for fewer columns."
+    )
+
+
+def _tall_system(gram, u, alpha):
+    """f, its gradient, and a solver with its Hessian, at u = log d, from the Gram matrix."""
+    scale = np.exp(-u / 2)
+    identity = np.eye(len(u))
+    factor = np.linalg.cholesky(identity + scale[:, None] * gram * scale)
+    residual = cho_solve((factor, True), identity)  # sqrt(d_i) A_ij sqrt(d_j)
+    own = np.diag(residual)
+    value = 2 * np.sum(np.log(np.diag(factor))) + alpha @ u
+    return value, own - (1 - alpha), lambda g: np.linalg.solve(np.diag(own) - residual**2, g)
+
+
+def _wide_system(X, u, alpha):
+    """The same from the data, on the n x n side; the p x p Hessian only while it is small."""
+    W = X * np.exp(-u / 2)
+    factor = np.linalg.cholesky(np.eye(len(X)) + W @ W.T)
+    half = cho_solve((factor, True), W)  # M W: the residual is I - W'MW
+    own = 1 - np.sum(W * half, axis=0)
+    value = 2 * np.sum(np.log(np.diag(factor))) + alpha @ u
+    if len(u) > DENSE_COLUMNS:
+        return value, own - (1 - alpha), lambda g: _solve_wide(W, half, own, g)
+    hessian = np.diag(own) - (np.eye(len(u)) - W.T @ half) ** 2
+    return value, own - (1 - alpha), lambda g: np.linalg.solve(hessian, g)
+
+
+def _solve_wide(W, half, own, gradient):
+    """Newton step by conjugate gradients: (P * P) v = diag(P diag(v) P) needs n x n matrices only, P = W'MW."""
+    leverage = 1 - own
+
+    def hessian(v):
+        return own * v - v + 2 * leverage * v - np.sum(half * ((W * v) @ W.T @ half), axis=0)
+
+    p = len(own)
+    scale = np.sqrt(np.maximum(own * leverage, 1e-300))
+    operator = LinearOperator((p, p), matvec=lambda v: hessian(v.ravel() / scale) / scale, dtype=float)
+    solution, _ = cg(operator, gradient / scale, rtol=1e-6, maxiter=500)
+    return solution / scale

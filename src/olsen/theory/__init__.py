@@ -1,0 +1,82 @@
+r"""What risk will this ensemble have? Formulas of the paper, corrected, and the ones it leaves open.
+
+`limits`, `ridge`, `scaling`: n and p to infinity, identity covariance. `finite`: exact expectations at given n, p, k.
+`interpolators`: members with fewer rows than columns. `covariance`: any covariance and signal.
+Risks are noise-free excess risks; arguments are the paper's letters and broadcast like NumPy ufuncs.
+Every docstring states whether its formula is a theorem, exact, asymptotic or heuristic.
+"""
+
+from .covariance import (
+    covariance_risk,
+    diagonal_risk,
+    effective_penalty,
+    optimal_probabilities,
+    pair_risk,
+    ridge_covariance_risk,
+    ridge_matched_probabilities,
+)
+from .finite import (
+    expected_bias,
+    expected_risk,
+    expected_variance,
+    optimal_n_features,
+    overlap_bias,
+    overlap_variance,
+)
+from .interpolators import (
+    minimum_norm_member_bias,
+    minimum_norm_member_variance,
+    minimum_norm_pair_bias,
+    minimum_norm_pair_risk,
+    minimum_norm_pair_variance,
+    minimum_norm_risk,
+)
+from .limits import (
+    better_side,
+    limiting_bias,
+    limiting_risk,
+    limiting_risk_derivative,
+    limiting_variance,
+    optimal_alpha,
+    required_members,
+)
+from .ridge import alpha_from_penalty, optimal_ridge_penalty, optimal_ridge_risk, penalty_from_alpha, ridge_risk
+from .scaling import best_scale, optimal_mu, optimally_scaled_risk, scaled_risk
+
+__all__ = [
+    "alpha_from_penalty",
+    "best_scale",
+    "better_side",
+    "covariance_risk",
+    "diagonal_risk",
+    "effective_penalty",
+    "expected_bias",
+    "expected_risk",
+    "expected_variance",
+    "limiting_bias",
+    "limiting_risk",
+    "limiting_risk_derivative",
+    "limiting_variance",
+    "minimum_norm_member_bias",
+    "minimum_norm_member_variance",
+    "minimum_norm_pair_bias",
+    "minimum_norm_pair_risk",
+    "minimum_norm_pair_variance",
+    "minimum_norm_risk",
+    "optimal_alpha",
+    "optimal_mu",
+    "optimal_n_features",
+    "optimal_probabilities",
+    "optimal_ridge_penalty",
+    "optimal_ridge_risk",
+    "optimally_scaled_risk",
+    "overlap_bias",
+    "overlap_variance",
+    "pair_risk",
+    "penalty_from_alpha",
+    "required_members",
+    "ridge_covariance_risk",
+    "ridge_matched_probabilities",
+    "ridge_risk",
+    "scaled_risk",
+]

@@ -1,0 +1,94 @@
+r"""How pair terms become an ensemble's risk, and the guards every formula shares.
+
+With :math:`R_{ij} = E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`, the risk of the mean of `k` members is
+:math:`k^{-2}\sum_{ij} R_{ij}`. Every function of this package computes the few distinct values of
+:math:`R_{ij}` and combines them here.
+"""
+
+import math
+
+import numpy as np
+
+
+def as_floats(*values):
+    """Each argument as a float array, ready to broadcast."""
+    return tuple(np.asarray(value, dtype=float) for value in values)
+
+
+def require(condition, message):
+    """Raise ``ValueError(message)`` unless `condition` holds everywhere."""
+    if not np.all(condition):
+        raise ValueError(message)
+
+
+def check_letters(function, *, alpha=0.5, gamma=1.0, sigma=0.0, k=1.0, eta=1.0):
+    """Guard the ranges in which the paper's letters have a meaning."""
+    for ok, name, value, words in (
+        ((alpha >= 0) & (alpha <= 1), "alpha", alpha, "a fraction of the columns, in [0, 1]"),
+        ((gamma > 0) & np.isfinite(gamma), "gamma", gamma, "p / n, positive and finite"),
+        ((sigma >= 0) & np.isfinite(sigma), "sigma", sigma, "a standard deviation, finite and not negative"),
+        (k >= 1, "k", k, "a number of members, at least 1 (inf for the large ensemble)"),
+        ((eta > 0) & (eta <= 1), "eta", eta, "a fraction of the rows, in (0, 1]"),
+    ):
+        if not np.all(ok):
+            wrong = np.asarray(value)[~np.asarray(ok)].flat[0]
+            raise ValueError(f"{function}: {name} must be {words}; got {wrong:.6g}.")
+
+
+def mean_of_pairs(own, other, k):
+    r"""Mean over all ordered pairs of `k` exchangeable members: :math:`R_{off} + (R_{diag} - R_{off})/k`.
+
+    An infinite `own` (the interpolation peak) does not reach the large ensemble: its weight there is zero.
+    """
+    weight = 1.0 / np.asarray(k, dtype=float)
+    own = np.where(weight == 0, other, own)
+    with np.errstate(invalid="ignore"):
+        mean = other + (own - other) * weight
+    return np.where(np.isinf(own), own, mean)
+
+
+def same_group_share(k, group):
+    r"""Share of the :math:`k^2` ordered pairs whose two different members lie in one group of size `group`.
+
+    Member `i` belongs to group ``i // group``; the last group may be partial.
+    """
+    k, group = as_floats(k, group)
+    finite = np.where(np.isinf(k), 1.0, k)
+    full, rest = np.divmod(finite, group)
+    share = (full * group * (group - 1) + rest * (rest - 1)) / finite**2
+    return np.where(np.isinf(k), 0.0, share)
+
+
+def group_shares(k, first, second):
+    """Shares of the ordered pairs in one group of the first kind only, of the second only, and of both.
+
+    Groups of both kinds are runs of consecutive members, so a pair lies in both when it lies in one cell of the common
+    refinement, which repeats with their least common multiple.
+    """
+    k, first, second = np.broadcast_arrays(*as_floats(k, first, second))
+    both = np.zeros(k.shape)
+    for index in map(tuple, np.argwhere((first > 1) & (second > 1) & np.isfinite(k))):
+        both[index] = _common_pairs(int(k[index]), int(first[index]), int(second[index])) / k[index] ** 2
+    return same_group_share(k, first) - both, same_group_share(k, second) - both, both
+
+
+def _common_pairs(k, first, second):
+    period = math.lcm(first, second)
+
+    def count(members):
+        cuts = np.union1d(np.arange(0, members, first), np.arange(0, members, second))
+        cells = np.diff(np.append(cuts, members)).astype(float)
+        return float(np.sum(cells * (cells - 1)))
+
+    return count(k) if k <= period else (k // period) * count(period) + (count(k % period) if k % period else 0.0)
+
+
+def rescale(risk, shrinkage, mu, norm=1.0):
+    r"""Risk of `mu` times an estimator with :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`, delta = `shrinkage`.
+
+    From :math:`\mu b - \beta = \mu(b-\beta) - (1-\mu)\beta`:
+    :math:`\mu^2 R + [(1-\mu)^2 + 2\mu(1-\mu)(1 - \delta)]\|\beta\|^2`.
+    """
+    with np.errstate(invalid="ignore"):
+        scaled = mu**2 * risk + ((1 - mu) ** 2 + 2 * mu * (1 - mu) * (1 - shrinkage)) * norm**2
+    return np.where(np.asarray(mu) == 0, norm**2, scaled)

@@ -1,0 +1,394 @@
+r"""Any covariance: the pair formula, its average over random subsets, and non-uniform inclusion.
+
+Write :math:`\Sigma_{ii} = \Sigma[S_i, S_i]` and :math:`Q_i = (\Sigma_{ii} + \mu_i I)^{-1}`, where :math:`\mu_i = 0` for
+least squares, and otherwise :math:`\lambda = \mu_i(\tau_i - \mathrm{tr}\,\Sigma_{ii}Q_i)`: ridge members with penalty
+:math:`\lambda`, minimum-norm members with :math:`\lambda = 0` and fewer rows than columns. Then
+
+.. math:: R_{ij} + \sigma^2 = \frac{\sigma^2 + r_i^\top\Sigma r_j}{1 - \kappa_{ij}}, \qquad
+          r_i = \beta - S_i Q_i \Sigma_{i,:}\beta, \qquad
+          \kappa_{ij} = \frac{t}{\tau_i\tau_j}\,\mathrm{tr}[Q_i\Sigma_{ij}Q_j\Sigma_{ji}]
+
+with :math:`t` shared rows. A covariance may be given as a vector: its diagonal. `penalty` is the absolute
+:math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the member's own rows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+
+from ._pairs import as_floats, mean_of_pairs, require
+
+
+class _Member(NamedTuple):
+    features: np.ndarray
+    inverse: np.ndarray  # Q_i, m x m
+    error: np.ndarray  # r_i, length p
+    rows: float
+    degrees: float  # tr(Sigma_ii Q_i Sigma_ii Q_i)
+    plain: bool  # ordinary least squares, mu_i = 0
+
+
+def _as_covariance(Sigma, beta):
+    Sigma, beta = as_floats(Sigma, beta)
+    Sigma = np.diag(Sigma) if Sigma.ndim == 1 else Sigma
+    require(
+        Sigma.shape == (len(beta), len(beta)),
+        f"Sigma must be p x p (or its diagonal) for beta of length p = {len(beta)}; got shape {Sigma.shape}.",
+    )
+    return Sigma, beta
+
+
+def effective_penalty(eigenvalues, n_samples, penalty=0.0):
+    r"""The :math:`\mu \ge 0` with :math:`\lambda = \mu\bigl(\tau - \sum_l \frac{s_l}{s_l+\mu}\bigr)`.
+
+    `eigenvalues` :math:`s_l` of the covariance, :math:`\tau` = `n_samples`, :math:`\lambda` = `penalty`. Zero for
+    ``penalty=0`` with at least as many rows as eigenvalues.
+
+    Status: asymptotic (deterministic equivalent of the resolvent).
+
+    Examples
+    --------
+    >>> round(effective_penalty([1.0, 1.0, 1.0, 1.0], 2.0), 12)
+    1.0
+    """
+    s, tau = np.asarray(eigenvalues, dtype=float), float(n_samples)
+    require(penalty >= 0, f"effective_penalty: penalty must not be negative; got {penalty:.6g}.")
+    if penalty == 0 and len(s) <= tau:
+        return 0.0
+
+    def excess(log_mu):
+        return np.exp(log_mu) * (tau - np.sum(s / (s + np.exp(log_mu)))) - penalty
+
+    low, high = np.log(s.max()) - 60, np.log(s.max() * (len(s) / tau + 1) + penalty / tau) + 1
+    return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
+
+
+def _member(Sigma, beta, features, rows, penalty):
+    S = np.asarray(features)
+    S = np.flatnonzero(S) if S.dtype == bool else S.astype(int)
+    own = Sigma[np.ix_(S, S)]
+    mu = effective_penalty(np.linalg.eigvalsh(own), rows, penalty) if penalty > 0 or len(S) > rows else 0.0
+    inverse = np.linalg.inv(own + mu * np.eye(len(S)))
+    error = beta.copy()
+    error[S] -= inverse @ (Sigma[S] @ beta)
+    smoother = own @ inverse
+    return _Member(S, inverse, error, rows, float(np.sum(smoother * smoother.T)), mu == 0)
+
+
+def _overlap(Sigma, first, second):
+    """q, T = tr(M), tr(M**2) and the swapped product for M = Q_i Sigma_ij Q_j Sigma_ji."""
+    cross = Sigma[np.ix_(first.features, second.features)]
+    forth = first.inverse @ cross
+    product = forth @ (second.inverse @ cross.T)
+    weighted_i, weighted_j = Sigma @ first.error, Sigma @ second.error
+    swapped = weighted_j[first.features] @ forth @ second.inverse @ weighted_i[second.features]
+    return weighted_i @ second.error, np.trace(product), np.sum(product * product.T), swapped
+
+
+def _inflation(trace, t, tau_i, tau_j, correction=0.0):
+    """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
+    room = tau_i * tau_j - t * (trace + correction)
+    with np.errstate(divide="ignore"):
+        return np.where(room > 0, t * trace / np.where(room > 0, room, 1.0), np.inf)
+
+
+def _pair_risk(Sigma, first, second, t, noise):
+    q, trace, square, swapped = _overlap(Sigma, first, second)
+    plain = first.plain and second.plain
+    inflation = _inflation(trace, t, first.rows, second.rows, square / trace if plain and trace > 0 else 0.0)
+    if plain:
+        q = q + t / (first.rows * second.rows) * swapped
+    with np.errstate(invalid="ignore"):
+        return q + (noise + q) * inflation
+
+
+def pair_risk(
+    Sigma, beta, features_i, features_j, sigma, *, n, rows_i=None, rows_j=None, shared_rows=None, penalty=0.0
+):
+    r"""Risk of a given pair of members, :math:`E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`.
+
+    .. math:: R_{ij} = \Bigl(\sigma^2 + q + \frac{t\,w}{\tau_i\tau_j}\Bigr)
+              \Bigl(1 + \frac{t\,T}{\tau_i\tau_j - t(T+\rho)}\Bigr) - \sigma^2
+
+    for two least-squares members, with :math:`q = r_i^\top\Sigma r_j`, :math:`M = Q_i\Sigma_{ij}Q_j\Sigma_{ji}`,
+    :math:`T = \mathrm{tr}\,M`, and the finite-n corrections :math:`\rho = \mathrm{tr}\,M^2/T`,
+    :math:`w = (\Sigma_{i,:}r_j)^\top Q_i\Sigma_{ij}Q_j(\Sigma_{j,:}r_i)`, both trivial
+    (:math:`\rho = 1, w = 0`) when the projectors commute. When a member is minimum-norm or ridge:
+    :math:`(\sigma^2+q)/(1-tT/(\tau_i\tau_j)) - \sigma^2`.
+
+    Parameters
+    ----------
+    Sigma : array of shape (p, p) or (p,)
+        Covariance of a row, or its diagonal.
+    beta : array of shape (p,)
+    features_i, features_j : arrays of column indices, or boolean masks
+    sigma : float
+        Noise standard deviation; may be an array.
+    n : int
+        Rows of the data.
+    rows_i, rows_j : int, optional
+        Rows of each member. Default: all n.
+    shared_rows : float, optional
+        Rows in common. Default: ``rows_i * rows_j / n``, the mean for rows drawn independently, which is n
+        when both use all rows. A member with itself shares all its rows: say so.
+    penalty : float
+        Ridge penalty of the members, absolute.
+
+    Notes
+    -----
+    Status: exact for one least-squares member with itself, and with all rows for projectors that commute (diagonal
+    Sigma, nested sets, sets separated by their intersection in a Markov chain); asymptotic otherwise, with an error
+    O(1/n**2) for least squares on all rows and O(1/n) for minimum-norm and ridge members.
+
+    Examples
+    --------
+    >>> Sigma = [[1.0, 0.5], [0.5, 1.0]]
+    >>> float(pair_risk(Sigma, [1.0, 0.0], [0], [0], 1.0, n=12).round(12))
+    0.1
+    >>> float(pair_risk(Sigma, [1.0, 0.0], [0], [1], 1.0, n=12).round(4))
+    0.0217
+    """
+    Sigma, beta = _as_covariance(Sigma, beta)
+    tau_i, tau_j = (n if rows is None else rows for rows in (rows_i, rows_j))
+    t = tau_i * tau_j / n if shared_rows is None else shared_rows
+    require(
+        0 <= t <= min(tau_i, tau_j) <= max(tau_i, tau_j) <= n,
+        f"pair_risk needs shared_rows <= rows <= n; got shared_rows = {t:.6g}, rows {tau_i} and {tau_j}, n = {n}.",
+    )
+    first = _member(Sigma, beta, features_i, tau_i, penalty)
+    second = _member(Sigma, beta, features_j, tau_j, penalty)
+    return _pair_risk(Sigma, first, second, t, np.asarray(sigma, dtype=float) ** 2)[()]
+
+
+def covariance_risk(
+    Sigma,
+    beta,
+    alpha,
+    sigma,
+    *,
+    n,
+    k=np.inf,
+    eta=1.0,
+    rng=None,
+    n_subsets=200,
+    average="projector",
+    penalty=0.0,
+    return_std=False,
+):
+    r"""Risk of `k` members on random columns, any covariance.
+
+    .. math:: R_{off} + \frac{R_{diag}-R_{off}}{k}, \qquad
+              R_{off} + \sigma^2 = \frac{\sigma^2 + \bar r^\top\Sigma\bar r}{1 - \mathrm{tr}(\bar\Pi^2)/n}
+
+    where :math:`\bar r` and :math:`\bar\Pi = E\,\Sigma^{1/2}S Q S^\top\Sigma^{1/2}` average over subsets (the averaged
+    projector). Averages over *different* members are U-statistics of `n_subsets` drawn subsets, so their products carry
+    no bias from averaging; :math:`R_{diag}` is the mean of `pair_risk` of each subset with itself.
+
+    Parameters
+    ----------
+    Sigma, beta, sigma, n, penalty
+        As in `pair_risk`; `sigma` and `k` broadcast.
+    alpha : float or array of shape (p,)
+        A number: subsets of size ``round(alpha * p)``. An array: coin flips with these inclusion probabilities.
+    eta : float
+        Each member sees ``round(eta * n)`` rows, drawn independently.
+    rng : numpy Generator or seed
+    n_subsets : int
+        Subsets drawn; memory grows as ``n_subsets * m**2``.
+    average : {"projector", "pairs"}
+        ``"projector"``: the formula above, all pairs of the drawn subsets at once. ``"pairs"``: the mean of `pair_risk`
+        over ``n_subsets // 2`` disjoint pairs: more Monte-Carlo noise, smaller error in 1/n.
+    return_std : bool
+        Also return the Monte-Carlo standard error (delete-one jackknife over the subsets; over pairs, the plain one).
+
+    Notes
+    -----
+    Status: asymptotic with Monte-Carlo over subsets; relative error O(1/n) for ``"projector"``, that of `pair_risk` for
+    ``"pairs"``. Coin flips are redrawn above ``eta * n - 2`` columns when their mean is below it (the paper's rule).
+
+    Examples
+    --------
+    With identity covariance nothing is left to chance but the position of the signal:
+
+    >>> risk = covariance_risk(np.ones(40), np.full(40, 40**-0.5), 0.25, 1.0, n=60, k=5, rng=0)
+    >>> bool(abs(risk - 0.7279) < 0.005)
+    True
+    """
+    Sigma, beta = _as_covariance(Sigma, beta)
+    require(n_subsets >= 4, f"covariance_risk needs n_subsets >= 4 for a standard error; got {n_subsets}.")
+    require(average in ("projector", "pairs"), f"average must be 'projector' or 'pairs'; got {average!r}.")
+    sigma, k = as_floats(sigma, k)
+    require(k >= 1, f"covariance_risk: k must be at least 1; got {np.min(k):.6g}.")
+    rows = round(eta * n)
+    subsets = _draw(alpha, len(beta), n_subsets, rows, np.random.default_rng(rng), penalty)
+    members = [_member(Sigma, beta, S, rows, penalty) for S in subsets]
+    summary = _by_projector if average == "projector" else _by_pairs
+    value, spread = summary(Sigma, members, n, sigma[..., None] ** 2, k[..., None])
+    return (value[()], spread[()]) if return_std else value[()]
+
+
+def _by_projector(Sigma, members, n, noise, k):
+    """Ensemble risk from U-statistics over all members, and its delete-one jackknife standard error."""
+    bias, trace, own_bias, own_variance = _leave_one_out(Sigma, members)
+    rows = members[0].rows
+    correction = 1.0 if all(member.plain for member in members) else 0.0
+    inflation = _inflation(trace, rows**2 / n, rows, rows, correction)
+    with np.errstate(invalid="ignore"):
+        risk = mean_of_pairs(own_bias + noise * own_variance, bias + (noise + bias) * inflation, k)
+        spread = np.sqrt(len(members) - 1.0) * risk[..., 1:].std(axis=-1)
+    return risk[..., 0], spread
+
+
+def _by_pairs(Sigma, members, n, noise, k):
+    """Mean and standard error over disjoint pairs, each giving one off-diagonal and two diagonal terms."""
+    t = members[0].rows ** 2 / n
+    couples = list(zip(members[::2], members[1::2], strict=False))
+    pair = np.concatenate([_pair_risk(Sigma, i, j, t, noise) for i, j in couples], axis=-1)
+    own = np.concatenate([_pair_risk(Sigma, m, m, m.rows, noise) for c in couples for m in c], axis=-1)
+    own = (own[..., ::2] + own[..., 1::2]) / 2
+    with np.errstate(invalid="ignore"):
+        risk = mean_of_pairs(own, pair, k)
+        return risk.mean(axis=-1), risk.std(axis=-1, ddof=1) / np.sqrt(len(couples))
+
+
+def _draw(alpha, p, count, rows, rng, penalty):
+    """Subsets of fixed size, or coin flips under the paper's rejection rule where least squares is meant."""
+    alpha = np.asarray(alpha, dtype=float)
+    require((alpha >= 0) & (alpha <= 1), "alpha must hold inclusion probabilities in [0, 1].")
+    if alpha.ndim == 0:
+        size = round(float(alpha) * p)
+        return [rng.permutation(p)[:size] for _ in range(count)]
+    require(alpha.shape == (p,), f"alpha must be a number or hold p = {p} probabilities; got shape {alpha.shape}.")
+    most = rows - 2 if penalty == 0 and alpha.sum() <= rows - 2 else p
+    subsets: list[np.ndarray] = []
+    while len(subsets) < count:
+        chosen = np.flatnonzero(rng.random(p) < alpha)
+        if len(chosen) <= most:
+            subsets.append(chosen)
+    return subsets
+
+
+def _leave_one_out(Sigma, members):
+    """Means of q and trace over different members, of q (1 + v) and v over single ones: all members, then without each.
+
+    Shape (4, N + 1). Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic in N.
+    """
+    count = len(members)
+    errors = np.array([member.error for member in members])  # N x p
+    total = np.zeros_like(Sigma)
+    for member in members:
+        total[np.ix_(member.features, member.features)] += member.inverse
+    total = Sigma @ total @ Sigma
+    weighted = errors @ Sigma
+    q = np.sum(weighted * errors, axis=1)
+    degrees = np.array([member.degrees for member in members])
+    crossed = np.array([np.sum(m.inverse * total[np.ix_(m.features, m.features)]) for m in members])
+    v = np.array([float(_inflation(m.degrees, m.rows, m.rows, m.rows, float(m.plain))) for m in members])
+    pairs = np.stack([weighted @ errors.sum(axis=0) - q, crossed - degrees])  # each member with all others
+    single = np.stack([q * (1 + v), v])
+    off = np.column_stack([pairs.sum(axis=1), pairs.sum(axis=1)[:, None] - 2 * pairs])
+    own = np.column_stack([single.sum(axis=1), single.sum(axis=1)[:, None] - single])
+    left = np.concatenate([[count], np.full(count, count - 1)])
+    return np.concatenate([off / (left * (left - 1)), own / left])
+
+
+def diagonal_risk(variances, beta, probabilities, sigma, *, n, k=np.inf, eta=1.0):
+    r"""Risk of coin-flip members with one inclusion probability per feature, diagonal covariance.
+
+    .. math:: R_{off} + \sigma^2 = \frac{\sigma^2 + \sum_j (1-\alpha_j)^2 b_j^2}{1 - \sum_j \alpha_j^2/n}, \qquad
+              R_{diag} + \sigma^2 = \frac{\sigma^2 + \sum_j (1-\alpha_j) b_j^2}{1 - \sum_j\alpha_j/(\eta n)}, \qquad
+              b_j^2 = \Sigma_{jj}\beta_j^2
+
+    Status: asymptotic. `sigma`, `k` and `eta` broadcast.
+
+    Examples
+    --------
+    Uniform probabilities on unit variances are the paper's limit:
+
+    >>> p = 400
+    >>> float(diagonal_risk(np.ones(p), np.full(p, p**-0.5), np.full(p, 0.5), 0.5**0.5, n=400).round(12))
+    0.5
+    """
+    variances, beta, alpha, sigma, k, eta = as_floats(variances, beta, probabilities, sigma, k, eta)
+    require((alpha >= 0) & (alpha <= 1), "diagonal_risk: probabilities must lie in [0, 1].")
+    require(
+        alpha.sum() < eta * n,
+        f"diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got {alpha.sum():.6g} and "
+        f"eta * n = {np.min(eta) * n:.6g}. For minimum-norm members use theory.covariance_risk.",
+    )
+    signal, noise = variances * beta**2, sigma**2
+    pair = (noise + np.sum((1 - alpha) ** 2 * signal)) / (1 - np.sum(alpha**2) / n) - noise
+    own = (noise + np.sum((1 - alpha) * signal)) / (1 - alpha.sum() / (eta * n)) - noise
+    return mean_of_pairs(own, pair, k)[()]
+
+
+def ridge_matched_probabilities(Sigma, penalty, *, n):
+    r"""Inclusion probabilities whose large ensemble is ridge regression with this penalty.
+
+    .. math:: \alpha_j = [\Sigma(\Sigma+\mu I)^{-1}]_{jj}, \qquad
+              \lambda = \mu\bigl(n - \mathrm{tr}\,\Sigma(\Sigma+\mu I)^{-1}\bigr)
+
+    The paper's first open question: uniform sampling reaches the ridge optimum only when
+    :math:`E\,S\Sigma_{SS}^{-1}S^\top = (\Sigma+\mu I)^{-1}`, which for a diagonal covariance needs these
+    :math:`\alpha_j = \Sigma_{jj}/(\Sigma_{jj}+\mu)`. For a signal :math:`\beta \sim N(0, I/p)` the best penalty
+    is :math:`p\sigma^2`.
+
+    Status: asymptotic for diagonal Sigma, heuristic for others. From data: `olsen.equivalence.inclusion_probabilities`.
+
+    Examples
+    --------
+    >>> ridge_matched_probabilities([1.0, 1.0, 1.0, 1.0], 4.0, n=6).round(12)
+    array([0.5, 0.5, 0.5, 0.5])
+    """
+    Sigma = np.asarray(Sigma, dtype=float)
+    values, vectors = (Sigma, np.eye(len(Sigma))) if Sigma.ndim == 1 else np.linalg.eigh(Sigma)
+    mu = effective_penalty(values, n, penalty)
+    return vectors**2 @ (values / (values + mu))
+
+
+def optimal_probabilities(variances, beta, sigma, *, n):
+    r"""Inclusion probabilities with the lowest `diagonal_risk` at k = inf for a known signal.
+
+    .. math:: \alpha_j = \frac{b_j^2}{b_j^2 + R^{tot}/n}, \qquad
+              R^{tot} = \sigma^2 + \sum_j (1-\alpha_j) b_j^2, \qquad b_j^2 = \Sigma_{jj}\beta_j^2
+
+    The second equation is the first-order condition put back into the risk: the lowest risk is
+    :math:`\sum_j(1-\alpha_j)b_j^2`, the general form of the paper's corollary :math:`R = 1-\alpha_*`.
+
+    Status: exact minimiser of an asymptotic formula. Needs sigma > 0.
+
+    Examples
+    --------
+    >>> optimal_probabilities(np.ones(4), np.full(4, 0.5), 0.5**0.5, n=4).round(12)
+    array([0.5, 0.5, 0.5, 0.5])
+    """
+    variances, beta = as_floats(variances, beta)
+    require(sigma > 0, "optimal_probabilities needs sigma > 0; without noise take every feature of non-zero signal.")
+    signal = variances * beta**2
+
+    def excess(risk):
+        return sigma**2 + np.sum(signal * risk / (n * signal + risk)) - risk
+
+    risk = brentq(excess, sigma**2 * (1 - 1e-12), (sigma**2 + signal.sum()) * (1 + 1e-12), xtol=1e-300, rtol=1e-15)
+    return n * signal / (n * signal + risk)
+
+
+def ridge_covariance_risk(Sigma, beta, penalty, sigma, *, n):
+    r"""Risk of ridge regression on all columns, any covariance, absolute penalty.
+
+    .. math:: \frac{\sigma^2 + \mu^2\,\beta^\top(\Sigma+\mu)^{-1}\Sigma(\Sigma+\mu)^{-1}\beta}
+              {1 - \mathrm{tr}[\Sigma^2(\Sigma+\mu)^{-2}]/n} - \sigma^2, \qquad
+              \lambda = \mu\bigl(n - \mathrm{tr}\,\Sigma(\Sigma+\mu)^{-1}\bigr)
+
+    The pair formula for one ridge member with itself: the line an ensemble is to be compared with.
+
+    Status: asymptotic. `sigma` broadcasts.
+
+    Examples
+    --------
+    >>> float(ridge_covariance_risk(np.ones(400), np.full(400, 0.05), 200.0, 0.5**0.5, n=400).round(12))
+    0.5
+    """
+    everything = np.arange(len(np.asarray(beta)))
+    return pair_risk(Sigma, beta, everything, everything, sigma, n=n, shared_rows=n, penalty=penalty)

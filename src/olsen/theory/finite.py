@@ -1,0 +1,324 @@
+r"""Expected risk at finite n, p and k: identity covariance, Gaussian rows, uniformly drawn columns.
+
+For two members that share :math:`a` columns and leave :math:`u` columns to neither, every fixed signal obeys
+
+.. math:: bias_{ij} = \|\beta_{(S_i\cup S_j)^c}\|^2 (1+v), \qquad var_{ij} = \sigma^2 v, \qquad v = \frac{a}{n-a-1}
+
+(all rows in use; :math:`i=j` is :math:`a = m`). The expected risk is the average of these over the law of
+:math:`(a, u)` that the sampling and the design imply, and that law is summed, not approximated.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from . import _laws
+from ._pairs import as_floats, group_shares, mean_of_pairs, require, rescale
+
+SAMPLINGS = ("fixed", "bernoulli")
+DESIGNS = ("independent", "balanced", "antithetic")
+
+
+class _Terms(NamedTuple):
+    """What the combination needs; bias for unit signal and variance for unit noise, each of shape (5, ...).
+
+    The five: one member; a pair of no common group; of one column group; of one row group; of both.
+    """
+
+    bias: np.ndarray
+    variance: np.ndarray
+    column_group: np.ndarray
+    row_group: np.ndarray
+    shrinkage: np.ndarray
+
+
+def overlap_variance(n, overlap, sigma, *, n_samples=None, shared_rows=None):
+    r"""Variance of a pair of members that share `overlap` columns.
+
+    .. math:: \sigma^2 v, \qquad v = \frac{a\,t}{\tau^2 - (a+1)\,t}
+
+    with :math:`\tau` rows each (`n_samples`) of which :math:`t` are shared. With all rows, :math:`v = a/(n-a-1)`;
+    a member with itself is :math:`a = m,\; t = \tau`. Disjoint rows give zero.
+
+    Status: exact when t = tau (all rows, or one member); heuristic otherwise, right to second order in 1/tau. The
+    paper prints a/(n-a-1) for every row fraction, which is the limit only. Broadcasts.
+
+    Examples
+    --------
+    >>> float(overlap_variance(20, 9, 1.0))
+    0.9
+    """
+    n, a, sigma = as_floats(n, overlap, sigma)
+    tau, t = _rows(n, n_samples, shared_rows)
+    return (sigma**2 * _inflation(a, tau, t))[()]
+
+
+def overlap_bias(n, overlap, left_out, *, n_samples=None, shared_rows=None):
+    r"""Bias of a pair of members that share `overlap` columns and both miss signal of energy `left_out`.
+
+    .. math:: \|\beta_{(S_i\cup S_j)^c}\|^2 (1 + v)
+
+    with :math:`v` as in `overlap_variance`. True for every fixed signal and every given pair, no averaging.
+
+    Status: exact when t = tau (all rows, or one member); heuristic otherwise. Broadcasts.
+
+    Examples
+    --------
+    >>> float(overlap_bias(20, 9, 0.5))
+    0.95
+    """
+    n, a, left_out = as_floats(n, overlap, left_out)
+    tau, t = _rows(n, n_samples, shared_rows)
+    return (left_out * (1 + _inflation(a, tau, t)))[()]
+
+
+def _rows(n, n_samples, shared_rows):
+    tau = n if n_samples is None else np.asarray(n_samples, dtype=float)
+    shared = tau**2 / n if shared_rows is None else np.asarray(shared_rows, dtype=float)
+    return tau, shared
+
+
+def _inflation(a, tau, t):
+    """E tr[(A + B1)^-1 A (A + B2)^-1] for Wishart A of t rows, B1 and B2 of tau - t rows, on a columns."""
+    room = tau**2 - (a + 1) * t
+    require(
+        room > 0,
+        f"a pair with {np.max(a):.6g} shared columns needs n_samples**2 > (overlap + 1) * shared_rows for a finite "
+        "expectation. For fewer rows than columns use theory.minimum_norm_risk.",
+    )
+    return a * t / room
+
+
+def expected_bias(n, p, n_features, *, k, n_samples=None, sampling="fixed", design="independent", beta_norm=1.0):
+    r"""Expected bias of `k` members at finite n and p.
+
+    .. math:: \frac{\|\beta\|^2}{k^2} \sum_{ij} E\Bigl[\frac{|(S_i\cup S_j)^c|}{p}\,(1 + v_{ij})\Bigr]
+
+    See `expected_risk` for the arguments, the designs and the status. All numeric arguments broadcast.
+
+    Examples
+    --------
+    >>> round(float(expected_bias(12, 8, 4, k=2)), 4)
+    0.5517
+    """
+    terms = _broadcast_terms("expected_bias", n, p, n_features, n_samples, sampling, design)
+    k, norm = as_floats(k, beta_norm)
+    return (norm**2 * _combine(terms.bias, terms, k))[()]
+
+
+def expected_variance(n, p, n_features, sigma, *, k, n_samples=None, sampling="fixed", design="independent"):
+    r"""Expected variance of `k` members at finite n and p.
+
+    .. math:: \frac{\sigma^2}{k^2} \sum_{ij} E[v_{ij}]
+
+    See `expected_risk` for the arguments, the designs and the status. All numeric arguments broadcast.
+
+    Examples
+    --------
+    >>> round(float(expected_variance(12, 8, 4, 0.5**0.5, k=2)), 4)
+    0.2006
+    """
+    terms = _broadcast_terms("expected_variance", n, p, n_features, n_samples, sampling, design)
+    k, sigma = as_floats(k, sigma)
+    return _times_noise(sigma, _combine(terms.variance, terms, k))[()]
+
+
+def expected_risk(
+    n,
+    p,
+    n_features,
+    sigma,
+    *,
+    k,
+    n_samples=None,
+    sampling="fixed",
+    design="independent",
+    mu=1.0,
+    beta_norm=1.0,
+):
+    r"""Expected risk of `k` members at finite n and p.
+
+    .. math:: E R_k = \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same}
+              + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}
+
+    where each :math:`R` averages :math:`\frac up (1+v)\|\beta\|^2 + \sigma^2 v` over the law of the shared columns
+    :math:`a` and the columns :math:`u` outside both members: hypergeometric for fixed sizes (:math:`u = p-2m+a`),
+    binomial for coin flips.
+
+    Parameters
+    ----------
+    n, p : int
+        Rows and columns of the data.
+    n_features : int
+        Columns per member; for ``sampling="bernoulli"`` the expected number, a real number being allowed.
+    sigma : float
+        Noise standard deviation.
+    k : int or inf
+        Members.
+    n_samples : int, optional
+        Rows per member, of fixed size under both samplings. Default: all.
+    sampling : {"fixed", "bernoulli"}
+        Subsets of fixed size, or one coin per column, a subset being redrawn unless ``size <= n_samples - 2`` (the
+        paper's rejection rule).
+    design : {"independent", "balanced", "antithetic"}
+        ``"balanced"``, fixed sizes: a permutation is cut into ``B = p // min(m, p - m)`` disjoint blocks, each block
+        being a member when ``m <= p / 2`` and the complement of a member otherwise. Coin flips: one uniform
+        :math:`U_j` per column and group, member `b` of ``B = floor(1 / min(alpha, 1 - alpha))`` takes `j` iff
+        :math:`(U_j + b/B) \bmod 1 < \alpha`. ``"antithetic"``: pairs with the least possible overlap (a permutation
+        and its reverse) of columns. Member `i` is in group ``i // B``; the last group may be partial. Rows are drawn
+        like columns, in groups of ``n // min(n_samples, n - n_samples)`` when balanced, independently otherwise.
+    mu : float
+        Scale of the average (`theory.scaled_risk`).
+    beta_norm : float
+        Norm of the signal.
+
+    Notes
+    -----
+    Status: exact for ``n_samples=None``; with row subsampling the pairs use the refined approximation of
+    `overlap_variance`, averaged over the hypergeometric number of shared rows (the single member stays exact).
+    Coin flips with a rejection probability above 1e-13: members exact; pairs conditioned on the acceptance of both,
+    exactly while the sum stays below two million terms (p up to about ten thousand), in cells of sizes beyond (relative
+    error about 1e-6). In a balanced group a rejected member is replaced by an independent one; what the
+    rejection of its partner says about the accepted member is neglected. ``inf`` for sizes within one of `n_samples`,
+    where the expectation is infinite.
+
+    Examples
+    --------
+    >>> round(float(expected_risk(12, 8, 4, 0.5**0.5, k=2)), 4)
+    0.7523
+    >>> expected_risk(60, 48, [12, 16], [0.5, 1.0], k=12, design="balanced").round(4)
+    array([0.6136, 0.6056])
+    """
+    terms = _broadcast_terms("expected_risk", n, p, n_features, n_samples, sampling, design)
+    k, sigma, mu, norm = as_floats(k, sigma, mu, beta_norm)
+    bias = norm**2 * _combine(terms.bias, terms, k)
+    risk = bias + _times_noise(sigma, _combine(terms.variance, terms, k))
+    return rescale(risk, terms.shrinkage, mu, norm)[()]
+
+
+def optimal_n_features(n, p, sigma, *, k, n_samples=None, design="independent"):
+    r"""The fixed size with the lowest `expected_risk`.
+
+    .. math:: \arg\min_{1 \le m \le \min(p,\, \tau-2)} E R_k(m)
+
+    Scans 65 sizes, then again between the neighbours of the best, until every size in between was seen.
+
+    Status: exact risk; the scan is heuristic for curves with several minima. Scalars only.
+
+    Examples
+    --------
+    >>> optimal_n_features(60, 48, 1.0, k=12)
+    20
+    """
+    top = min(p, (n if n_samples is None else n_samples) - 2)
+    require(top >= 1, f"optimal_n_features needs min(p, n_samples - 2) >= 1; got {top}.")
+    low, high = 1, top
+    while True:
+        sizes = np.unique(np.linspace(low, high, 65).round().astype(int))
+        best = int(np.argmin(expected_risk(n, p, sizes, sigma, k=k, n_samples=n_samples, design=design)))
+        if len(sizes) == high - low + 1:
+            return int(sizes[best])
+        low, high = int(sizes[max(best - 1, 0)]), int(sizes[min(best + 1, len(sizes) - 1)])
+
+
+def _times_noise(sigma, unit):
+    return np.where(sigma == 0, 0.0, sigma**2 * np.where(sigma == 0, 0.0, unit))
+
+
+def _combine(five, terms, k):
+    """Mean over all ordered pairs, counting those inside the groups of the design apart."""
+    require(k >= 1, f"k must be a number of members, at least 1 (inf for the large ensemble); got {np.min(k):.6g}.")
+    own, other, *grouped = five
+    mean = mean_of_pairs(own, other, k)
+    for share, same in zip(group_shares(k, terms.column_group, terms.row_group), grouped, strict=True):
+        with np.errstate(invalid="ignore"):
+            mean = mean + np.where(share > 0, share * (same - other), 0.0)
+    return mean
+
+
+def _broadcast_terms(function, n, p, n_features, n_samples, sampling, design):
+    """`_terms` for every element of the broadcast of the sizes."""
+    require(sampling in SAMPLINGS, f"sampling must be one of {SAMPLINGS}; got {sampling!r}.")
+    require(design in DESIGNS, f"design must be one of {DESIGNS}; got {design!r}.")
+    sizes = np.broadcast_arrays(n, p, n_features, n if n_samples is None else n_samples)
+    each = zip(*(size.ravel().tolist() for size in sizes), strict=True)
+    values = [_terms(function, n, p, m, tau, sampling, design) for n, p, m, tau in each]
+    fields: list = [np.moveaxis(np.array(field), 0, -1) for field in zip(*values, strict=True)]
+    return _Terms(*(field.reshape(field.shape[:-1] + sizes[0].shape) for field in fields))
+
+
+def _terms(function, n, p, m, tau, sampling, design):
+    _check_sizes(function, n, p, m, tau, sampling)
+    if sampling == "fixed" and tau - 1 <= m <= tau + 1:
+        return np.full(5, np.inf if m < p else 0.0), np.full(5, np.inf), 1, 1, m / p
+    # A law of overlaps is (shared columns, weights, mean columns outside both).
+    laws = _fixed_laws(p, int(m), design) if sampling == "fixed" else _coin_laws(p, m / p, int(tau) - 2, design)
+    own, same, other, group, shrinkage = laws
+    row_group = n // max(1, min(tau, n - tau)) if design == "balanced" and tau < n else 1
+    terms = [_average(p, own, own[0] / (tau - own[0] - 1))]
+    for rows in ("independent", "balanced"):
+        terms += [_average(p, law, _mean_inflation(law[0], n, tau, rows)) for law in (other, same)]
+    bias, variance = np.transpose(terms)
+    return bias, variance, group, row_group, shrinkage
+
+
+def _check_sizes(function, n, p, m, tau, sampling):
+    require(0 < tau <= n, f"{function}: n_samples must be in [1, n]; got n_samples = {tau}, n = {n}.")
+    require(0 <= m <= p, f"{function}: n_features must be in [0, p]; got n_features = {m}, p = {p}.")
+    if sampling == "bernoulli":
+        require(tau >= 2, f"{function}: coin flips with rejection need n_samples >= 2; got {tau}.")
+        return
+    require(m == int(m), f"{function}: fixed sizes are whole numbers; got n_features = {m}. Or sampling='bernoulli'.")
+    require(
+        m <= tau + 1,
+        f"{function} needs n_features <= n_samples - 2 (more rows than columns per member); got n_features = {m}, "
+        f"n_samples = {tau}. For minimum-norm members use theory.minimum_norm_risk.",
+    )
+
+
+def _average(p, law, inflation):
+    """Bias (unit signal) and variance (unit noise) of a pair under a law of overlaps."""
+    _, weight, outside = law
+    return float(weight @ (outside / p * (1 + inflation))), float(weight @ inflation)
+
+
+def _mean_inflation(a, n, tau, rows):
+    """Inflation v for each overlap, averaged over the rows two members share: the fewest possible in a row group."""
+    a = np.asarray(a, dtype=float)
+    if tau == n or rows == "balanced":
+        return _inflation(a, tau, max(0, 2 * tau - n))
+    t, weight = _laws.thin(*_laws.hypergeometric(int(n), int(tau), int(tau)))
+    total = np.zeros(len(a))
+    for shared, mass in zip(t, weight, strict=True):
+        total += mass * _inflation(a, tau, shared)
+    return total
+
+
+def _fixed_laws(p, m, design):
+    """Laws of one member, of a same-group pair and of another pair for fixed sizes; group size; E|S|/p."""
+    own = (np.array([m]), np.ones(1), np.array([p - m]))
+    least = max(0, 2 * m - p)
+    same = (np.array([least]), np.ones(1), np.array([p - 2 * m + least]))
+    a, weight = _laws.hypergeometric(p, m, m)
+    group = {"independent": 1, "antithetic": 2, "balanced": p // max(1, min(m, p - m))}[design]
+    return own, same, (a, weight, p - 2 * m + a), group, m / p
+
+
+def _coin_laws(p, alpha, most, design):
+    """The same for one coin per column, sizes above `most` being redrawn."""
+    require(
+        alpha < 1 or most >= p,
+        f"coin flips of probability 1 always give p = {p} columns, more than n_samples - 2 = {most}: every subset "
+        "is rejected. Use fewer expected columns.",
+    )
+    sizes, weight = _laws.binomial(p, alpha, most)
+    other, _ = _laws.coin_pair(p, alpha**2, alpha * (1 - alpha), most)
+    same, group = other, 1
+    if design != "independent":
+        both = max(0.0, 2 * alpha - 1)
+        least, accepted = _laws.coin_pair(p, both, alpha - both, most)
+        kept = 1 - _laws.rejection(p, alpha, most)
+        same = _laws.mixture(least, accepted, other, 2 * (kept - accepted))
+        smaller = min(alpha, 1 - alpha)
+        group = 2 if design == "antithetic" else max(1, int(1 / smaller + 1e-9)) if smaller > 0 else 1
+    return (sizes, weight, p - sizes), same, other, group, float(weight @ sizes) / p

@@ -1,0 +1,260 @@
+r"""Limits of large problems: n, p to infinity with p / n -> gamma, identity covariance, unit-norm signal.
+
+Letters as in the paper: :math:`\alpha = |S_i|/p`, :math:`\eta = |T_i|/n`, `k` members, noise `sigma`.
+Below the interpolation peak (:math:`\alpha\gamma < \eta`) members are ordinary least squares and the formulas are the
+paper's theorem; above it they are minimum-norm interpolators. With :math:`\delta = \min(\alpha, \eta/\gamma)`
+two different members follow one formula on both sides. For a signal of norm r use sigma / r and multiply by r**2.
+"""
+
+import numpy as np
+
+from ._pairs import as_floats, check_letters, mean_of_pairs, require, rescale
+
+
+def _gap(alpha, gamma, eta):
+    """eta - alpha * gamma, exactly zero where only rounding keeps it from the peak."""
+    gap = eta - alpha * gamma
+    return np.where(np.abs(gap) <= 4 * np.finfo(float).eps * eta, 0.0, gap)
+
+
+def _bias_terms(alpha, gamma, eta):
+    """Bias for i == j and for i != j."""
+    gap = _gap(alpha, gamma, eta)
+    delta = np.minimum(alpha, eta / gamma)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        left_out = np.where(alpha < 1, eta * (1 - alpha) / np.abs(gap), 0.0)
+        own = np.where(gap > 0, left_out, 1 - eta / gamma + left_out)
+        pair = np.where(delta < 1, (1 - delta) ** 2 / (1 - delta**2 * gamma), 0.0)
+    return own, pair
+
+
+def _variance_terms(alpha, gamma, eta):
+    """Variance at sigma = 1 for i == j and for i != j."""
+    gap = _gap(alpha, gamma, eta)
+    delta = np.minimum(alpha, eta / gamma)
+    with np.errstate(divide="ignore"):
+        own = np.where(gap > 0, alpha * gamma, eta) / np.abs(gap)
+        signal = delta**2 * gamma
+        pair = signal / (1 - signal)
+    return own, pair
+
+
+def limiting_bias(alpha, gamma, *, k=np.inf, eta=1.0):
+    r"""Limiting bias of `k` members (paper, eq. limiting-bias).
+
+    .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2}{1-\delta^2\gamma} + \frac1k B, \qquad
+              B = \frac{\eta(1-\alpha)}{\eta-\alpha\gamma} \;\text{ or }\;
+              1-\frac\eta\gamma+\frac{\eta(1-\alpha)}{\alpha\gamma-\eta}
+
+    :math:`\delta = \min(\alpha, \eta/\gamma)`; the second `B` is for :math:`\alpha\gamma > \eta` (interpolators).
+    At the peak a finite ensemble gives ``inf`` (0 for alpha = 1: a square system is solved exactly).
+
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments broadcast.
+
+    Examples
+    --------
+    >>> round(float(limiting_bias(0.5, 0.5)), 6), round(float(limiting_bias(0.5, 0.5, k=1)), 6)
+    (0.285714, 0.666667)
+    """
+    alpha, gamma, k, eta = as_floats(alpha, gamma, k, eta)
+    check_letters("limiting_bias", alpha=alpha, gamma=gamma, k=k, eta=eta)
+    own, pair = _bias_terms(alpha, gamma, eta)
+    return mean_of_pairs(own, pair, k)[()]
+
+
+def limiting_variance(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
+    r"""Limiting variance of `k` members (paper, eq. limiting-variance and section 5.2).
+
+    .. math:: \sigma^2\Bigl[\frac{k-1}{k}\,\frac{\delta^2\gamma}{1-\delta^2\gamma}
+              + \frac1k\,\frac{\min(\alpha\gamma, \eta)}{|\eta-\alpha\gamma|}\Bigr], \qquad
+              \delta = \min(\alpha, \eta/\gamma)
+
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak, ``inf`` at it. All arguments broadcast.
+
+    Examples
+    --------
+    >>> round(float(limiting_variance(0.5, 0.5, 1.0)), 6), round(float(limiting_variance(0.5, 0.5, 1.0, k=1)), 6)
+    (0.142857, 0.333333)
+    """
+    alpha, gamma, sigma, k, eta = as_floats(alpha, gamma, sigma, k, eta)
+    check_letters("limiting_variance", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    own, pair = _variance_terms(alpha, gamma, eta)
+    return _times_noise(sigma, mean_of_pairs(own, pair, k))[()]
+
+
+def _times_noise(sigma, unit):
+    """sigma**2 * unit, where no noise stays no noise even at the peak."""
+    with np.errstate(invalid="ignore"):
+        return np.where(sigma == 0, 0.0, sigma**2 * unit)
+
+
+def limiting_risk(alpha, gamma, sigma, *, k=np.inf, eta=1.0, mu=1.0):
+    r"""Limiting risk of `k` members, scaled by `mu` (paper, Theorem limiting risk).
+
+    .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2 + \sigma^2\delta^2\gamma}{1-\delta^2\gamma}
+              + \frac1k\,\frac{\eta(1-\alpha) + \sigma^2\alpha\gamma}{\eta-\alpha\gamma}
+
+    for :math:`\alpha\gamma < \eta`, where :math:`\delta = \alpha`. Above the peak members are minimum-norm,
+    :math:`\delta = \eta/\gamma`, and the second fraction becomes the bias and variance of one interpolator
+    (`limiting_bias`, `limiting_variance`). So the large ensemble is finite through the peak, a finite one is not.
+    Noise-free excess risk. ``k=inf`` is the large ensemble. `mu`: see `theory.optimal_mu`.
+
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments broadcast.
+
+    Examples
+    --------
+    >>> round(float(limiting_risk(0.5, 1.0, 0.5**0.5)), 6)
+    0.5
+    >>> limiting_risk([0.25, 0.5], 2.0, 1.0, k=10)
+    array([0.95714286,        inf])
+    """
+    alpha, gamma, sigma, k, eta, mu = as_floats(alpha, gamma, sigma, k, eta, mu)
+    check_letters("limiting_risk", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    bias, variance = _bias_terms(alpha, gamma, eta), _variance_terms(alpha, gamma, eta)
+    own, pair = (b + _times_noise(sigma, v) for b, v in zip(bias, variance, strict=True))
+    risk = mean_of_pairs(own, pair, k)
+    unscaled = mu.ndim == 0 and mu == 1
+    return risk[()] if unscaled else rescale(risk, np.minimum(alpha, eta / gamma), mu)[()]
+
+
+def limiting_risk_derivative(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
+    r"""Derivative of `limiting_risk` with respect to alpha, members below the peak.
+
+    .. math:: \frac{k-1}{k}\,\frac{2[-\alpha^2\gamma + \alpha(\gamma(\sigma^2+1)+1) - 1]}{(1-\alpha^2\gamma)^2}
+              + \frac1k\,\frac{\eta[\gamma(1+\sigma^2)-\eta]}{(\eta-\alpha\gamma)^2}
+
+    The first fraction corrects the paper's eq. risk-derivative, which lacks the factor 2 and the
+    alpha of the middle term; the root is unaffected.
+
+    Status: theorem. All arguments broadcast.
+
+    Examples
+    --------
+    >>> float(limiting_risk_derivative(0.5, 1.0, 0.5**0.5).round(12))
+    0.0
+    """
+    alpha, gamma, sigma, k, eta = as_floats(alpha, gamma, sigma, k, eta)
+    check_letters("limiting_risk_derivative", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    require(
+        alpha * gamma < eta,
+        f"limiting_risk_derivative needs alpha * gamma < eta (more rows than columns per member); largest "
+        f"alpha * gamma / eta is {np.max(alpha * gamma / eta):.6g}. Differences of limiting_risk work on both sides.",
+    )
+    return _slope(alpha, gamma, sigma, k, eta)[()]
+
+
+def _slope(alpha, gamma, sigma, k, eta):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pair = 2 * (alpha * (gamma * (sigma**2 + 1) + 1) - alpha**2 * gamma - 1) / (1 - alpha**2 * gamma) ** 2
+        own = eta * (gamma * (1 + sigma**2) - eta) / (eta - alpha * gamma) ** 2
+    return mean_of_pairs(own, pair, k)
+
+
+def optimal_alpha(gamma, sigma, *, k=np.inf, eta=1.0):
+    r"""The alpha in :math:`(0, \min(1, \eta/\gamma))` with the lowest limiting risk.
+
+    .. math:: \alpha_* = \frac{2}{c + \sqrt{c^2-4\gamma}}, \qquad c = \gamma(\sigma^2+1)+1 \qquad (k = \infty)
+
+    and there :math:`R = 1-\alpha_*`, the optimal ridge risk (paper, Corollary). For eta below
+    :math:`\alpha_*\gamma` the large ensemble is best at the peak, eta / gamma. For finite `k`: the best
+    of a grid of 128 alphas, refined by bisection of the derivative; the end of the interval is returned
+    when the risk is monotone (0: nothing beats the zero predictor).
+
+    Status: theorem for k = inf, numerical minimisation of a theorem otherwise. All arguments broadcast.
+
+    Examples
+    --------
+    >>> float(optimal_alpha(1.0, 0.5**0.5))
+    0.5
+    >>> optimal_alpha(2.0, 0.1, k=[1, 10, 100, np.inf]).round(4)
+    array([0.    , 0.31  , 0.42  , 0.4904])
+    """
+    gamma, sigma, k, eta = as_floats(gamma, sigma, k, eta)
+    check_letters("optimal_alpha", gamma=gamma, sigma=sigma, k=k, eta=eta)
+    large = np.minimum(_large_ensemble_alpha(gamma, sigma), eta / gamma)
+    if np.all(np.isinf(k)):
+        return np.broadcast_to(large, np.broadcast_shapes(large.shape, k.shape))[()]
+    letters = np.broadcast_arrays(gamma, sigma, k, eta)
+    return np.where(np.isinf(letters[2]), large, _bounded_minimum(*letters))[()]
+
+
+def _large_ensemble_alpha(gamma, sigma):
+    noise = sigma**2
+    # c**2 - 4 gamma, written without the cancellation near gamma = 1 and sigma = 0.
+    discriminant = (gamma - 1) ** 2 + 2 * gamma * noise * (gamma + 1) + (gamma * noise) ** 2
+    return 2 / (gamma * (noise + 1) + 1 + np.sqrt(discriminant))
+
+
+def _bounded_minimum(gamma, sigma, k, eta, points=128):
+    """Grid, then bisection on the slope between the neighbours of the best grid point."""
+    top = np.minimum(1, eta / gamma)
+    best, at = np.full(top.shape, np.inf), np.zeros(top.shape)
+    for fraction in np.linspace(0, 1, points + 1):
+        risk = limiting_risk(fraction * top, gamma, sigma, k=k, eta=eta)
+        best, at = np.where(risk < best, risk, best), np.where(risk < best, fraction, at)
+    low, high = np.maximum(at - 1 / points, 0), np.minimum(at + 1 / points, 1)
+    for _ in range(60):
+        middle = (low + high) / 2
+        rising = _slope(middle * top, gamma, sigma, k, eta) > 0
+        low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+    # A risk that only rises leaves low at 0, one that only falls leaves high at 1: the ends of the interval.
+    return np.where(low == 0, 0.0, high) * top
+
+
+def required_members(gamma, sigma, *, excess=0.01, eta=1.0, design="independent"):
+    r"""Members needed at alpha_* for a risk within `excess` (relative) of the large ensemble's.
+
+    .. math:: k = \frac{1}{\varepsilon(\eta - \alpha_*\gamma)}, \qquad
+              k_{bal} = \frac{1}{\varepsilon}\Bigl[\frac{1}{1-\alpha_*\gamma} - \frac{1}{1-a\gamma}\Bigr]
+              \quad (\eta = 1,\; a = \max(0, 2\alpha_*-1))
+
+    because :math:`R_k = (1-\alpha_*)[1 + 1/(k(\eta-\alpha_*\gamma))]` at :math:`\alpha_*`. The second is for balanced
+    blocks; for :math:`\alpha_* \le 1/2` it is the first times :math:`\alpha_*\gamma`. Rounded up to a whole number.
+
+    Status: exact consequence of the limiting risk (theorem) for independent subsets; asymptotic for balanced
+    ones, whose blocks are taken to fill the columns. All arguments broadcast.
+
+    Examples
+    --------
+    >>> int(required_members(1.0, 0.5**0.5)), int(required_members(1.0, 0.5**0.5, design="balanced"))
+    (200, 100)
+    """
+    gamma, sigma, excess, eta = as_floats(gamma, sigma, excess, eta)
+    check_letters("required_members", gamma=gamma, sigma=sigma, eta=eta)
+    require(excess > 0, f"required_members: excess must be positive; got {np.min(excess):.6g}.")
+    require(design in ("independent", "balanced"), f"design must be 'independent' or 'balanced'; got {design!r}.")
+    alpha = _large_ensemble_alpha(gamma, sigma)
+    require(
+        eta > alpha * gamma,
+        f"required_members needs eta > alpha_* gamma (members below the interpolation peak); largest alpha_* gamma / "
+        f"eta is {np.max(alpha * gamma / eta):.6g}. Use more rows, or optimal_alpha(gamma, sigma, k=k, eta=eta).",
+    )
+    price = 1 / (eta - alpha * gamma)
+    if design == "balanced":
+        require(eta == 1, f"required_members: balanced designs need eta = 1; got {np.min(eta):.6g}.")
+        price = price - 1 / (1 - np.maximum(0, 2 * alpha - 1) * gamma)
+    return np.maximum(1, np.ceil(price / excess * (1 - 1e-12)))[()]
+
+
+def better_side(gamma, sigma):
+    r"""Which side of the data to subsample for the smaller 1/k excess: ``"rows"`` or ``"features"``.
+
+    .. math:: \text{rows} \iff (1-\alpha_*\gamma)^2 < \gamma(1-\alpha_*)
+
+    Features: least squares on :math:`\alpha_* p` columns and all rows, excess
+    :math:`(1-\alpha_*)/(1-\alpha_*\gamma)/k`. Rows: minimum-norm on all columns and :math:`\alpha_* p` rows,
+    excess :math:`(1-\alpha_*\gamma)/\gamma/k`. Both tend to :math:`1-\alpha_*`. For gamma >= 1
+    it is always rows.
+
+    Status: asymptotic, identity covariance; collinear data can reverse it. Broadcasts.
+
+    Examples
+    --------
+    >>> better_side(2.0, 0.5), better_side(0.1, 0.5)
+    ('rows', 'features')
+    """
+    gamma, sigma = as_floats(gamma, sigma)
+    check_letters("better_side", gamma=gamma, sigma=sigma)
+    alpha = _large_ensemble_alpha(gamma, sigma)
+    side = np.where((1 - alpha * gamma) ** 2 < gamma * (1 - alpha), "rows", "features")
+    return str(side) if side.ndim == 0 else side

@@ -1,0 +1,135 @@
+r"""Ridge regression in the same limit, and the dictionary between penalty and subset size.
+
+Every `lam` here is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 + \lambda\|b\|^2`: multiply by `n` for
+the penalty of a ridge routine. Identity covariance, unit-norm signal, p / n -> gamma.
+"""
+
+import numpy as np
+
+from ._pairs import as_floats, check_letters, require
+
+
+def _check_penalty(function, lam):
+    require(
+        (lam >= 0) & np.isfinite(lam),
+        f"{function}: lam = lambda / n must be finite and not negative; got {np.min(lam):.6g}.",
+    )
+
+
+def alpha_from_penalty(lam, gamma):
+    r"""The subset ratio whose large ensemble equals ridge at penalty ``lam`` (= lambda / n).
+
+    .. math:: \alpha = \frac{2}{b + \sqrt{b^2-4\gamma}}, \qquad b = 1+\gamma+\texttt{lam}
+
+    It is also the limiting degrees of freedom of ridge divided by p. ``lam=0`` gives ``min(1, 1/gamma)``.
+
+    Status: theorem (the limiting risks agree at every sigma). Broadcasts.
+
+    Examples
+    --------
+    >>> float(alpha_from_penalty(0.5, 1.0))
+    0.5
+    """
+    lam, gamma = as_floats(lam, gamma)
+    check_letters("alpha_from_penalty", gamma=gamma)
+    _check_penalty("alpha_from_penalty", lam)
+    root = np.sqrt((1 - gamma) ** 2 + 2 * lam * (1 + gamma) + lam**2)
+    return (2 / (1 + gamma + lam + root))[()]
+
+
+def penalty_from_alpha(alpha, gamma):
+    r"""The ridge penalty, as lambda / n, that the large ensemble of ratio alpha realises.
+
+    .. math:: \frac{\lambda}{n} = \frac{(1-\alpha)(1-\alpha\gamma)}{\alpha}
+
+    Inverse of `alpha_from_penalty` on :math:`0 < \alpha \le \min(1, 1/\gamma)`.
+
+    Status: theorem. Broadcasts.
+
+    Examples
+    --------
+    >>> float(penalty_from_alpha(0.5, 1.0))
+    0.5
+    """
+    alpha, gamma = as_floats(alpha, gamma)
+    check_letters("penalty_from_alpha", alpha=alpha, gamma=gamma)
+    require(
+        (alpha > 0) & (alpha * gamma <= 1 + 1e-15),
+        f"penalty_from_alpha needs 0 < alpha <= min(1, 1 / gamma); largest alpha * gamma is "
+        f"{np.max(alpha * gamma):.6g}. Interpolating members act like alpha = eta / gamma.",
+    )
+    return np.maximum(0, (1 - alpha) * (1 - alpha * gamma) / alpha)[()]
+
+
+def ridge_risk(lam, gamma, sigma):
+    r"""Limiting risk of ridge regression at penalty ``lam`` = lambda / n.
+
+    .. math:: \frac{\kappa^2 + \sigma^2\gamma}{(1+\kappa)^2 - \gamma}, \qquad
+              \texttt{lam} = \kappa\Bigl(1 - \frac{\gamma}{1+\kappa}\Bigr)
+
+    :math:`\kappa \ge 0` is the effective penalty. With :math:`\delta = 1/(1+\kappa)` this is the large-ensemble risk
+    at :math:`\alpha = \delta`, so ridge and the ensemble agree along the whole path, not at the optimum only.
+    ``lam=0`` is ridgeless (minimum-norm) least squares.
+
+    Status: theorem. All arguments broadcast.
+
+    Examples
+    --------
+    >>> float(ridge_risk(0.5, 1.0, 0.5**0.5).round(12))
+    0.5
+    """
+    lam, gamma, sigma = as_floats(lam, gamma, sigma)
+    check_letters("ridge_risk", gamma=gamma, sigma=sigma)
+    _check_penalty("ridge_risk", lam)
+    kappa = _effective_penalty(lam, gamma)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        risk = (kappa**2 + sigma**2 * gamma) / ((1 + kappa) ** 2 - gamma)
+    # lam = 0, gamma = 1: a square system, exact without noise, without finite risk with it.
+    return np.where((lam == 0) & (gamma == 1), np.where(sigma == 0, 0.0, np.inf), risk)[()]
+
+
+def _effective_penalty(lam, gamma):
+    """Positive root of kappa**2 + kappa (1 - gamma - lam) - lam = 0, without cancellation."""
+    half = 1 - gamma - lam
+    root = np.sqrt((1 - gamma) ** 2 + 2 * lam * (1 + gamma) + lam**2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(half > 0, 2 * lam / (half + root), (root - half) / 2)
+
+
+def optimal_ridge_risk(gamma, sigma):
+    r"""The lowest limiting risk of ridge regression, over all penalties.
+
+    .. math:: \frac12\Bigl(x + \sqrt{x^2 + 4\sigma^2}\Bigr), \qquad x = \frac{\gamma-1}{\gamma} - \sigma^2
+
+    Dobriban and Wager (2018, Theorem 2.1), in the paper's units. It equals :math:`1-\alpha_*`.
+
+    Status: theorem. Broadcasts.
+
+    Examples
+    --------
+    >>> float(optimal_ridge_risk(1.0, 0.5**0.5).round(12))
+    0.5
+    """
+    gamma, sigma = as_floats(gamma, sigma)
+    check_letters("optimal_ridge_risk", gamma=gamma, sigma=sigma)
+    x = (gamma - 1) / gamma - sigma**2
+    root = np.sqrt(x**2 + 4 * sigma**2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(x > 0, (x + root) / 2, np.where(root == 0, 0.0, 2 * sigma**2 / (root - x)))[()]
+
+
+def optimal_ridge_penalty(gamma, sigma):
+    r"""The penalty of the best ridge, as lambda / n.
+
+    .. math:: \frac{\lambda_*}{n} = \gamma\sigma^2, \qquad\text{that is}\qquad \lambda_* = p\,\sigma^2
+
+    Status: theorem (ridge is then the posterior mean for beta ~ N(0, I / p)). Broadcasts.
+
+    Examples
+    --------
+    >>> float(optimal_ridge_penalty(2.0, 0.5))
+    0.5
+    """
+    gamma, sigma = as_floats(gamma, sigma)
+    check_letters("optimal_ridge_penalty", gamma=gamma, sigma=sigma)
+    return (gamma * sigma**2)[()]

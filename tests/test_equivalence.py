@@ -1,0 +1,160 @@
+"""Penalty and subset size on given data: equations to rounding, enumeration, and a sampled ensemble."""
+
+import time
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import theory_simulation as sim
+from olsen import equivalence
+
+
+def problem(n, p, kind="iid", seed=0):
+    X = np.random.default_rng(seed).standard_normal((n, p))
+    if kind == "ar":
+        X = X @ np.linalg.cholesky(sim.ar1(p, 0.8)).T
+    return X * np.geomspace(1, 50, p) if kind == "scaled" else X
+
+
+def leverage(X, penalty):
+    G = X.T @ X
+    return np.diag(np.linalg.solve((G + np.diag(np.broadcast_to(penalty, len(G)))).T, G).T)
+
+
+@pytest.mark.parametrize("kind", ["iid", "ar", "scaled"])
+@pytest.mark.parametrize(("n", "p", "m"), [(60, 20, 8), (60, 20, 19), (30, 50, 12), (30, 50, 27)])
+def test_penalty_satisfies_its_equations(kind, n, p, m):
+    X = problem(n, p, kind)
+    penalty, n_iter = equivalence.ridge_penalty(X, m, return_n_iter=True)
+    centred = X - X.mean(axis=0)
+    np.testing.assert_allclose(leverage(centred, penalty), m / p, atol=1e-9)
+    assert n_iter < 10
+    np.testing.assert_allclose(equivalence.inclusion_probabilities(X, penalty), m / p, atol=1e-9)
+
+
+def test_counts_fractions_and_probabilities_agree():
+    X = problem(40, 10)
+    one = equivalence.ridge_penalty(X, 4)
+    np.testing.assert_allclose(equivalence.ridge_penalty(X, 0.4), one, rtol=1e-9)
+    np.testing.assert_allclose(equivalence.ridge_penalty(X, np.full(10, 0.4)), one, rtol=1e-9)
+    alpha = np.linspace(0.1, 0.9, 10)
+    np.testing.assert_allclose(leverage(X, equivalence.ridge_penalty(X, alpha, center=False)), alpha, atol=1e-9)
+
+
+def test_penalty_follows_the_scale_of_its_column():
+    X, scale = problem(40, 10, "ar"), np.geomspace(1e-3, 1e3, 10)
+    np.testing.assert_allclose(
+        equivalence.ridge_penalty(X * scale, 3), equivalence.ridge_penalty(X, 3) * scale**2, rtol=1e-7
+    )
+
+
+def test_probabilities_are_the_ridge_leverages_on_both_sides():
+    for n, p in [(40, 10), (10, 40)]:
+        X = problem(n, p)
+        expected = leverage(X, 3.0)
+        np.testing.assert_allclose(equivalence.inclusion_probabilities(X, 3.0, center=False), expected, atol=1e-12)
+    mixed = np.geomspace(0.1, 10, 10)
+    X = problem(40, 10)
+    np.testing.assert_allclose(
+        equivalence.inclusion_probabilities(X, mixed, center=False), leverage(X, mixed), atol=1e-12
+    )
+
+
+def test_isotropic_penalty_has_the_degrees_of_freedom():
+    for n, p, m in [(40, 10, 4), (15, 30, 6)]:
+        X = problem(n, p, "ar")
+        penalty = equivalence.isotropic_penalty(X, m)
+        assert equivalence.inclusion_probabilities(X, penalty).sum() == pytest.approx(m, rel=1e-9)
+
+
+def test_determinantal_subsets_average_exactly_to_this_ridge():
+    """P(S) ~ det(G_SS) prod of d outside S: mean member = ridge, inclusion = alpha. All 2^6 subsets enumerated."""
+    X = problem(9, 6, "ar")
+    y = X @ np.ones(6) + np.random.default_rng(1).standard_normal(9)
+    G, c = X.T @ X, X.T @ y
+    d = equivalence.ridge_penalty(X, 3, center=False)
+    mean, inclusion, total = np.zeros(6), np.zeros(6), 0.0
+    for size in range(7):
+        for S in map(list, combinations(range(6), size)):
+            weight = np.linalg.det(G[np.ix_(S, S)]) * np.prod(np.delete(d, S))
+            mean[S] += weight * np.linalg.solve(G[np.ix_(S, S)], c[S])
+            inclusion[S] += weight
+            total += weight
+    np.testing.assert_allclose(mean / total, np.linalg.solve(G + np.diag(d), c), rtol=1e-9)
+    np.testing.assert_allclose(inclusion / total, 0.5, rtol=1e-9)
+
+
+def test_uniform_subsets_satisfy_the_same_equations_exactly():
+    """diag(B G) = m / p for the uniform ensemble itself: the identity the penalty is matched to."""
+    X = problem(12, 6, "ar")
+    G, B = X.T @ X, np.zeros((6, 6))
+    subsets = list(combinations(range(6), 3))
+    for S in subsets:
+        B[np.ix_(S, S)] += np.linalg.inv(G[np.ix_(S, S)]) / len(subsets)
+    np.testing.assert_allclose(np.diag(B @ G), 0.5, atol=1e-12)
+
+
+def test_large_uniform_ensemble_is_close_to_this_ridge_and_further_from_none(seed):
+    """iid columns: the fit with D is nearer to 3000 members than the isotropic one; both nearer than no penalty."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 20)) * np.geomspace(1, 10, 20)
+    y = X @ sim.unit_signal(20) + rng.standard_normal(60)
+    mean = sim.fit_members(X, y, [rng.permutation(20)[:8] for _ in range(3000)]).mean(axis=0)
+    G, c = X.T @ X, X.T @ y
+
+    def gap(penalty):
+        fit = X @ (np.linalg.solve(G + np.diag(np.broadcast_to(penalty, 20)), c) - mean)
+        return np.linalg.norm(fit) / np.linalg.norm(X @ mean)
+
+    matched = gap(equivalence.ridge_penalty(X, 8, center=False))
+    assert matched < 0.1
+    assert matched < gap(equivalence.isotropic_penalty(X, 8, center=False)) < gap(0.0)
+
+
+def test_very_wide_data_use_conjugate_gradients(monkeypatch):
+    X = problem(40, 300, "ar")
+    dense = equivalence.ridge_penalty(X, 20)
+    monkeypatch.setattr(equivalence, "DENSE_COLUMNS", 100)
+    penalty, n_iter = equivalence.ridge_penalty(X, 20, return_n_iter=True)
+    np.testing.assert_allclose(penalty, dense, rtol=1e-6)
+    assert n_iter < 10
+
+
+def test_collinear_columns_are_named():
+    X = problem(20, 5)
+    X[:, 3] = X[:, 0] - 2 * X[:, 2]
+    for call in (lambda: equivalence.ridge_penalty(X, 2), lambda: equivalence.inclusion_probabilities(X, 1.0)):
+        with pytest.raises(ValueError, match=r"exact linear combination") as error:
+            call()
+        named = {int(word.strip("[],:")) for word in str(error.value).split() if word.strip("[],:").isdigit()}
+        assert named == {0, 2, 3}
+    assert equivalence.inclusion_probabilities(X, 1.0, check_collinear=False).shape == (5,)
+    wide = problem(10, 30)
+    wide[:, 7] = 1 - 3 * wide[:, 2]
+    with pytest.raises(ValueError, match=r"column 7 is an exact linear combination of columns \[2\]"):
+        equivalence.ridge_penalty(wide, 4)
+    wide[:, 7] = 0.1
+    with pytest.raises(ValueError, match=r"columns \[7\] are constant"):
+        equivalence.ridge_penalty(wide, 4)
+
+
+def test_guards():
+    X = problem(20, 30)
+    with pytest.raises(ValueError, match="the rank is at most 19"):
+        equivalence.ridge_penalty(X, 19)
+    with pytest.raises(ValueError, match="max_features must be a count"):
+        equivalence.ridge_penalty(X, 30)
+    with pytest.raises(ValueError, match="positive"):
+        equivalence.inclusion_probabilities(X, 0.0)
+    with pytest.raises(ValueError, match="two-dimensional"):
+        equivalence.inclusion_probabilities(np.ones(3), 1.0)
+    with pytest.raises(ValueError, match="Newton steps"):
+        equivalence.ridge_penalty(X, 15, max_iter=1)
+
+
+def test_a_thousand_columns_take_few_newton_steps():
+    start = time.perf_counter()
+    _, n_iter = equivalence.ridge_penalty(problem(1500, 1000, "ar"), 300, return_n_iter=True)
+    assert n_iter < 10
+    assert time.perf_counter() - start < 30

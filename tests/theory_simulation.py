@@ -1,0 +1,163 @@
+"""Simulated risks for the tests of `olsen.theory`: data, subsets and members, none of it taken from the theory."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+try:
+    from olsen import member_coefficients
+except ImportError:
+    member_coefficients = None
+
+
+def fit_members(X, y, feature_subsets, sample_subsets=None):
+    """Coefficients (k, p) of the members on the given columns and rows, without intercept."""
+    if member_coefficients is not None:
+        return member_coefficients(X, y, feature_subsets, sample_subsets, fit_intercept=False)[0]
+    coef = np.zeros((len(feature_subsets), X.shape[1]))
+    for i, S in enumerate(feature_subsets):
+        rows = slice(None) if sample_subsets is None else sample_subsets[i]
+        coef[i, S] = np.linalg.lstsq(X[rows][:, S], y[rows], rcond=None)[0]
+    return coef
+
+
+class Estimate(NamedTuple):
+    """A mean over independent trials and its standard error."""
+
+    mean: float
+    standard_error: float
+
+    def agrees_with(self, value, standard_errors=4.0):
+        return abs(self.mean - value) <= standard_errors * self.standard_error
+
+    def __str__(self):
+        return f"{self.mean:.5f} +- {self.standard_error:.5f}"
+
+
+class Risks(NamedTuple):
+    """Risk of the average, mean of the members' own risks, mean over pairs of different members."""
+
+    ensemble: Estimate
+    own: Estimate
+    pair: Estimate
+
+
+def estimate(values):
+    values = np.asarray(values)
+    return Estimate(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+
+
+def simulate(rng, n, beta, sigma, features, *, rows=None, covariance=None, mu=1.0, trials=400, fit=fit_members):
+    """Risks over fresh data, subsets and noise.
+
+    `features` and `rows` are functions of the generator that return the members' index arrays; `beta` is a vector or
+    such a function; `covariance` is a matrix, or None for the identity.
+    """
+    values = np.empty((trials, 3))
+    for trial in range(trials):
+        signal = beta(rng) if callable(beta) else beta
+        p = len(signal)
+        X = rng.standard_normal((n, p))
+        if covariance is not None:
+            X = X @ np.linalg.cholesky(covariance).T
+        y = X @ signal + sigma * rng.standard_normal(n)
+        coef = fit(X, y, features(rng), None if rows is None else rows(rng))
+        values[trial] = _risks(mu * coef - signal, covariance)
+    return Risks(*(estimate(column) for column in values.T))
+
+
+def _risks(errors, covariance):
+    weighted = errors if covariance is None else errors @ covariance
+    own, k = np.sum(weighted * errors, axis=1), len(errors)
+    total = weighted.sum(axis=0) @ errors.sum(axis=0)
+    return total / k**2, own.mean(), (total - own.sum()) / (k * (k - 1)) if k > 1 else np.nan
+
+
+def unit_signal(p, rng=0):
+    """A fixed unit vector with unequal entries."""
+    beta = np.random.default_rng(rng).standard_normal(p)
+    return beta / np.linalg.norm(beta)
+
+
+def gaussian_signal(p):
+    return lambda rng: rng.standard_normal(p) / np.sqrt(p)
+
+
+def independent(total, size, k):
+    return lambda rng: [rng.permutation(total)[:size] for _ in range(k)]
+
+
+def balanced(total, size, k):
+    """Groups of disjoint blocks of one permutation, or of the complements of such blocks."""
+    block = min(size, total - size)
+    group = total // block
+
+    def draw(rng):
+        subsets = []
+        while len(subsets) < k:
+            order = rng.permutation(total)
+            blocks = [order[b * block : (b + 1) * block] for b in range(group)]
+            subsets += blocks if size == block else [np.setdiff1d(order, out) for out in blocks]
+        return subsets[:k]
+
+    return draw
+
+
+def antithetic(total, size, k):
+    """A permutation and its reverse."""
+
+    def draw(rng):
+        orders = [rng.permutation(total) for _ in range((k + 1) // 2)]
+        return [half[:size] for order in orders for half in (order, order[::-1])][:k]
+
+    return draw
+
+
+def coins(p, alpha, k, most):
+    """Independent coin flips; a subset above `most` columns is flipped again."""
+
+    def one(rng):
+        while True:
+            chosen = np.flatnonzero(rng.random(p) < alpha)
+            if len(chosen) <= most:
+                return chosen
+
+    return lambda rng: [one(rng) for _ in range(k)]
+
+
+def balanced_coins(p, alpha, k, most):
+    """One uniform number per column and group, turned by b / B for member b; a group above `most` is drawn again."""
+    group = int(1 / min(alpha, 1 - alpha) + 1e-9)
+
+    def draw(rng):
+        subsets = []
+        while len(subsets) < k:
+            u = rng.random(p)
+            members = [np.flatnonzero((u + b / group) % 1 < alpha) for b in range(group)]
+            if max(map(len, members)) <= most:
+                subsets += members
+        return subsets[:k]
+
+    return draw
+
+
+def row_folds(n, size, k):
+    """Rows for balanced interpolators: the same construction as for columns."""
+    return balanced(n, size, k)
+
+
+def ar1(p, rho):
+    return rho ** np.abs(np.subtract.outer(np.arange(p), np.arange(p)))
+
+
+def equicorrelated(p, rho):
+    return np.full((p, p), rho) + (1 - rho) * np.eye(p)
+
+
+def spiked(p, spikes=3, strength=4.0, rng=0):
+    loadings = np.random.default_rng(rng).standard_normal((p, spikes)) / np.sqrt(p)
+    return np.eye(p) + strength * loadings @ loadings.T
+
+
+def log_diagonal(p, decades=2.0):
+    return np.diag(np.logspace(0, -decades, p))
