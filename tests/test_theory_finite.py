@@ -71,6 +71,22 @@ def test_coin_flips_by_enumeration_with_and_without_rejection(n, alpha):
     assert result == pytest.approx(expected, abs=1e-12)
 
 
+def test_coin_flip_rows_by_enumeration():
+    """One member: every number of rows and of columns, accepted together."""
+    from scipy.stats import binom
+
+    n, p, m, tau, sigma = 9, 5, 2, 6, 0.7
+    total = mean = 0.0
+    for rows, size in product(range(n + 1), range(p + 1)):
+        if size <= rows - 2:
+            mass = binom(n, tau / n).pmf(rows) * binom(p, m / p).pmf(size)
+            inflation = size / (rows - size - 1)
+            total += mass
+            mean += mass * ((1 - size / p) * (1 + inflation) + sigma**2 * inflation)
+    result = theory.expected_risk(n, p, m, sigma, k=1, n_samples=tau, sampling="bernoulli")
+    assert result == pytest.approx(mean / total, abs=1e-12)
+
+
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.75, 0.8])
 def test_balanced_coin_flips_by_enumeration(alpha):
     """Members 0 and 1 of a group: each column's category from the cut points of its uniform number."""

@@ -139,6 +139,31 @@ def _celled_pair(p, alpha, most, cells=160):
     return a, np.tile(joint.ravel(), 2) / (2 * joint.sum()), np.maximum(0, p - union)
 
 
+def replaced_pair(p, alpha, most):
+    """Overlap law of two members of a balanced group when the coin flips of exactly one of them were rejected.
+
+    The accepted size is conditioned on the rejection of the partner, whose columns (or left-out columns, for alpha
+    above one half) are disjoint from its own; the replacement is independent. None when the sum would be too long.
+    """
+    sizes, weight = binomial(p, alpha, most)
+    if alpha <= 0.5:
+        refused = 1 - _at_most(most, p - sizes, alpha / (1 - alpha))
+    else:
+        refused = _at_most(p - most - 1, sizes, (1 - alpha) / alpha)
+    weight = weight * np.maximum(refused, 0)
+    keep = weight > NEGLIGIBLE * weight.max()
+    if keep.sum() * min(most + 1, 24 * np.sqrt(p) + 90) > PAIR_TERMS:
+        return None
+    mass, uncovered = np.zeros(most + 1), np.zeros(most + 1)
+    for size, share in zip(sizes[keep], weight[keep], strict=True):
+        a, probability = binomial(int(size), alpha)
+        rest = np.full(len(a), p - size)
+        mass[a] += share * probability * _at_most(most - a, rest, alpha)
+        uncovered[a] += share * probability * rest * (1 - alpha) * _at_most(most - a, rest - 1, alpha)
+    a = np.flatnonzero(mass)
+    return a, mass[a] / mass.sum(), uncovered[a] / mass[a]
+
+
 def mixture(first, mass_first, second, mass_second):
     """The law that is `first` or `second` in the proportion of the two masses."""
     share = mass_first / (mass_first + max(mass_second, 0.0))

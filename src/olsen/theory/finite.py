@@ -156,10 +156,10 @@ def expected_risk(
     k : int or inf
         Members.
     n_samples : int, optional
-        Rows per member, of fixed size under both samplings. Default: all.
+        Rows per member; for ``sampling="bernoulli"`` the expected number of coin-flip rows. Default: all.
     sampling : {"fixed", "bernoulli"}
-        Subsets of fixed size, or one coin per column, a subset being redrawn unless ``size <= n_samples - 2`` (the
-        paper's rejection rule).
+        Subsets of fixed size, or one coin per column (and row), a member being redrawn unless it has at least two
+        rows more than columns (the paper's rejection rule).
     design : {"independent", "balanced", "antithetic"}
         ``"balanced"``, fixed sizes: a permutation is cut into ``B = p // min(m, p - m)`` disjoint blocks, each block
         being a member when ``m <= p / 2`` and the complement of a member otherwise. Coin flips: one uniform
@@ -175,12 +175,13 @@ def expected_risk(
     Notes
     -----
     Status: exact for ``n_samples=None``; with row subsampling the pairs use the refined approximation of
-    `overlap_variance`, averaged over the hypergeometric number of shared rows (the single member stays exact).
+    `overlap_variance`, averaged over the hypergeometric number of shared rows, coin-flip rows at their mean number; the
+    single member stays exact.
     Coin flips with a rejection probability above 1e-13: members exact; pairs conditioned on the acceptance of both,
     exactly while the sum stays below two million terms (p up to about ten thousand), in cells of sizes beyond (relative
-    error about 1e-6). In a balanced group a rejected member is replaced by an independent one; what the
-    rejection of its partner says about the accepted member is neglected. ``inf`` for sizes within one of `n_samples`,
-    where the expectation is infinite.
+    error about 1e-6). In a balanced group a rejected member is replaced by an independent one, which is counted
+    exactly in the same range; beyond it, what the rejection says about the size of the partner is neglected.
+    ``inf`` for fixed sizes within one of `n_samples`, where the expectation is infinite.
 
     Examples
     --------
@@ -255,7 +256,11 @@ def _terms(function, n, p, m, tau, sampling, design):
     laws = _fixed_laws(p, int(m), design) if sampling == "fixed" else _coin_laws(p, m / p, int(tau) - 2, design)
     own, same, other, group, shrinkage = laws
     row_group = n // max(1, min(tau, n - tau)) if design == "balanced" and tau < n else 1
-    terms = [_average(p, own, own[0] / (tau - own[0] - 1))]
+    if sampling == "bernoulli" and tau < n:
+        bias, variance, shrinkage = _coin_rows(n, p, m / p, tau / n)
+        terms = [(bias, variance)]
+    else:
+        terms = [_average(p, own, own[0] / (tau - own[0] - 1))]
     for rows in ("independent", "balanced"):
         terms += [_average(p, law, _mean_inflation(law[0], n, tau, rows)) for law in (other, same)]
     bias, variance = np.transpose(terms)
@@ -294,6 +299,19 @@ def _mean_inflation(a, n, tau, rows):
     return total
 
 
+def _coin_rows(n, p, alpha, eta):
+    """Bias, variance and E|S|/p of one member whose rows and columns are both coin flips, accepted together."""
+    sizes, weight = _laws.binomial(p, alpha)
+    total, bias, variance, mean = 0.0, 0.0, 0.0, 0.0
+    for tau, mass in zip(*_laws.thin(*_laws.binomial(n, eta)), strict=True):
+        accepted = sizes <= tau - 2
+        m, w = sizes[accepted], mass * weight[accepted]
+        inflation = m / (tau - m - 1.0)
+        total, mean = total + w.sum(), mean + w @ m / p
+        bias, variance = bias + w @ ((1 - m / p) * (1 + inflation)), variance + w @ inflation
+    return bias / total, variance / total, mean / total
+
+
 def _fixed_laws(p, m, design):
     """Laws of one member, of a same-group pair and of another pair for fixed sizes; group size; E|S|/p."""
     own = (np.array([m]), np.ones(1), np.array([p - m]))
@@ -317,8 +335,9 @@ def _coin_laws(p, alpha, most, design):
     if design != "independent":
         both = max(0.0, 2 * alpha - 1)
         least, accepted = _laws.coin_pair(p, both, alpha - both, most)
-        kept = 1 - _laws.rejection(p, alpha, most)
-        same = _laws.mixture(least, accepted, other, 2 * (kept - accepted))
+        once = 2 * (1 - _laws.rejection(p, alpha, most) - accepted)  # exactly one of the two is redrawn
+        replaced = _laws.replaced_pair(p, alpha, most) if once > _laws.NEGLIGIBLE else None
+        same = _laws.mixture(least, accepted, other if replaced is None else replaced, once)
         smaller = min(alpha, 1 - alpha)
         group = 2 if design == "antithetic" else max(1, int(1 / smaller + 1e-9)) if smaller > 0 else 1
     return (sizes, weight, p - sizes), same, other, group, float(weight @ sizes) / p

@@ -1,0 +1,402 @@
+"""Every formula of `olsen.theory` against simulation, at sizes where the statement is meant to hold.
+
+Tolerances are 4 standard errors of the simulation: a correct exact formula fails about once in 16 000 lines. For a
+limit or an approximation the size is such that its own error stays below the standard error. ``pytest -s`` prints all.
+"""
+
+import numpy as np
+import pytest
+
+import theory_simulation as sim
+from olsen import theory
+
+pytestmark = pytest.mark.statistical
+
+
+def check(label, simulated, expected):
+    z = (simulated.mean - expected) / simulated.standard_error
+    print(f"{label}: {simulated} expected {expected:.5f} z {z:+.1f}")
+    assert simulated.agrees_with(expected), label
+
+
+@pytest.fixture
+def rng(seed):
+    return np.random.default_rng([seed, 2020])
+
+
+FINITE = [
+    # design, draw, n, p, m, k, sigma
+    ("independent", sim.independent, 12, 8, 4, 2, 0.5**0.5),
+    ("independent", sim.independent, 20, 30, 8, 4, 0.5),
+    ("independent", sim.independent, 50, 50, 20, 5, 1.0),
+    ("balanced", sim.balanced, 60, 48, 16, 12, 1.0),
+    ("balanced", sim.balanced, 60, 48, 13, 5, 0.5),
+    ("balanced", sim.balanced, 40, 80, 20, 4, 0.5),
+    ("balanced", sim.balanced, 60, 48, 36, 12, 0.05**0.5),
+    ("balanced", sim.balanced, 60, 48, 35, 5, 0.4),
+    ("antithetic", sim.antithetic, 60, 48, 12, 5, 0.5),
+    ("antithetic", sim.antithetic, 60, 48, 36, 4, 0.3),
+]
+
+
+@pytest.mark.parametrize(("design", "draw", "n", "p", "m", "k", "sigma"), FINITE)
+@pytest.mark.parametrize("signal", ["fixed", "gaussian"])
+def test_finite_risk(rng, design, draw, n, p, m, k, sigma, signal):
+    beta = sim.unit_signal(p) if signal == "fixed" else sim.gaussian_signal(p)
+    risk = sim.simulate(rng, n, beta, sigma, draw(p, m, k), trials=2500)
+    expected = theory.expected_risk(n, p, m, sigma, k=k, design=design)
+    check(f"{design} {n, p, m, k} {signal}", risk.ensemble, expected)
+    check("  one member", risk.own, theory.expected_risk(n, p, m, sigma, k=1))
+
+
+def test_finite_bias_and_variance(rng):
+    n, p, m, k = 40, 30, 12, 4
+    bias = sim.simulate(rng, n, sim.unit_signal(p), 0.0, sim.independent(p, m, k), trials=4000)
+    check("bias", bias.ensemble, theory.expected_bias(n, p, m, k=k))
+    variance = sim.simulate(rng, n, np.zeros(p), 1.3, sim.independent(p, m, k), trials=4000)
+    check("variance", variance.ensemble, theory.expected_variance(n, p, m, 1.3, k=k))
+
+
+COINS = [
+    ("independent", sim.coins, 36, 20, 0.4, 3),
+    ("independent", sim.coins, 24, 40, 0.4, 3),  # one subset in ten is rejected
+    ("balanced", sim.balanced_coins, 36, 20, 0.3, 4),
+    ("balanced", sim.balanced_coins, 40, 20, 0.7, 4),
+]
+
+
+@pytest.mark.parametrize(("design", "draw", "n", "p", "alpha", "k"), COINS)
+def test_coin_flips(rng, design, draw, n, p, alpha, k):
+    # Risks of sizes close to n - 2 have no variance, so simulation and theory both reject eight rows earlier.
+    most = n - 10
+    risk = sim.simulate(rng, n, sim.unit_signal(p), 0.8, draw(p, alpha, k, most), trials=4000)
+    expected = coin_risk(n, p, alpha, 0.8, k, design, most)
+    check(f"coins {design} {n, p, alpha, k}", risk.ensemble, expected)
+
+
+def coin_risk(n, p, alpha, sigma, k, design, most):
+    """`expected_risk` under a stricter rejection: the laws for `most`, the inflation for n."""
+    from olsen.theory import finite
+
+    own, same, other, group, _ = finite._coin_laws(p, alpha, most, design)
+    terms = [finite._average(p, law, law[0] / (n - law[0] - 1)) for law in (own, other, same)]
+    own, other, same = (bias + sigma**2 * variance for bias, variance in terms)
+    full, rest = divmod(k, group)
+    pairs = full * group * (group - 1) + rest * (rest - 1)
+    return (k * own + pairs * same + (k * k - k - pairs) * other) / k**2
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "m", "tau", "k", "design"),
+    [
+        (100, 60, 24, 50, 4, "independent"),
+        (100, 60, 30, 70, 6, "independent"),
+        (120, 90, 30, 60, 5, "balanced"),  # columns in groups of three, rows in groups of two
+        (120, 60, 40, 80, 7, "balanced"),
+    ],
+)
+def test_row_subsampling(rng, n, p, m, tau, k, design):
+    draw = sim.independent if design == "independent" else sim.balanced
+    risk = sim.simulate(rng, n, sim.unit_signal(p), 0.8, draw(p, m, k), rows=draw(n, tau, k), trials=1200)
+    check(
+        f"rows {design} {n, p, m, tau, k}",
+        risk.ensemble,
+        theory.expected_risk(n, p, m, 0.8, k=k, n_samples=tau, design=design),
+    )
+    check("  one member", risk.own, theory.expected_risk(n, p, m, 0.8, k=1, n_samples=tau))
+
+
+@pytest.mark.parametrize(("n", "tau", "a"), [(6, 4, 1), (10, 6, 2), (20, 12, 8), (60, 30, 15)])
+def test_printed_pair_variance_is_only_a_limit(rng, n, tau, a):
+    """The paper's a/(n-a-1) for different members with eta < 1 is rejected; the refinement is nearer."""
+    values = []
+    for _ in range(60_000 // n):
+        X = rng.standard_normal((200, n, a))
+        first, second = (np.argsort(rng.random((200, n)), axis=1)[:, :tau] for _ in range(2))
+        values.append(np.einsum("bin,bin->b", *(padded_pinv(X, rows) for rows in (first, second))))
+    simulated = sim.estimate(np.concatenate(values))
+    printed = a / (n - a - 1)
+    refined = mean_refined(n, tau, a)
+    print(f"v {n, tau, a}: {simulated} printed {printed:.4f} refined {refined:.4f}")
+    assert not simulated.agrees_with(printed)
+    assert abs(simulated.mean - refined) < 0.6 * abs(simulated.mean - printed) + 4 * simulated.standard_error
+
+
+def padded_pinv(X, rows):
+    """Pseudo-inverses of the chosen rows, put back into columns of all rows: shape (batch, a, n)."""
+    chosen = np.take_along_axis(X, rows[:, :, None], axis=1)
+    out = np.zeros((len(X), X.shape[2], X.shape[1]))
+    index = np.broadcast_to(rows[:, None, :], (len(X), X.shape[2], rows.shape[1]))
+    np.put_along_axis(out, index, np.linalg.pinv(chosen), axis=2)
+    return out
+
+
+def mean_refined(n, tau, a):
+    from scipy.stats import hypergeom
+
+    t = np.arange(max(1, 2 * tau - n), tau + 1)
+    return hypergeom(n, tau, tau).pmf(t) @ theory.overlap_variance(n, a, 1.0, n_samples=tau, shared_rows=t)
+
+
+LIMITS = [
+    # n, p, m, tau, k, sigma: ordinary least squares, then through the peak to interpolators
+    (400, 200, 100, 400, 5, 1.0),
+    (300, 450, 90, 300, 4, 0.7),
+    (300, 300, 90, 180, 5, 0.7),
+    (200, 400, 50, 100, 6, 0.7),
+    (200, 400, 80, 100, 6, 0.7),
+    (200, 400, 120, 100, 6, 0.7),
+    (200, 400, 200, 100, 6, 0.7),
+    (200, 400, 400, 100, 6, 0.7),
+]
+
+
+@pytest.mark.parametrize(("n", "p", "m", "tau", "k", "sigma"), LIMITS)
+def test_limits_on_both_sides_of_the_peak(rng, n, p, m, tau, k, sigma):
+    """Few trials on purpose: the limit differs from the finite value by at most half a standard error.
+
+    Near the peak that holds for different members only: one member is 5 % above its limit there.
+    """
+    rows = None if tau == n else sim.independent(n, tau, k)
+    risk = sim.simulate(rng, n, sim.unit_signal(p), sigma, sim.independent(p, m, k), rows=rows, trials=60)
+    alpha, gamma, eta = m / p, p / n, tau / n
+    check(f"limit {n, p, m, tau, k}, pairs", risk.pair, theory.limiting_risk(alpha, gamma, sigma, eta=eta))
+    if abs(m - tau) >= 0.5 * tau:
+        check("  ensemble", risk.ensemble, theory.limiting_risk(alpha, gamma, sigma, k=k, eta=eta))
+
+
+@pytest.mark.parametrize("m", [60, 75, 100, 150, 200])
+def test_interpolators(rng, m):
+    n, p, tau, k = 100, 200, 50, 8
+    features, rows = sim.independent(p, m, k), sim.independent(n, tau, k)
+    risk = sim.simulate(rng, n, sim.unit_signal(p), 0.7, features, rows=rows, trials=400)
+    check(f"interpolators m={m}", risk.ensemble, theory.minimum_norm_risk(n, p, m, 0.7, k=k, n_samples=tau))
+    check("  one member", risk.own, theory.minimum_norm_risk(n, p, m, 0.7, k=1, n_samples=tau))
+    check("  different members", risk.pair, theory.minimum_norm_risk(n, p, m, 0.7, k=np.inf, n_samples=tau))
+
+
+@pytest.mark.parametrize("m", [100, 200])
+def test_bias_and_variance_of_interpolators_do_not_depend_on_alpha(rng, m):
+    n, p, tau, k = 100, 200, 50, 8
+    draws = {"features": sim.independent(p, m, k), "rows": sim.independent(n, tau, k), "trials": 400}
+    bias = sim.simulate(rng, n, sim.unit_signal(p), 0.0, **draws)
+    check(f"pair bias m={m}", bias.pair, theory.minimum_norm_pair_bias(2.0, eta=0.5))
+    variance = sim.simulate(rng, n, np.zeros(p), 1.0, **draws)
+    check(f"pair variance m={m}", variance.pair, theory.minimum_norm_pair_variance(2.0, 1.0, eta=0.5))
+
+
+@pytest.mark.parametrize(
+    ("p", "sigma", "tau", "k"), [(200, 0.5, 75, 4), (200, 0.5, 75, 8), (400, 1.0, 50, 4), (400, 1.0, 50, 3)]
+)
+def test_balanced_rows_of_interpolators(rng, p, sigma, tau, k):
+    everything = np.arange(p)
+    risk = sim.simulate(
+        rng, 100, sim.unit_signal(p), sigma, lambda _: [everything] * k, rows=sim.row_folds(100, tau, k), trials=300
+    )
+    expected = theory.minimum_norm_risk(100, p, p, sigma, k=k, n_samples=tau, design="balanced")
+    check(f"row folds {p, tau, k}", risk.ensemble, expected)
+
+
+@pytest.mark.parametrize("mu", [0.6, 1.4])
+def test_scaling(rng, mu):
+    risk = sim.simulate(rng, 40, sim.unit_signal(30), 1.0, sim.independent(30, 10, 5), mu=mu, trials=4000)
+    check(f"mu={mu} least squares", risk.ensemble, theory.expected_risk(40, 30, 10, 1.0, k=5, mu=mu))
+    features, rows = sim.independent(120, 90, 4), sim.independent(60, 30, 4)
+    risk = sim.simulate(rng, 60, sim.unit_signal(120), 0.7, features, rows=rows, mu=mu, trials=600)
+    expected = theory.minimum_norm_risk(60, 120, 90, 0.7, k=4, n_samples=30, mu=mu)
+    check(f"mu={mu} interpolators", risk.ensemble, expected)
+
+
+def test_ridge(rng):
+    n, p, sigma = 200, 100, 1.0
+
+    def fit(X, y, *_):
+        return np.linalg.solve(X.T @ X + penalty * np.eye(p), X.T @ y)[None]
+
+    for lam in (0.1, 0.5):
+        penalty = lam * n
+        risk = sim.simulate(rng, n, sim.gaussian_signal(p), sigma, lambda _: [], trials=300, fit=fit)
+        check(f"ridge lam={lam}", risk.ensemble, theory.ridge_risk(lam, p / n, sigma))
+
+
+COVARIANCES = {
+    "identity": np.eye,
+    "diagonal": sim.log_diagonal,
+    "ar1": lambda p: sim.ar1(p, 0.7),
+    "equicorrelated": lambda p: sim.equicorrelated(p, 0.3),
+    "spiked": sim.spiked,
+}
+
+
+def predicted(Sigma, beta, subsets, sigma, n, tau, penalty=0.0):
+    """Mean of `pair_risk` over all pairs of given subsets with independently drawn rows."""
+    k = len(subsets)
+    total = 0.0
+    for i in range(k):
+        for j in range(i, k):
+            shared = tau if i == j else tau**2 / n
+            how = {"n": n, "rows_i": tau, "rows_j": tau, "shared_rows": shared, "penalty": penalty}
+            total += (1 + (i != j)) * theory.pair_risk(Sigma, beta, subsets[i], subsets[j], sigma, **how)
+    return total / k**2
+
+
+@pytest.mark.parametrize("name", COVARIANCES)
+@pytest.mark.parametrize(
+    ("n", "p", "m", "tau"), [(100, 60, 30, 100), (100, 60, 24, 50), (80, 120, 30, 80), (80, 120, 90, 48)]
+)
+def test_general_covariance(rng, name, n, p, m, tau):
+    Sigma, beta, k = COVARIANCES[name](p), sim.unit_signal(p, 1), 8
+    subsets = [rng.permutation(p)[:m] for _ in range(k)]
+    rows = None if tau == n else sim.independent(n, tau, k)
+    risk = sim.simulate(rng, n, beta, 0.7, lambda _: subsets, rows=rows, covariance=Sigma, trials=300)
+    check(f"{name} {n, p, m, tau}", risk.ensemble, predicted(Sigma, beta, subsets, 0.7, n, tau))
+
+
+@pytest.mark.parametrize("name", ["ar1", "spiked"])
+def test_general_covariance_with_gaussian_signal(rng, name):
+    """The formula is quadratic in beta, so its mean over beta ~ N(0, I/p) is its mean over the coordinate axes."""
+    n, p, m, k = 80, 40, 16, 5
+    Sigma = COVARIANCES[name](p)
+    subsets = [rng.permutation(p)[:m] for _ in range(k)]
+    risk = sim.simulate(rng, n, sim.gaussian_signal(p), 0.7, lambda _: subsets, covariance=Sigma, trials=1500)
+    noise = predicted(Sigma, np.zeros(p), subsets, 0.7, n, n)
+    axes = [predicted(Sigma, axis, subsets, 0.7, n, n) - noise for axis in np.eye(p)]
+    check(f"gaussian signal {name}", risk.ensemble, noise + np.mean(axes))
+
+
+@pytest.mark.parametrize("name", ["ar1", "diagonal"])
+def test_ridge_members(rng, name):
+    n, p, m, tau, k, penalty = 100, 120, 60, 70, 6, 20.0
+    Sigma, beta = COVARIANCES[name](p), sim.unit_signal(p, 1)
+    subsets = [rng.permutation(p)[:m] for _ in range(k)]
+
+    def fit(X, y, columns, rows):
+        coef = np.zeros((k, p))
+        for i, (S, T) in enumerate(zip(columns, rows, strict=True)):
+            A = X[np.ix_(T, S)]
+            coef[i, S] = np.linalg.solve(A.T @ A + penalty * np.eye(m), A.T @ y[T])
+        return coef
+
+    draw = sim.independent(n, tau, k)
+    risk = sim.simulate(rng, n, beta, 0.7, lambda _: subsets, rows=draw, covariance=Sigma, trials=300, fit=fit)
+    check(f"ridge members {name}", risk.ensemble, predicted(Sigma, beta, subsets, 0.7, n, tau, penalty))
+
+
+@pytest.mark.parametrize("name", COVARIANCES)
+@pytest.mark.parametrize("average", ["projector", "pairs"])
+def test_average_over_subsets(rng, name, average):
+    n, p, m, k = 120, 100, 40, 10
+    Sigma, beta = COVARIANCES[name](p), sim.unit_signal(p, 1)
+    risk = sim.simulate(rng, n, beta, 0.7, sim.independent(p, m, k), covariance=Sigma, trials=200)
+    value, error = theory.covariance_risk(
+        Sigma, beta, m / p, 0.7, n=n, k=k, rng=rng, average=average, n_subsets=300, return_std=True
+    )
+    both = sim.Estimate(risk.ensemble.mean, float(np.hypot(risk.ensemble.standard_error, error)))
+    check(f"average {average} {name}", both, value)
+    large = theory.covariance_risk(Sigma, beta, m / p, 0.7, n=n, rng=rng, average=average, n_subsets=300)
+    both = sim.Estimate(risk.pair.mean, float(np.hypot(risk.pair.standard_error, error)))
+    check("  k = inf", both, large)
+
+
+def test_matched_probabilities_restore_the_ridge_optimum(rng):
+    """Diagonal covariance, log-spaced variances: uniform members lose to ridge, matched coin flips do not."""
+    n = p = 100
+    Sigma, sigma, k = sim.log_diagonal(p), 0.3, 150
+    penalty = p * sigma**2
+    alpha = theory.ridge_matched_probabilities(np.diag(Sigma), penalty, n=n)
+    grid = np.arange(5, 96)
+    mean_square = np.full(p, p**-0.5)
+    uniform = [theory.diagonal_risk(np.diag(Sigma), mean_square, np.full(p, m / p), sigma, n=n, k=k) for m in grid]
+    m = int(grid[np.argmin(uniform)])
+    gaps = {"uniform": [], "ridge": [], "matched": []}
+    for _ in range(60):
+        beta = rng.standard_normal(p) / np.sqrt(p)
+        X = rng.standard_normal((n, p)) * np.sqrt(np.diag(Sigma))
+        y = X @ beta + sigma * rng.standard_normal(n)
+        matched = sim.fit_members(X, y, [np.flatnonzero(rng.random(p) < alpha) for _ in range(k)]).mean(axis=0)
+        plain = sim.fit_members(X, y, [rng.permutation(p)[:m] for _ in range(k)]).mean(axis=0)
+        ridge = np.linalg.solve(X.T @ X + penalty * np.eye(p), X.T @ y)
+        for name, coef in (("uniform", plain), ("ridge", ridge), ("matched", matched)):
+            gaps[name].append(np.sum(np.diag(Sigma) * (coef - beta) ** 2))
+    for name, values in gaps.items():
+        print(f"{name}: {sim.estimate(values)}")
+    gain = sim.estimate(np.subtract(gaps["uniform"], gaps["matched"]))
+    assert gain.mean > 4 * gain.standard_error
+    check("ridge", sim.estimate(gaps["ridge"]), theory.ridge_covariance_risk(Sigma, mean_square, penalty, sigma, n=n))
+    check(
+        "matched",
+        sim.estimate(gaps["matched"]),
+        theory.diagonal_risk(np.diag(Sigma), mean_square, alpha, sigma, n=n, k=k),
+    )
+
+
+def test_least_squares_on_the_true_support_is_not_the_lowest_risk(rng):
+    """n = 20, ten true columns, sigma = 2: its risk exceeds that of the zero predictor."""
+    p, s = 15, 10
+    beta = np.zeros(p)
+    beta[:s] = s**-0.5
+    risk = sim.simulate(rng, 20, beta, 2.0, lambda _: [np.arange(s)], trials=4000)
+    check("true support", risk.ensemble, 4 * s / (20 - s - 1))
+    assert risk.ensemble.mean > 1.0
+
+
+ESTIMATORS = [
+    # max_features, max_samples, sampling, n_estimators
+    (9, 1.0, "fixed", 6),
+    (25, 1.0, "fixed", 5),
+    (9, 0.6, "fixed", 7),
+    (9, 1.0, "bernoulli", 6),
+    (9, 0.6, "bernoulli", 3),
+    (20, 0.8, "bernoulli", 3),
+]
+
+
+@pytest.mark.parametrize("design", ["independent", "balanced"])
+@pytest.mark.parametrize(("m", "max_samples", "sampling", "k"), ESTIMATORS)
+def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampling, k):
+    """The whole chain: subsets as the estimator draws them, members as it solves them, averaged as it averages."""
+    olsen = pytest.importorskip("olsen")
+    if not hasattr(olsen, "OLSEnsembleRegressor"):
+        pytest.skip("no estimator in this build")
+    n, p, sigma, beta = 50, 36, 0.6, sim.unit_signal(36)
+    rng = np.random.default_rng([seed, 7])
+    how = {"max_features": m, "max_samples": max_samples, "sampling": sampling, "design": design}
+    risks = []
+    for trial in range(1200):
+        X = rng.standard_normal((n, p))
+        y = X @ beta + sigma * rng.standard_normal(n)
+        model = olsen.OLSEnsembleRegressor(k, fit_intercept=False, random_state=1000 * seed + trial, **how)
+        risks.append(np.sum((model.fit(X, y).coef_ - beta) ** 2))
+    expected = theory.expected_risk(
+        n, p, m, sigma, k=k, n_samples=int(max_samples * n), sampling=sampling, design=design
+    )
+    check(f"estimator {m, max_samples, sampling, design}", sim.estimate(risks), expected)
+
+
+@pytest.mark.parametrize(("alpha", "n"), [(0.3, 12), (0.7, 20)])
+def test_rejected_coin_flips_as_the_estimator_redraws_them(seed, alpha, n):
+    """Overlaps alone, so no heavy tails: mean of the pair formula over same-group pairs of the drawn subsets."""
+    olsen = pytest.importorskip("olsen")
+    if not hasattr(olsen, "subsets"):
+        pytest.skip("no subsets in this build")
+    from olsen.theory import finite
+
+    p, most = 20, n - 2
+    _, same, _, group, _ = finite._coin_laws(p, alpha, most, "balanced")
+    values = []
+    for trial in range(400):
+        features, _ = olsen.subsets.draw_members(
+            n,
+            p,
+            20 * group,
+            seed=1000 * seed + trial,
+            max_features=np.full(p, alpha),
+            sampling="bernoulli",
+            design="balanced",
+        )
+        mask = features.mask().astype(float).reshape(20, group, p)
+        shared = np.einsum("gij,gkj->gik", mask, mask)
+        off = shared[:, *np.triu_indices(group, 1)]
+        values.append(np.mean(off / (n + 3 - off)))
+    expected = same[1] @ (same[0] / (n + 3 - same[0]))
+    check(f"redrawn overlaps {alpha, n}", sim.estimate(values), expected)
