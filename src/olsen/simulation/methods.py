@@ -33,15 +33,16 @@ class Ensemble:
     max_samples : int or float, default=1.0
         Rows per member.
     k : tuple of int or inf, default=(100,)
-        Numbers of members, ascending: the first `k` of those drawn are averaged. ``inf`` is the mean over pairs of
-        different members, :math:`\frac{1}{K(K-1)}\sum_{i\ne j} e_i^\top\Sigma e_j`, whose expectation is the
-        risk of the infinite ensemble.
+        Numbers of members, ascending: the first `k` of those drawn are averaged. With ``inf`` among them, every `k`
+        is computed from all K members drawn, as :math:`R_{off} + (R_{diag} - R_{off})/k` with
+        :math:`R_{diag}` the mean energy of a member's error and :math:`R_{off}` that of pairs of different members.
+        Same expectation, less noise, and ``k=inf`` is :math:`R_{off}`.
     members : int, default=None
         Members to draw, K. None: the largest finite `k`, or 100 without one.
     sampling : {"fixed", "bernoulli"}, default="fixed"
         As in `OLSEnsembleRegressor`.
     design : {"independent", "balanced"}, default="independent"
-        As in `OLSEnsembleRegressor`. The pairs behind ``inf`` need independent members.
+        As in `OLSEnsembleRegressor`. ``inf`` needs independent members.
     scale : float, default=1.0
         Factor on the average.
     penalty : float, default=None
@@ -67,13 +68,12 @@ class Ensemble:
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance for every k, of shape (len(k), 3)."""
-        finite = np.array([k for k in self.k if np.isfinite(k)], dtype=np.int64)
-        total = self.members or (int(finite.max()) if len(finite) else 100)
-        features, values = self._solve(sample, total, seed)
-        rows = _energies(sample, self.scale * _running_means(features, values, finite))
-        if len(finite) == len(self.k):
-            return rows
-        return np.concatenate([rows, _pair_energies(sample, features, self.scale * values)[None]])
+        pooled = np.inf in self.k
+        features, values = self._solve(sample, self.members or (100 if pooled else max(self.k)), seed)
+        if not pooled:
+            return _energies(sample, self.scale * _running_means(features, values, np.array(self.k)))
+        own, pair = _pair_energies(sample, features, self.scale * values)
+        return pair + (own - pair) / np.array(self.k)[:, None]
 
     def _solve(self, sample, total, seed):
         n, p = sample.X.shape
@@ -188,13 +188,15 @@ def _running_means(features, values, ks):
 
 
 def _pair_energies(sample, features, values):
-    """Mean energy of pairs of different members: the square of the sum less the sum of squares."""
+    """Mean energies of one member and of pairs of different ones: the square of the sum less the sum of squares."""
     K, p = len(features), features.n_items
     coef = np.zeros((2, K, p))
     coef[:, np.repeat(np.arange(K), features.sizes), features.indices] = values.T
     bias = coef[0] - sample.beta
     parts = (bias + coef[1], bias, coef[1])
-    return np.array([(sample.energy(e.sum(axis=0)) - sample.energy(e).sum()) / (K * (K - 1)) for e in parts])
+    own = np.array([sample.energy(e).sum() for e in parts])
+    everything = np.array([sample.energy(e.sum(axis=0)) for e in parts])
+    return own / K, (everything - own) / (K * (K - 1))
 
 
 def _ridge(X, Y, penalty):
