@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -22,7 +23,7 @@ BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 COLUMN, PAGE = 3.4, 7.0  # inches
 DPI = 200
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
     "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6,
     "xtick.major.width": 0.6, "ytick.major.width": 0.6, "xtick.minor.width": 0.4, "ytick.minor.width": 0.4,
@@ -65,7 +66,7 @@ def save(figure, folder: str | os.PathLike, name: str) -> list[Path]:
     for suffix, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
         path = Path(folder) / f"{name}.{suffix}"
         with matplotlib.rc_context({"pdf.fonttype": 42}):  # text stays text
-            atomically(path, lambda file, m=metadata: figure.savefig(file, dpi=DPI, metadata=m))
+            atomically(path, partial(figure.savefig, dpi=DPI, metadata=metadata))
         paths.append(path)
     return paths
 

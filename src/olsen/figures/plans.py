@@ -1,8 +1,8 @@
 """What each figure computes: cells to simulate, the value theory expects of each, and the lines behind them.
 
 A plan becomes one tidy table (panel, series, kind, x, mean, standard_error, trials, expected, status), and a drawing
-needs nothing else. `status` says how good the expected value is: "exact" at this n and p, "approximate" at this n and p,
-or the "limit".
+needs nothing else. `status` says how good the expected value is: "exact" or "approximate" at this n and p, or the
+"limit" of large n and p.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _dropout(c: SimpleNamespace) -> Plan:
 
 
 def _side_by_side(gamma, sigma):
-    """Limiting risks as functions of alpha; dropout is ridge with lambda / n = (1 - alpha) / alpha, divided by alpha."""
+    """Limiting risks as functions of alpha; dropout is ridge with lambda / n = (1 - alpha) / alpha, over alpha."""
 
     def dropout(alpha, scale):
         penalty = (1 - alpha) / alpha

@@ -128,7 +128,7 @@ _ALL = (
         "unequal covariance",
         "Risk against the mean number of columns of a member, as a share of all; n = p = 100, sigma = 0.3. Left: "
         "variances from 1 down to 0.01, where drawing columns with probabilities matched to ridge repairs what uniform "
-        "drawing loses. Right: neighbours correlated 0.8, all columns alike, nothing to repair. Lines: theory for large n.",
+        "drawing loses. Right: neighbours correlated 0.8, all columns alike, nothing to repair. Lines: large n.",
         _frozen(n=100, p=100, sigma=0.3, covariances=(("diagonal", 0.01), ("ar1", 0.8)), members=100, n_subsets=200),
         paper=_frozen(trials=150, shares=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), line_points=29),
         quick=_frozen(trials=20, shares=(0.15, 0.3, 0.45, 0.6, 0.75), line_points=9),

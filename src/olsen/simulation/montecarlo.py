@@ -113,7 +113,8 @@ def run(
 
     def work(item):
         cell, numbers = item
-        return np.stack([_trial(*cells[cell], seed, number) for number in numbers])
+        problem, method = cells[cell]
+        return np.stack([_trial(problem, method, seed, number) for number in numbers])
 
     for (cell, numbers), values in _in_threads(work, todo, pools.count_threads(n_jobs)):
         stores[cell].add(numbers, values)
