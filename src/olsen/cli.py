@@ -313,7 +313,7 @@ def reproduce(
     *figures: str,
     scale: Literal["paper", "quick"] = "paper",
     out: Path = Path("figures"),
-    seed: int = 0,
+    seed: int = 2020,
     jobs: int = -1,
     format: Literal["csv", "parquet"] = "csv",
     json: bool = False,
