@@ -20,7 +20,14 @@ def test_every_figure_has_a_recipe_a_plan_and_a_drawing():
 
 def test_the_captions_constants():
     two, three, four = (RECIPES[f"figure{i}"].at("paper") for i in (2, 3, 4))
-    assert (two.n, two.sigma, two.gammas, two.row_factor, two.trials, max(two.k)) == (200, 1, (0.5, 1, 2), 1.1, 50, 1000)
+    assert (two.n, two.sigma, two.gammas, two.row_factor, two.trials, max(two.k)) == (
+        200,
+        1,
+        (0.5, 1, 2),
+        1.1,
+        50,
+        1000,
+    )
     assert (three.n, three.p, three.ks, three.trials) == (200, 400, (20, 100, 500), 100)
     assert (min(three.sigmas), max(three.sigmas)) == (0.1, 10)
     assert four.p / four.n == 0.5 and four.fixed_alpha == 0.5
@@ -83,10 +90,14 @@ def test_shared_cells_are_simulated_once():
 
 def test_reproduce_writes_table_manifest_and_pictures(tmp_path):
     told = []
-    (report,) = figures.reproduce(["figure8"], scale="quick", out=tmp_path, n_jobs=2, progress=lambda *a: told.append(a))
+    (report,) = figures.reproduce(
+        ["figure8"], scale="quick", out=tmp_path, n_jobs=2, progress=lambda *a: told.append(a)
+    )
     assert {f.name for f in tmp_path.glob("figure8.*")} == {f"figure8.{s}" for s in ("csv", "json", "pdf", "png")}
     manifest = json.loads((tmp_path / "figure8.json").read_text())
-    assert manifest["seed"] == 2020 and manifest["constants"]["n"] == 200 and manifest["deviation"] == report["deviation"]
+    assert (
+        manifest["seed"] == 2020 and manifest["constants"]["n"] == 200 and manifest["deviation"] == report["deviation"]
+    )
     assert told[-1][0] == "figure8" and told[-1][1] == told[-1][2]
     before = (tmp_path / "figure8.csv").read_bytes(), (tmp_path / "figure8.png").read_bytes()
     figures.reproduce(["figure8"], scale="quick", out=tmp_path)
@@ -115,7 +126,9 @@ def test_deviation_ignores_what_theory_does_not_know():
     assert figures.deviation({**row, "series": ["a"], "x": [1.0]}) == {}
 
 
-@pytest.mark.parametrize(("call", "words"), [(("figure12", "quick"), "there is no figure"), (("figure2", "huge"), "quick")])
+@pytest.mark.parametrize(
+    ("call", "words"), [(("figure12", "quick"), "there is no figure"), (("figure2", "huge"), "quick")]
+)
 def test_unknown_names_are_refused(call, words):
     with pytest.raises(ValueError, match=words):
         figures.compute(*call)

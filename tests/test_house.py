@@ -28,12 +28,11 @@ LAYERS = {
     "_uncertainty": {"_moments", "_members", "_execution"},
     "_streaming": {"_members", "_moments", "_execution"},
     "_inputs": {"_members", "_moments", "_execution"},
-    "_fitted": {"_members", "_uncertainty", "_execution", "_inputs", "subsets"},
+    "_risk_curve": {"subsets"},
+    "_fitted": {"_members", "_uncertainty", "_inputs"},
+    "_fitting": {"_members", "_moments", "_execution", "_inputs", "_combining", "subsets"},
     "_functional": {"_members", "_inputs", "_execution", "subsets"},
-    "_ensemble": {
-        "_members", "_moments", "_execution", "_inputs", "_fitted", "_streaming", "_combining", "_inclusion",
-        "_uncertainty", "subsets",
-    },
+    "_ensemble": {"_execution", "_inputs", "_fitted", "_fitting", "_streaming"},
     "simulation": {"_members", "_execution", "equivalence", "subsets", "_ensemble", "_tuning"},  # never theory
     "figures": {"simulation", "theory", "subsets"},
     "_tables": set(),

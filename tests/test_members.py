@@ -10,12 +10,18 @@ from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
 
 from olsen import OLSEnsembleRegressor, member_coefficients
-from olsen._members import SOLVERS, Problem, choose, solve
+from olsen._members import SOLVERS, Problem, choose, gram, solve
 from olsen._members.problem import Solution
 from olsen.subsets import Subsets, draw
 
 NIST = Path(__file__).parent / "nist"
 THIN = [name for name in SOLVERS if name != "interpolator"]
+
+
+@pytest.fixture(params=["lapack", "compiled"], autouse=True)
+def kernel(request, monkeypatch):
+    """Every test runs through the compiled kernels and through LAPACK, whatever the size of its problem."""
+    monkeypatch.setattr(gram, "WORTH_COMPILING", np.inf if request.param == "lapack" else -1.0)
 
 
 def relative_error(got, expected):
@@ -224,3 +230,27 @@ def test_choice_follows_the_table():
     assert choose(500, 20_000, 100, m=50) == "member_gram"
     assert choose(50, 200, 100, m=60) == "interpolator"
     assert choose(500, 200, 100, m=60, rows=40) == "interpolator"
+
+
+@pytest.mark.parametrize("q", [None, 3])
+@pytest.mark.parametrize("size", [13, 20, 23, 24])
+def test_complement_form_equals_plain_solves(size, q, seed, monkeypatch):
+    """Large subsets through their left-out columns; forced, because at this size it does not pay."""
+    X, Y = random_problem(seed, q=q)
+    features = draw(24, 12, seed=seed, size=size)
+    problem = Problem(X, Y.reshape(len(Y), -1))
+    plain = solve(problem, features, None, solver="gram")
+    monkeypatch.setattr(gram, "_complement_pays", lambda G, features: True)
+    complement = solve(problem, features, None, solver="gram")
+    np.testing.assert_allclose(complement.values, plain.values, rtol=1e-9, atol=1e-11)
+    assert not complement.refitted.any()
+
+
+def test_complement_form_is_left_alone_on_collinear_data(seed, monkeypatch):
+    X, y = random_problem(seed)
+    X[:, 3] = X[:, 2] + 1e-6 * X[:, 3]
+    monkeypatch.setattr(gram, "_complement_pays", lambda G, features: True)
+    features = draw(24, 12, seed=seed, size=20)
+    solution = solve(Problem(X, y[:, None]), features, None, solver="gram")
+    exact = solve(Problem(X, y[:, None]), features, None, solver="orthogonal")
+    np.testing.assert_allclose(solution.values, exact.values, rtol=1e-6, atol=1e-8)

@@ -199,7 +199,7 @@ def test_a_million_risks_take_a_moment():
     alpha, gamma = np.linspace(0.001, 1, 1000)[:, None], np.linspace(0.05, 4, 1000)[None, :]
     best = np.inf
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         theory.limiting_risk(alpha, gamma, 1.0, k=10, eta=0.8)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert best < 0.2

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 try:
     from olsen import member_coefficients
@@ -54,15 +55,15 @@ def simulate(rng, n, beta, sigma, features, *, rows=None, covariance=None, mu=1.
     such a function; `covariance` is a matrix, or None for the identity.
     """
     values = np.empty((trials, 3))
-    for trial in range(trials):
-        signal = beta(rng) if callable(beta) else beta
-        p = len(signal)
-        X = rng.standard_normal((n, p))
-        if covariance is not None:
-            X = X @ np.linalg.cholesky(covariance).T
-        y = X @ signal + sigma * rng.standard_normal(n)
-        coef = fit(X, y, features(rng), None if rows is None else rows(rng))
-        values[trial] = _risks(mu * coef - signal, covariance)
+    with threadpool_limits(1):  # matrices are small: threads would only wait for each other
+        for trial in range(trials):
+            signal = beta(rng) if callable(beta) else beta
+            X = rng.standard_normal((n, len(signal)))
+            if covariance is not None:
+                X = X @ np.linalg.cholesky(covariance).T
+            y = X @ signal + sigma * rng.standard_normal(n)
+            coef = fit(X, y, features(rng), None if rows is None else rows(rng))
+            values[trial] = _risks(mu * coef - signal, covariance)
     return Risks(*(estimate(column) for column in values.T))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import _members, _uncertainty, subsets
-from ._execution import callbacks, pools
+from . import _members, _uncertainty
 from ._inputs import check_choice, validate_new_rows
 
 __all__ = ["FittedEnsembleMixin"]
@@ -17,12 +18,10 @@ __all__ = ["FittedEnsembleMixin"]
 class FittedEnsembleMixin(MultiOutputMixin, RegressorMixin):
     """Methods of a fitted ensemble.
 
-    They rest on ``coef_``, ``intercept_``, ``n_estimators_``, ``weights_``, ``scale_``, on ``_design`` (the arguments
-    of :func:`olsen.subsets.draw_members`), ``_kept_rows`` and, while it lasts, ``_training`` (the Problem).
+    They rest on ``coef_``, ``intercept_``, ``n_estimators_``, ``weights_``, ``scale_``, on ``_draw`` and ``_solve`` of
+    :class:`olsen._fitting.FitMembersMixin` and, while it lasts, on ``_training`` (the Problem).
     """
 
-    n_jobs: int | None
-    solver: str
     coef_: np.ndarray
     intercept_: np.ndarray | float
     n_estimators_: int
@@ -32,6 +31,8 @@ class FittedEnsembleMixin(MultiOutputMixin, RegressorMixin):
     _kept_rows: np.ndarray | None
     _training: _members.Problem
     _deletions: _uncertainty.Deletions
+    _draw: Callable
+    _solve: Callable
 
     def predict(self, X, return_std=False):
         """Predict by one product with ``coef_``.
@@ -123,14 +124,6 @@ class FittedEnsembleMixin(MultiOutputMixin, RegressorMixin):
     def __getstate__(self):
         state = super().__getstate__()
         return {name: value for name, value in state.items() if name not in ("_training", "_deletions")}
-
-    def _draw(self, start, stop):
-        return subsets.draw_members(start=start, stop=stop, **self._design)
-
-    def _solve(self, problem, features, samples):
-        report = callbacks.progress(self, "members", len(features))
-        threads = pools.count_threads(self.n_jobs)
-        return _members.solve(problem, features, samples, solver=self.solver, n_threads=threads, report=report)
 
     def _data(self):
         if not hasattr(self, "_training"):

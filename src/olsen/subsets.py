@@ -96,6 +96,10 @@ class Subsets:
         mask[np.repeat(np.arange(len(self)), self.sizes), self.indices] = True
         return mask
 
+    def complement(self) -> Subsets:
+        """What each subset leaves out."""
+        return _from_mask(~self.mask())
+
     def take(self, members) -> Subsets:
         """Only these members, in this order."""
         return self._stack([self[i] for i in members], self.n_items)

@@ -2,80 +2,206 @@ r"""Members on principal submatrices of a Gram matrix, by Cholesky.
 
 .. math:: G_{SS}\, b = c_S , \qquad G_{SS} = L L'
 
-The fastest way and the least accurate one: G squares the condition number of X. So every factor is watched: with
-:math:`D = \mathrm{diag}(G)^{1/2}`, the norm of :math:`D G^{-1} D` (the inverse correlation matrix, whose diagonal holds
-the variance inflation factors) is estimated by one more solve. Members above ``LIMIT``, or whose factorisation breaks
-down, may have lost more than five digits; they are solved again from the data, never from this matrix, and counted.
+The fastest way and the least accurate one: G squares the condition number of X. So every factor is watched in two ways.
+The smallest pivot :math:`L_{jj}^2 / G_{jj}`, the share of column j that the columns before it leave unexplained, finds
+columns that are dependent. It does not see those that *later* columns hide (on NIST's Wampler polynomials it is 3e-5
+where the inverse has norm 6e5), so two random right-hand sides s are solved along: with :math:`D =
+\mathrm{diag}(G)^{1/2}`, :math:`D G^{-1} D s` holds rows of the inverse correlation matrix, whose diagonal are the
+variance inflation factors, times s. Members that fail may have lost more than five digits; they are solved again from
+the data, never from this matrix, and counted.
 
-The smallest pivot alone is not enough: :math:`L_{jj}^2 / G_{jj}` is the share of column j that the columns *before* it
-leave unexplained, and the later ones can hide it too. On NIST's Wampler polynomials it is 3e-5 where the norm is 6e5.
+**Complement form.** For subsets of more than half of the columns and a well-conditioned G, with :math:`P = G^{-1}`,
+full solution :math:`b^0 = P c` and left-out columns C,
+
+.. math:: b = b^0 - P_{:C} \, P_{CC}^{-1} \, b^0_C
+
+which solves systems of size p - m instead of m. Status: exact.
 """
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import scipy.linalg as la
+import scipy.sparse as sp
 
-from . import orthogonal
+from .._execution import memory
+from . import lapack, orthogonal
 from .problem import Problem, Solution
 
 __all__ = ["solve_own", "solve_shared"]
 
-LIMIT = 1e5  # largest trusted norm of the inverse correlation matrix
+LIMIT = 3e4  # largest trusted entry of the probed inverse correlation matrix
+TRUST = 1e-5  # smallest trusted pivot, relative to its diagonal entry
+COMPLEMENT_LIMIT = 1e3  # the complement form squares the condition once more
+WORTH_COMPILING = 0.02  # seconds in LAPACK from which the compiled kernel is used
 
 
 def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
     """All members from the Gram matrix of all rows."""
     moments = problem.moments
-    alive = np.diagonal(moments.G) > 0
-    G = moments.G if alive.all() else moments.G + np.diag((~alive).astype(float))  # constant columns: coefficient 0
-
-    def solve_one(i):
-        S = features[i]
-        coef = _cholesky_solve(G[np.ix_(S, S)], moments.C[S])
-        refit = coef is None
-        if refit:
-            part = problem.submatrix(S, None)
-            coef = orthogonal.least_squares(part.A, part.B, problem.rcond)
-        return coef, moments.mean_y - moments.mean_x[S] @ coef, refit
-
-    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "gram", mapper)
+    q = problem.Y.shape[1]
+    scale = np.sqrt(np.diagonal(moments.G))
+    dead = scale == 0
+    G = moments.G + np.diag(dead.astype(float)) if dead.any() else moments.G  # constant columns: coefficient zero
+    C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
+    found = _complement(G, C, scale, features, mapper) if _complement_pays(G, features) else None
+    values, ratios = found or _solve_principal(G, C, features, mapper)
+    inflation = np.maximum(*np.abs(values[:, q:]).T) * scale[features.indices]
+    intercepts = moments.mean_y - _times(values[:, :q], features, moments.mean_x)
+    doubtful = _doubtful(features, ratios, inflation)
+    return _mend(problem, features, None, values[:, :q], intercepts, doubtful, "gram", mapper)
 
 
 def solve_own(problem: Problem, features, samples, mapper) -> Solution:
-    """Each member from the Gram matrix of its own rows and columns."""
+    """Each member from the Gram matrix of its own rows and columns.
 
-    def solve_one(i):
-        part = problem.submatrix(features[i], None if samples is None else samples[i])
-        G = part.A.T @ part.A
-        G[np.diagonal(G) == 0, np.diagonal(G) == 0] = 1.0
-        coef = _cholesky_solve(G, part.A.T @ part.B)
-        refit = coef is None
-        if refit:
-            coef = orthogonal.least_squares(part.A, part.B, problem.rcond)
-        return coef, part.intercept(coef), refit
+    The probes are further targets, of pure noise: a column's squared coefficient times its sum of squares is on average
+    its variance inflation factor. Sums of squares are those of all rows, in proportion.
+    """
+    n, q = problem.Y.shape
+    Y = np.column_stack([problem.Y, _probes(n)])
+    values, intercepts, ratios = _solve_submatrices(problem, Y, features, samples, mapper)
+    rows = np.full(len(features), n) if samples is None else samples.sizes
+    square = _column_variance(problem)[features.indices] * np.repeat(rows, features.sizes)
+    inflation = np.maximum(*values[:, q:].T ** 2) * square
+    doubtful = _doubtful(features, ratios, inflation)
+    return _mend(problem, features, samples, values[:, :q], intercepts[:, :q], doubtful, "member_gram", mapper)
 
-    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "member_gram", mapper)
+
+def _probes(size):
+    """Fixed random numbers: the same members are trusted whatever the seed of the ensemble."""
+    return np.random.default_rng(20200608).standard_normal((size, 2))
 
 
-def _cholesky_solve(G, C):
-    """Solution of G b = C, or None when G is not to be trusted."""
-    if not len(G):
-        return np.zeros_like(C)
-    L, info = la.lapack.dpotrf(G, lower=True, clean=False)
+def _doubtful(features, ratios, inflation):
+    """Members with a small pivot, or with an inflation above the limit or not a number."""
+    doubtful = ~(ratios > TRUST)
+    owner = np.repeat(np.arange(len(features)), features.sizes)
+    doubtful[owner[~(inflation < LIMIT)]] = True
+    return doubtful
+
+
+def _mend(problem, features, samples, values, intercepts, doubtful, name, mapper):
+    """Solve doubtful members again from the data."""
+    solution = Solution(np.ascontiguousarray(values), intercepts, doubtful, name)
+    again = np.flatnonzero(doubtful)
+    if len(again):
+        rows = None if samples is None else samples.take(again)
+        part = orthogonal.solve(problem, features.take(again), rows, mapper)
+        solution.put(again, features.sizes, part, refitted=True)
+    return solution
+
+
+def _times(values, features, vector):
+    """Every member's coefficients times a vector over all columns: (k, q)."""
+    shape = (len(features), features.n_items)
+    return np.stack([sp.csr_array((v, features.indices, features.indptr), shape=shape) @ vector for v in values.T], 1)
+
+
+def _column_variance(problem):
+    """Variances (second moments, without intercept) of the columns in a hundred rows: their order of magnitude."""
+    step = max(1, problem.shape[0] // 100)
+    X = problem.X[::step] if not sp.issparse(problem.X) else sp.csr_array(problem.X)[::step].toarray()
+    return X.var(axis=0, dtype=np.float64) if problem.fit_intercept else np.mean(X * X, axis=0, dtype=np.float64)
+
+
+def _compiled(sizes, extra_flops=0.0) -> bool:
+    """Whether the compiled kernel is there and worth its loading time."""
+    seconds = np.sum(25e-6 + (sizes**3.0 / 3 + extra_flops) / 1e10)
+    return seconds > WORTH_COMPILING and importlib.util.find_spec("numba") is not None
+
+
+def _solve_principal(G, C, features, mapper):
+    if not _compiled(features.sizes):
+        return lapack.solve_principal(G, C, features, mapper)
+    from ._kernel.principal import solve_principal
+
+    values = np.empty((len(features.indices), C.shape[1]))
+    ratios = np.empty(len(features))
+    G, C = np.ascontiguousarray(G), np.ascontiguousarray(C)
+
+    def work(start, stop):
+        solve_principal(G, C, features.indptr, features.indices, start, stop, values, ratios)
+
+    mapper(work, len(features))
+    return values, ratios
+
+
+def _solve_submatrices(problem, Y, features, samples, mapper):
+    n, _ = problem.shape
+    rows = np.full(len(features), float(n)) if samples is None else samples.sizes.astype(float)
+    small = not _compiled(features.sizes, rows * features.sizes**2.0)
+    if small or sp.issparse(problem.X) or problem.X.dtype != np.float64:
+        return lapack.solve_submatrices(problem, Y, features, samples, mapper)
+    from ._kernel.gathered import solve_gathered
+
+    out = np.empty((len(features.indices), Y.shape[1])), np.empty((len(features), Y.shape[1])), np.empty(len(features))
+    if samples is None:
+        given, starts, stops = np.arange(n), np.zeros(len(features), np.int64), np.full(len(features), n)
+    else:
+        given, starts, stops = samples.indices, samples.indptr[:-1], samples.indptr[1:]
+    weight = np.empty(0) if problem.weight is None else problem.weight[given]
+    X, Y = _gatherable(problem.X, features, mapper), np.ascontiguousarray(Y)
+
+    def work(start, stop):
+        solve_gathered(
+            X,
+            Y,
+            features.indptr,
+            features.indices,
+            starts,
+            stops,
+            given,
+            weight,
+            problem.fit_intercept,
+            start,
+            stop,
+            out,
+        )
+
+    mapper(work, len(features))
+    return out
+
+
+def _gatherable(X, features, mapper):
+    """Column order for wide data, where in row order every entry would be a cache line of its own."""
+    if X.flags.f_contiguous or (X.flags.c_contiguous and X.shape[1] < 16 * features.sizes.mean()):
+        return X
+    memory.require(X.nbytes, "A copy of X in column order", "Pass X in Fortran order (numpy.asfortranarray).")
+    copy = np.empty(X.shape, order="F")
+
+    def work(start, stop):
+        copy[:, start:stop] = X[:, start:stop]
+
+    mapper(work, X.shape[1], report=None)
+    return copy
+
+
+def _complement_pays(G, features) -> bool:
+    """Whether solving for the left-out columns is less work: p^3 + k ((p-m)^3/3 + 2 p^2) against k m^3/3."""
+    p, k, m = len(G), len(features), features.sizes
+    return bool(p**3 + np.sum((p - m) ** 3.0 / 3) + 2.0 * k * p**2 < np.sum(m**3.0 / 3))
+
+
+def _complement(G, C, scale, features, mapper):
+    """The complement form, or None where G is not well-conditioned enough for its inverse."""
+    L, info = la.lapack.dpotrf(G, lower=True)
     if info:
         return None
-    b = la.lapack.dpotrs(L, C, lower=True)[0]
-    return b if _inverse_norm(L, np.sqrt(np.diagonal(G)), b[:, 0]) < LIMIT else None
-
-
-def _inverse_norm(L, D, b):
-    """Lower estimate of the norm of D G^-1 D: one step of the power method.
-
-    The start is the solution itself, already rich in the directions G^-1 blows up, plus alternating signs in case it
-    happens to have none; these weigh half, so that the two cannot cancel.
-    """
-    t = D * b
-    t = t / (np.linalg.norm(t) or 1.0) + np.resize([0.5, -0.5], len(b)) / np.sqrt(len(b))
-    w = D * la.lapack.dpotrs(L, D * t, lower=True)[0]
-    return np.linalg.norm(w) / np.linalg.norm(t)
+    P, info = la.lapack.dpotri(L, lower=True)
+    P = np.tril(P) + np.tril(P, -1).T
+    if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < COMPLEMENT_LIMIT:
+        return None
+    full = P @ C  # (p, q)
+    left_out = features.complement()
+    y, ratios = _solve_principal(P, full, left_out, mapper)
+    q = C.shape[1]
+    values = np.empty((len(features.indices), q))
+    for t in range(q):
+        dense = np.zeros((len(features), len(G)))
+        dense[np.repeat(np.arange(len(features)), left_out.sizes), left_out.indices] = y[:, t]
+        solved = full[:, t] - dense @ P
+        values[:, t] = solved[np.repeat(np.arange(len(features)), features.sizes), features.indices]
+    return values, ratios

@@ -52,6 +52,15 @@ class Problem:
         """Moments of all rows; made once, at the first member that wants them."""
         return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept)
 
+    def with_targets(self, Y: NDArray) -> Problem:
+        """The same rows with other targets."""
+        return replace(self, Y=Y)
+
+    def take(self, rows: NDArray) -> Problem:
+        """The same problem on some of the rows."""
+        X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else self.X[rows]
+        return replace(self, X=X, Y=self.Y[rows], weight=None if self.weight is None else self.weight[rows])
+
     def distinct_rows(self) -> int:
         """Number of different rows of X; repeated ones add nothing to the rank."""
         if sp.issparse(self.X):

@@ -45,11 +45,11 @@ def binomial(trials, probability, most=None):
     return x, _normalise(np.log(ratio))
 
 
-def thin(values, weights, most=400):
+def thin(values, weights, most=100):
     """Every s-th term of a long smooth law, renormalised.
 
-    An equally spaced sum of a bell-shaped function is the trapezoidal rule, whose error falls faster than any power;
-    here at least eight terms fall on a standard deviation, which is rounding.
+    An equally spaced sum of a bell-shaped function is the trapezoidal rule, whose error falls like exp(-2 (pi s)^2)
+    with s terms to a standard deviation; here s is at least 2, which leaves rounding.
     """
     step = max(1, len(values) // most)
     kept = weights[::step]
@@ -64,17 +64,17 @@ def rejection(p, alpha, most):
 def coin_pair(p, both, one, most):
     """Law of the overlap of two coin-flip subsets, and the probability that both are accepted.
 
-    The law is: values, weights, and the mean number of columns outside both.
-
-    Each column is in both subsets with probability `both`, in exactly the first with `one`, in exactly the second
-    with `one`. The pair is conditioned on both sizes being at most `most`: ignored when the probability is
-    negligible, summed exactly when the sum is small enough, in cells of sizes otherwise.
+    The law is: values, weights, and the mean number of columns outside both. Each column is in both subsets with
+    probability `both`, in exactly the first with `one`, in exactly the second with `one`. The pair is conditioned on
+    both sizes being at most `most`: ignored when the probability is negligible, summed exactly when the sum is small
+    enough, in cells of sizes otherwise.
     """
     outside = 1 - both - 2 * one
     outside = outside if outside > 1e-15 else 0.0
     a, weight = binomial(p, both, most)
     if rejection(p, both + one, most) < NEGLIGIBLE:
         return (a, weight, (p - a) * (outside / (1 - both) if both < 1 else 0.0)), 1.0
+    weight = weight * (1 - rejection(p, both, most))  # a is conditioned on a <= most; the pair is not
     if outside == 0:
         return _covering_pair(p, most, a, weight)
     widest = 24 * np.sqrt(p * one) + 90
@@ -89,7 +89,8 @@ def _covering_pair(p, most, a, weight):
     below = np.where(low > 0, _at_most(np.minimum(low - 1, p - a), p - a, 0.5), 0.0)
     mass = np.where(high >= low, _at_most(np.maximum(high, 0), p - a, 0.5) - below, 0.0)
     total = weight * np.maximum(mass, 0)
-    return (a, total / total.sum(), np.zeros(len(a))), float(total.sum())
+    accepted = float(total.sum())  # zero when the two cannot both be short
+    return (a, total / (accepted or 1.0), np.zeros(len(a))), accepted
 
 
 def _truncated_pair(p, both, one, most, a, weight):

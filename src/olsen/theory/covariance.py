@@ -138,8 +138,8 @@ def pair_risk(
     Notes
     -----
     Status: exact for one least-squares member with itself, and with all rows for projectors that commute (diagonal
-    Sigma, nested sets, sets separated by their intersection in a Markov chain); asymptotic otherwise, with an error
-    O(1/n**2) for least squares on all rows and O(1/n) for minimum-norm and ridge members.
+    Sigma, nested sets, sets separated by their intersection in a Markov chain). Otherwise asymptotic: for least squares
+    on all rows w completes the order 1/n and rho is heuristic; minimum-norm and ridge members have an error O(1/n).
 
     Examples
     --------
@@ -387,7 +387,7 @@ def ridge_covariance_risk(Sigma, beta, penalty, sigma, *, n):
 
     Examples
     --------
-    >>> float(ridge_covariance_risk(np.ones(400), np.full(400, 0.05), 200.0, 0.5**0.5, n=400).round(12))
+    >>> float(ridge_covariance_risk(np.ones(100), np.full(100, 0.1), 50.0, 0.5**0.5, n=100).round(12))
     0.5
     """
     everything = np.arange(len(np.asarray(beta)))

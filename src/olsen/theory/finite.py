@@ -94,7 +94,9 @@ def expected_bias(n, p, n_features, *, k, n_samples=None, sampling="fixed", desi
 
     .. math:: \frac{\|\beta\|^2}{k^2} \sum_{ij} E\Bigl[\frac{|(S_i\cup S_j)^c|}{p}\,(1 + v_{ij})\Bigr]
 
-    See `expected_risk` for the arguments, the designs and the status. All numeric arguments broadcast.
+    Arguments, designs and exceptions as in `expected_risk`.
+
+    Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments broadcast.
 
     Examples
     --------
@@ -111,7 +113,9 @@ def expected_variance(n, p, n_features, sigma, *, k, n_samples=None, sampling="f
 
     .. math:: \frac{\sigma^2}{k^2} \sum_{ij} E[v_{ij}]
 
-    See `expected_risk` for the arguments, the designs and the status. All numeric arguments broadcast.
+    Arguments, designs and exceptions as in `expected_risk`.
+
+    Status: exact with all rows, approximate for pairs that subsample rows. All numeric arguments broadcast.
 
     Examples
     --------
@@ -324,10 +328,11 @@ def _fixed_laws(p, m, design):
 
 def _coin_laws(p, alpha, most, design):
     """The same for one coin per column, sizes above `most` being redrawn."""
+    kept = 1 - _laws.rejection(p, alpha, most)
     require(
-        alpha < 1 or most >= p,
-        f"coin flips of probability 1 always give p = {p} columns, more than n_samples - 2 = {most}: every subset "
-        "is rejected. Use fewer expected columns.",
+        kept > 1e-6,
+        f"coin flips that expect {alpha * p:.6g} columns are accepted up to n_samples - 2 = {most} only, which has "
+        f"probability {kept:.1g}: every subset is rejected. Use fewer expected columns, or theory.minimum_norm_risk.",
     )
     sizes, weight = _laws.binomial(p, alpha, most)
     other, _ = _laws.coin_pair(p, alpha**2, alpha * (1 - alpha), most)
@@ -335,7 +340,7 @@ def _coin_laws(p, alpha, most, design):
     if design != "independent":
         both = max(0.0, 2 * alpha - 1)
         least, accepted = _laws.coin_pair(p, both, alpha - both, most)
-        once = 2 * (1 - _laws.rejection(p, alpha, most) - accepted)  # exactly one of the two is redrawn
+        once = 2 * (kept - accepted)  # exactly one of the two is redrawn
         replaced = _laws.replaced_pair(p, alpha, most) if once > _laws.NEGLIGIBLE else None
         same = _laws.mixture(least, accepted, other if replaced is None else replaced, once)
         smaller = min(alpha, 1 - alpha)

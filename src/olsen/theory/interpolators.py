@@ -1,12 +1,13 @@
 r"""Members with fewer rows than columns: minimum-norm interpolators (paper, section 5.2).
 
-The paper gives the limiting variance and leaves the bias open. For identity covariance both are closed:
-one member exactly at finite size, two different members in the limit. The interesting fact is that
-two different members do not feel the number of columns at all.
+The paper gives the limiting variance and leaves the bias open. For identity covariance both are closed: one member
+exactly at finite size, two different members in the limit, and exactly too when they use all columns.
+In the limit two different members do not feel the number of columns at all.
 """
 
 import numpy as np
 
+from ._laws import hypergeometric, thin
 from ._pairs import as_floats, check_letters, mean_of_pairs, require, rescale, same_group_share
 
 
@@ -104,31 +105,50 @@ def _check_fewer_rows(function, gamma, eta):
     )
 
 
-def minimum_norm_pair_risk(p, n_features, n_samples, sigma, *, shared_features, shared_rows):
-    r"""Risk of two different minimum-norm members with given overlaps, unit signal.
+def minimum_norm_pair_risk(p, n_features, n_samples, sigma, *, shared_features, shared_rows, beta_norm=1.0):
+    r"""Risk of two different minimum-norm members with given overlaps.
 
-    .. math:: \frac{\sigma^2 + q}{1-\kappa} - \sigma^2, \qquad
+    .. math:: \|\beta\|^2\frac{q}{1-\kappa} + \sigma^2\frac{t\,a}{m^2-(t+1)a}, \qquad
               q = 1 - \frac{2\tau}{p} + \frac{\tau^2 a}{m^2 p}, \qquad \kappa = \frac{t\,a}{m^2}
 
-    for :math:`a` shared columns and :math:`t` shared rows. It is the general pair formula
-    (`theory.pair_risk`) at identity covariance, averaged over the position of the signal. Disjoint rows
-    (:math:`t = 0`) leave only :math:`q`.
+    for :math:`a` shared columns and :math:`t` shared rows. The bias is the general pair formula (`theory.pair_risk`) at
+    identity covariance, averaged over the position of the signal; the variance is `theory.overlap_variance` with the
+    roles of rows and columns exchanged. Disjoint rows (:math:`t = 0`) leave only :math:`q`.
 
-    Status: asymptotic. Broadcasts.
+    Status: exact when both members use all columns (a = m = p), asymptotic otherwise. Broadcasts.
 
     Examples
     --------
     Leave-one-quarter-out folds of 100 rows, all 200 columns:
 
     >>> round(float(minimum_norm_pair_risk(200, 200, 75, 0.5, shared_features=200, shared_rows=50)), 4)
-    0.6042
+    0.6047
     """
-    p, m, tau, sigma, a, t = as_floats(p, n_features, n_samples, sigma, shared_features, shared_rows)
+    p, m, tau, sigma, a, t, norm = as_floats(p, n_features, n_samples, sigma, shared_features, shared_rows, beta_norm)
     _check_wide("minimum_norm_pair_risk", m, tau)
     require(a <= m, f"minimum_norm_pair_risk: shared_features ({np.max(a):.6g}) cannot exceed n_features.")
     require(t <= tau, f"minimum_norm_pair_risk: shared_rows ({np.max(t):.6g}) cannot exceed n_samples.")
+    bias, variance = _pair_terms(p, m, tau, a, t)
+    return (norm**2 * bias + sigma**2 * variance)[()]
+
+
+def _pair_terms(p, m, tau, a, t):
+    """Bias for unit signal and variance for unit noise of two members."""
     q = 1 - 2 * tau / p + tau**2 * a / (m**2 * p)
-    return ((sigma**2 + q) / (1 - t * a / m**2) - sigma**2)[()]
+    return q / (1 - t * a / m**2), t * a / (m**2 - (t + 1) * a)
+
+
+def _mean_pair_terms(n, p, m, tau):
+    """The same at the mean column overlap, averaged over the number of rows two independent members share."""
+    n, p, m, tau = np.broadcast_arrays(n, p, m, tau)
+    terms = np.empty((2, *n.shape))
+    for index in np.ndindex(n.shape):
+        t, weight = thin(*hypergeometric(int(n[index]), int(tau[index]), int(tau[index])))
+        columns = m[index] ** 2 / p[index]
+        terms[(slice(None), *index)] = [
+            weight @ term for term in _pair_terms(p[index], m[index], tau[index], columns, t)
+        ]
+    return terms
 
 
 def minimum_norm_risk(n, p, n_features, sigma, *, k, n_samples, design="independent", mu=1.0, beta_norm=1.0):
@@ -136,36 +156,31 @@ def minimum_norm_risk(n, p, n_features, sigma, *, k, n_samples, design="independ
 
     .. math:: \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same} + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}
 
-    :math:`R_{diag}` is exact (`minimum_norm_member_bias` plus `minimum_norm_member_variance`), the pairs are
-    `minimum_norm_pair_risk` at the mean overlaps :math:`a = m^2/p`, :math:`t = \tau^2/n`. Independent columns;
-    ``design="balanced"`` cuts the *rows* into folds: members see disjoint folds of `n_samples` rows
-    when ``n_samples <= n / 2``, else leave out disjoint folds of ``n - n_samples`` rows.
+    :math:`R_{diag}` is `minimum_norm_member_bias` plus `minimum_norm_member_variance`; pairs are
+    `minimum_norm_pair_risk` at the mean column overlap :math:`m^2/p`, averaged over the hypergeometric number of shared
+    rows. Independent columns; ``design="balanced"`` cuts the *rows* into folds: members see disjoint folds of
+    `n_samples` rows when ``n_samples <= n / 2``, else leave out disjoint folds of ``n - n_samples`` rows.
 
-    Status: exact for k = 1, asymptotic otherwise. Broadcasts.
+    Status: exact for k = 1 and, for any k, when members use all columns (n_features = p); asymptotic otherwise.
+    All numeric arguments broadcast.
 
     Examples
     --------
-    Four leave-one-quarter-out interpolators come within 1 % of optimal ridge (0.6404):
+    Four leave-one-quarter-out interpolators come within 1.2 % of optimal ridge (0.6404):
 
     >>> round(float(minimum_norm_risk(100, 200, 200, 0.5, k=4, n_samples=75, design="balanced")), 4)
-    0.6472
+    0.6476
     """
     n, p, m, sigma, k, tau, mu, norm = as_floats(n, p, n_features, sigma, k, n_samples, mu, beta_norm)
     require(design in ("independent", "balanced"), f"design must be 'independent' or 'balanced'; got {design!r}.")
     require(tau <= n, f"minimum_norm_risk: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).")
     require(m <= p, f"minimum_norm_risk: n_features ({np.max(m):.6g}) cannot exceed p ({np.min(p):.6g}).")
-    noise = sigma / norm
-    own = minimum_norm_member_bias(p, m, tau) + minimum_norm_member_variance(m, tau, noise)
-    # All rows and all columns: every member is the same, and the pair is the member.
-    off = np.where(
-        (tau == n) & (m == p),
-        own,
-        minimum_norm_pair_risk(p, m, tau, noise, shared_features=m**2 / p, shared_rows=tau**2 / n),
-    )
+    own = minimum_norm_member_bias(p, m, tau, beta_norm=norm) + minimum_norm_member_variance(m, tau, sigma)
+    bias, variance = _mean_pair_terms(n, p, m, tau)
+    off = norm**2 * bias + sigma**2 * variance
     risk = mean_of_pairs(own, off, k)
     if design == "balanced":
-        shared = np.maximum(0, 2 * tau - n)
-        same = minimum_norm_pair_risk(p, m, tau, noise, shared_features=m**2 / p, shared_rows=shared)
+        bias, variance = _pair_terms(p, m, tau, m**2 / p, np.maximum(0, 2 * tau - n))
         folds = np.floor(n / np.maximum(1, np.minimum(tau, n - tau)))
-        risk = risk + same_group_share(k, folds) * (same - off)
-    return (norm**2 * rescale(risk, tau / p, mu))[()]
+        risk = risk + same_group_share(k, folds) * (norm**2 * bias + sigma**2 * variance - off)
+    return rescale(risk, tau / p, mu, norm)[()]

@@ -1,0 +1,173 @@
+"""Members with data of their own: submatrices gathered from X, squared and solved in one workspace."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .factor import JIT, copy_padded, eliminate_block, finish, layout, panel_size, workspace
+from .registers import LANES, LIST, TILE, add_gram_tile, gather_tile, shift_and_scale, sum_rows
+
+__all__ = ["solve_gathered"]
+
+# Rows of X gathered at a time: a panel of that depth (16 kB) stays in the L1 cache as the broadcast operand.
+DEPTH = 256
+
+
+@njit(**JIT)
+def _gather_rows(source, strides, Y, cols, m, rows, n_rows, work, data):
+    """Gather ``n_rows`` rows (padded to whole tiles) of the variables and of Y into the panels of Z at ``data``."""
+    q = Y.shape[1]
+    n_blocks = layout(m, q)[0]
+    for r in range(n_blocks):
+        for i in range(0, n_rows, LANES):
+            tile = data + LANES * (DEPTH * r + i)
+            gather_tile(source, rows, i, strides[0], cols, LANES * r, strides[1], work, tile)
+    for t in range(q):
+        first = data + LANES * DEPTH * ((m + t) // LANES) + (m + t) % LANES
+        for i in range(n_rows):
+            work[first + LANES * i] = Y[rows[i], t]
+
+
+@njit(**JIT)
+def _accumulate_gram(work, m, q, depth, data, shift, roots, total, centre, first):
+    """Shift and scale the gathered rows and add their Gram matrix to the panels of the member."""
+    n_blocks, n_panels, _, _, panels, _ = layout(m, q)
+    for r in range(n_panels):
+        panel, origin = data + LANES * DEPTH * r, shift + LANES * r
+        if first and centre:
+            sum_rows(work, (panel, depth, origin))
+            work[origin : origin + LANES] /= depth
+        shift_and_scale(work, (panel, depth, origin, roots, total + LANES * r))
+    for s in range(n_blocks):
+        for r in range(s, n_panels):
+            tile = panels + panel_size(r, n_blocks) + TILE * s
+            add_gram_tile(work, (depth, data + LANES * DEPTH * r, data + LANES * DEPTH * s, tile))
+
+
+@njit(**JIT)
+def _remove_means(work, m, q, shift, total, weight):
+    """Turn moments about ``shift`` into moments about the means, and ``shift`` into the means."""
+    n_blocks, n_panels, _, _, panels, _ = layout(m, q)
+    delta = work[total : total + LANES * n_panels] / weight
+    work[shift : shift + LANES * n_panels] += delta
+    for s in range(n_blocks):
+        for r in range(s, n_panels):
+            tile = panels + panel_size(r, n_blocks) + TILE * s
+            for c in range(LANES):
+                factor = work[total + LANES * s + c]
+                for lane in range(LANES):
+                    work[tile + LANES * c + lane] -= factor * delta[LANES * r + lane]
+
+
+@njit(**JIT)
+def _build_gram(source, strides, Y, cols, m, rows, row_start, row_stop, weights, centre, work, own_rows):
+    """Fill the member's panels with the moments of its data; return the offset of the means.
+
+    The rows come in slabs.  The mean of the first slab serves as a provisional origin, which removes the bulk of any
+    offset before squaring; the remainder is corrected exactly at the end, so the data are gathered only once.
+    """
+    q = Y.shape[1]
+    _, n_panels, _, _, panels, end = layout(m, q)
+    shift = end
+    total = shift + LANES * n_panels
+    roots = total + LANES * n_panels
+    data = roots + DEPTH
+    work[panels:roots] = 0.0
+    weight = 0.0
+    for start in range(row_start, row_stop, DEPTH):
+        stop = min(start + DEPTH, row_stop)
+        depth = (stop - start + LANES - 1) // LANES * LANES
+        copy_padded(rows, start, stop, own_rows)
+        _gather_rows(source, strides, Y, cols, m, own_rows, depth, work, data)
+        work[roots : roots + depth] = 0.0
+        for i in range(stop - start):
+            w = weights[start + i] if weights.size else 1.0
+            weight += w
+            work[roots + i] = np.sqrt(w)
+        _accumulate_gram(work, m, q, depth, data, shift, roots, total, centre, start == row_start)
+    if centre:
+        _remove_means(work, m, q, shift, total, weight)
+    return shift
+
+
+@njit(**JIT)
+def _solve_gathered_range(
+    source,
+    strides,
+    Y,
+    col_indptr,
+    cols,
+    row_starts,
+    row_stops,
+    rows,
+    weights,
+    centre,
+    begin,
+    end,
+    values,
+    intercepts,
+    ratios,
+    work,
+    own,
+    own_rows,
+    cursor,
+):
+    q = Y.shape[1]
+    for i in range(begin, end):
+        start, stop = col_indptr[i], col_indptr[i + 1]
+        m = stop - start
+        if row_starts[i] == row_stops[i]:
+            ratios[i] = 0.0
+            values[start:stop] = np.nan
+            intercepts[i] = np.nan
+            continue
+        copy_padded(cols, start, stop, own)
+        shift = _build_gram(
+            source, strides, Y, own, m, rows, row_starts[i], row_stops[i], weights, centre, work, own_rows
+        )
+        for s in range((m + LANES - 1) // LANES):
+            eliminate_block(work, s, m, q, source, cursor)
+        ratios[i] = finish(work, m, values[start:stop]) if m else 1.0
+        for t in range(q):
+            mean = work[shift + m + t]
+            for j in range(m):
+                mean -= work[shift + j] * values[start + j, t]
+            intercepts[i, t] = mean
+
+
+def solve_gathered(X, Y, col_indptr, cols, row_starts, row_stops, rows, weights, centre, begin, end, out):
+    """Solve weighted least squares on submatrices ``X[T, S]`` of members `begin` to `end`, in the caller's thread.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n, p), float64 or float32, C or Fortran order
+        The latter is faster where p is large and the rows of a member are many of n.
+    Y : ndarray of shape (n, q), of the same type, C-contiguous
+        Targets.
+    col_indptr, cols : ndarray of int64
+        Columns of member i are ``cols[col_indptr[i]:col_indptr[i + 1]]``; bounds are not checked here.
+    row_starts, row_stops, rows : ndarray of int64
+        Its rows are ``rows[row_starts[i]:row_stops[i]]``.
+    weights : ndarray of the same type
+        Positive weights aligned with `rows`; empty for none.
+    centre : bool
+        Whether to centre by the weighted means of the member's rows.
+    begin, end : int
+        Range of members.
+    out : tuple of ndarrays
+        Receives coefficients (col_indptr[-1], q) in the order of `cols`, NaN after a breakdown; intercepts (k, q);
+        the smallest ``L_jj^2 / G_jj`` of each member (k,), float64.
+    """
+    values, intercepts, ratios = out
+    largest = int(np.diff(col_indptr[begin : end + 1]).max(initial=0))
+    _, n_panels, _, _, _, size = layout(largest, Y.shape[1])
+    work = workspace(size + LANES * n_panels * (DEPTH + 2) + DEPTH, X.dtype)
+    own, own_rows = np.zeros(largest + LANES, np.int64), np.zeros(DEPTH, np.int64)
+    flat, strides = X.ravel(order="K"), np.array(X.strides) // X.itemsize
+    _solve_gathered_range(
+        flat, strides, Y, col_indptr, cols, row_starts, row_stops, rows, weights,
+        centre, begin, end, values, intercepts, ratios, work, own, own_rows, np.zeros(LIST, np.int64),
+    )  # fmt: skip
+    if not centre:
+        intercepts[begin:end] = 0.0

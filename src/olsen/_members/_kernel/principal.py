@@ -1,0 +1,89 @@
+"""Members of one Gram matrix."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from .factor import JIT, copy_padded, eliminate_block, finish, layout, panel_size, rhs_row, workspace
+from .registers import COLUMN, LANES, LAST_ROW, LIST, ROW, SIZE, STRIDE, TILE, gather_tile
+
+__all__ = ["solve_principal"]
+
+# Prefetching hides DRAM, but only costs where G sits in the caches anyway.
+PREFETCH_BYTES = 2**24
+# The whole next member is fetched ahead while its cache lines fit half of an L2 cache, otherwise the next block.
+PREFETCH_SIZE = 128
+
+
+@njit(**JIT)
+def _gather_block(G, C, own, m, s, work):
+    """Fill block column ``s`` from G, and from C in the rows after the last variable."""
+    p, q = C.shape
+    n_blocks, _, _, _, panels, _ = layout(m, q)
+    for r in range(s, n_blocks):
+        # The mirrored entries G[S_s, S_r]: a panel's column then comes from a single row of G.
+        tile = panels + panel_size(r, n_blocks) + TILE * s
+        gather_tile(G, own, LANES * s, p, own, LANES * r, 1, work, tile)
+    for t in range(q):
+        row = rhs_row(m, t, n_blocks, panels)
+        for j in range(LANES * s, LANES * (s + 1)):
+            work[row + LANES * j] = C[own[j], t]
+
+
+@njit(**JIT)
+def _aim(cursor, first_row, last_row, size):
+    cursor[ROW], cursor[COLUMN], cursor[LAST_ROW], cursor[SIZE] = first_row, first_row, last_row, size
+
+
+@njit(**JIT)
+def _solve_principal_range(G, C, indptr, indices, begin, end, values, ratios, work, own, cursor):
+    """Solve the members ``begin`` to ``end``; ``G`` is flat, a ``cursor`` without a stride stays put."""
+    q = C.shape[1]
+    for i in range(begin, end):
+        start, stop = indptr[i], indptr[i + 1]
+        m = stop - start
+        ratios[i] = 1.0
+        if m == 0:
+            continue
+        copy_padded(indices, start, stop, own)
+        prefetch = cursor[STRIDE] > 0
+        whole = m <= PREFETCH_SIZE
+        if prefetch:
+            ahead = min(i + 1, end - 1) if whole else i
+            copy_padded(indices, indptr[ahead], indptr[ahead + 1], cursor[LIST:])
+            size = indptr[ahead + 1] - indptr[ahead]
+            _aim(cursor, 0, size if whole else 0, size)
+        for s in range((m + LANES - 1) // LANES):
+            _gather_block(G, C, own, m, s, work)
+            if prefetch and not whole:
+                _aim(cursor, min(LANES * (s + 1), m), min(LANES * (s + 2), m), m)
+            eliminate_block(work, s, m, q, G, cursor)
+        ratios[i] = finish(work, m, values[start:stop])
+
+
+def solve_principal(G, C, indptr, indices, begin, end, values, ratios):
+    """Solve ``G[S, S] b = C[S]`` for members `begin` to `end` of one Gram matrix, in the caller's thread.
+
+    Parameters
+    ----------
+    G : ndarray of shape (p, p), float64 or float32, C-contiguous
+        Symmetric matrix, both triangles filled. The arithmetic is done in its precision.
+    C : ndarray of shape (p, q), of the same type, C-contiguous
+        Right-hand sides.
+    indptr, indices : ndarray of int64
+        Member i owns ``indices[indptr[i]:indptr[i + 1]]``; bounds are not checked here. Sorted subsets are gathered
+        faster.
+    begin, end : int
+        Range of members; the results of a member do not depend on it.
+    values : ndarray of shape (indptr[-1], q), of the same type
+        Receives the solutions, in the order of ``indices``; NaN for a member whose factorisation broke down.
+    ratios : ndarray of shape (k,), float64
+        Receives the smallest ``L_jj^2 / G_jj`` of each member, 0 for a breakdown, 1 for an empty subset.
+    """
+    largest = int(np.diff(indptr[begin : end + 1]).max(initial=0))
+    work = workspace(layout(largest, C.shape[1])[-1], G.dtype)
+    own = np.zeros(largest + LANES, np.int64)
+    cursor = np.zeros(LIST + largest + 2 * LANES, np.int64)
+    cursor[STRIDE] = G.shape[0] if G.nbytes > PREFETCH_BYTES else 0
+    _solve_principal_range(G.reshape(-1), C, indptr, indices, begin, end, values, ratios, work, own, cursor)

@@ -1,0 +1,216 @@
+r"""Every subset size of a member from one factorisation, with the leave-one-out residuals of each.
+
+Take the columns in the order of a permutation, at most M of them, and let :math:`A = L Z` with :math:`Z Z' = I` (from a
+Cholesky factor of the Gram matrix, or from a QR of the data where that is not to be trusted). The member of size m is
+the first m columns, its factor the leading block of L, and with :math:`z = Z y`
+
+.. math:: \hat y_l(m) = \sum_{j \le m} z_j Z_{jl}, \qquad h_l(m) = \sum_{j \le m} Z_{jl}^2, \qquad
+          e_l(m) = \frac{y_l - \hat y_l(m)}{1 - h_l(m) - w_l/\sum w}
+
+so all sizes cost one factorisation and running sums. Status: exact. Two conventions: a column that adds no rank to
+those before it gets no direction of its own, and a row that some size fits exactly keeps the residual of the last size
+that did not. Rows a member was not given have e = y - prediction ("generalised" leave-one-out).
+
+Cost of a permutation: :math:`n M^2 + M^3/3` flops and :math:`n M` numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .._moments import constant_columns
+from .problem import Problem
+
+__all__ = ["PathData", "prefix_coefficients", "prefix_residuals", "row_prefix_residuals"]
+
+TRUST = 1e-5  # smallest squared pivot, relative to its diagonal entry, at which the Gram matrix is believed
+EXACT_FIT = 1e-9  # what is left of a row, 1 - h, below which its residual says nothing
+
+
+@dataclass(frozen=True)
+class PathData:
+    """A problem laid out for paths: columns of X as rows, about their means if an intercept is fitted."""
+
+    Xt: NDArray[np.float64]  # (p, n)
+    Y: NDArray[np.float64]  # (n, q)
+    weight: NDArray[np.float64]  # (n,), ones without weights
+    G: NDArray[np.float64] | None  # (p, p) Gram matrix of all rows, where one is shared
+    fit_intercept: bool
+
+    @classmethod
+    def from_problem(cls, problem: Problem, *, shared: bool = True, G: NDArray | None = None) -> PathData:
+        """Copy the data once; `shared` makes the Gram matrix of all rows for members that use them, or give it as G."""
+        n = problem.shape[0]
+        weight = np.ones(n) if problem.weight is None else problem.weight
+        X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
+        Xt = np.array(X.T, dtype=np.float64, order="C")
+        if problem.fit_intercept:
+            mean = Xt @ weight / weight.sum()
+            Xt -= mean[:, None]
+            Xt[constant_columns((Xt * Xt) @ weight, mean, weight.sum())] = 0.0
+        return cls(Xt, problem.Y, weight, problem.moments.G if shared else G, problem.fit_intercept)
+
+
+def prefix_residuals(data: PathData, order: NDArray, sizes: NDArray, rows: NDArray | None = None) -> NDArray:
+    """Leave-one-out residuals of all sizes of one member, shape (sizes, n, q).
+
+    `order` lists columns, at least ``sizes[-1]`` of them; `rows` are those of the member, None for all.
+    """
+    n, q = data.Y.shape
+    Z, z, mean_y = _directions(data, order[: sizes[-1]], rows)
+    inside = np.ones(n, dtype=bool)
+    if rows is not None:
+        inside[:] = False
+        inside[rows] = True
+    share = data.weight / data.weight[inside].sum() if data.fit_intercept else np.zeros(n)
+    out = np.empty((len(sizes), n, q))
+    left, residual = 1 - share, data.Y - mean_y
+    start = 0
+    for s, size in enumerate(sizes):
+        block = Z[start:size]
+        left = left - data.weight * np.einsum("jl,jl->l", block, block)
+        residual = residual - block.T @ z[start:size]
+        usable = left > EXACT_FIT
+        np.divide(residual, np.where(inside & usable, left, 1.0)[:, None], out=out[s])
+        if s and not usable.all():
+            frozen = inside & ~usable
+            out[s, frozen] = out[s - 1, frozen]
+        start = size
+    return out
+
+
+def prefix_coefficients(data: PathData, order: NDArray, sizes: NDArray, rows: NDArray | None = None) -> NDArray:
+    """Coefficients of all sizes of one member, shape (sizes, p, q): back substitution with each leading block.
+
+    Columns that add no rank get coefficient zero.
+    """
+    columns = order[: sizes[-1]]
+    _, root, AT = _member(data, columns, rows)
+    target = _centred_target(data, rows, root)
+    L, kept = _lower_factor(data, columns, AT, rows)
+    z = la.solve_triangular(L, AT[kept] @ target, lower=True)
+    out = np.zeros((len(sizes), len(data.Xt), data.Y.shape[1]))
+    for s, size in enumerate(sizes):
+        m = int(np.searchsorted(kept, size))  # kept columns among the first `size`
+        out[s, columns[kept[:m]]] = la.solve_triangular(L[:m, :m], z[:m], lower=True, trans="T")
+    return out
+
+
+def _member(data, columns, rows):
+    """Columns about the member's means (M, n), roots of its weights, and its own rows times these (M, rows)."""
+    A = data.Xt[columns]
+    weight = data.weight if rows is None else data.weight[rows]
+    root = np.sqrt(weight)
+    if rows is not None and data.fit_intercept:
+        A -= (A[:, rows] @ weight / weight.sum())[:, None]
+    part = A if rows is None else A[:, rows]
+    return A, root, part * root
+
+
+def _centred_target(data, rows, root):
+    Y = data.Y if rows is None else data.Y[rows]
+    if data.fit_intercept:
+        Y = Y - (root**2) @ Y / (root**2).sum()
+    return Y * root[:, None]
+
+
+def _directions(data, columns, rows):
+    """Z (M, n) with Z W Z' = I on the member's rows, z = Z W y (M, q), and the member's mean target (q,)."""
+    A, root, AT = _member(data, columns, rows)
+    Y = data.Y if rows is None else data.Y[rows]
+    mean_y = (root**2) @ Y / (root**2).sum() if data.fit_intercept else np.zeros(Y.shape[1])
+    G = data.G[np.ix_(columns, columns)] if rows is None and data.G is not None else AT @ AT.T
+    L = _trusted_cholesky(G)
+    if L is not None:
+        # row-major (M, n) is column-major (n, M): Z' L' = A'
+        Z = la.blas.dtrsm(1.0, L, A.T, side=1, lower=1, trans_a=1, overwrite_b=1).T
+    else:
+        Z = _orthogonal_directions(A, AT, root, rows)
+    ZT = Z if rows is None else Z[:, rows]
+    return Z, (ZT * root**2) @ (Y - mean_y), mean_y
+
+
+def _trusted_cholesky(G):
+    """Lower factor, or None; columns that are zero get a pivot of one and so no direction."""
+    zero = np.diagonal(G) <= 0
+    if zero.any():
+        G = G + np.diag(zero.astype(float))
+    L, info = la.lapack.dpotrf(G, lower=1, clean=1)
+    if info or np.min(np.diagonal(L) ** 2 / np.diagonal(G), initial=1.0) < TRUST:
+        return None
+    return L
+
+
+def _orthogonal_directions(A, AT, root, rows):
+    """Z from a QR of the member's rows, without the columns that add no rank."""
+    Q, R, kept = _independent_qr(AT.T)
+    Z = np.zeros_like(A)
+    Z[kept] = Q.T / root if rows is None else la.solve_triangular(R, A[kept], trans="T")
+    return Z
+
+
+def _lower_factor(data, columns, AT, rows):
+    """Lower factor of the Gram matrix of the columns that add rank, and their positions."""
+    G = data.G[np.ix_(columns, columns)] if rows is None and data.G is not None else AT @ AT.T
+    L = _trusted_cholesky(G)
+    if L is not None and np.all(np.diagonal(G) > 0):
+        return L, np.arange(len(columns))
+    _, R, kept = _independent_qr(AT.T)
+    return R.T, kept
+
+
+def _independent_qr(A):
+    """QR of the columns of A that add rank to those before them, and their positions.
+
+    Without pivoting a dependent column still gets a column in Q, an arbitrary one that later columns then share in, so
+    it must be taken out and the rest factored again. Several are found at once; the loop ends when all pivots count.
+    """
+    norm = np.linalg.norm(A, axis=0)
+    kept = np.flatnonzero(norm > 0)
+    tiny = np.finfo(np.float64).eps * max(A.shape)
+    while True:
+        Q, R = la.qr(A[:, kept], mode="economic", check_finite=False)
+        if R.shape[0] < R.shape[1]:  # more columns than rows: the last ones cannot add rank
+            kept = kept[: R.shape[0]]
+            continue
+        good = np.abs(np.diagonal(R)) > tiny * norm[kept]
+        if good.all():
+            return Q, R, kept
+        kept = kept[good]
+
+
+def row_prefix_residuals(K: NDArray, Y: NDArray, order: NDArray, sizes: NDArray, *, fit_intercept: bool) -> NDArray:
+    r"""Leave-one-out residuals of minimum-norm members on all columns and the first rows of `order`, (sizes, n, q).
+
+    With :math:`K = X X' = L L'` in the order of the rows, :math:`u = L^{-1} y` and :math:`v = L^{-1} 1`, the member on
+    the first t rows has intercept :math:`b_0 = \sum u_j v_j / \sum v_j^2` and predicts
+    :math:`b_0 + \sum_{j \le t} L_{lj} (u_j - b_0 v_j)` for a row it was not given. For its own rows it interpolates and
+    :math:`e_l = (P y)_l / P_{ll}`, :math:`P = K_t^{-1} - K_t^{-1} 1 1' K_t^{-1} / (1' K_t^{-1} 1)`, whose entries are
+    running sums over the rows of :math:`L^{-1}`. Status: exact.
+    """
+    n, q = Y.shape
+    last = int(sizes[-1])
+    L = la.cholesky(K[np.ix_(order[:last], order[:last])], lower=True, check_finite=False)
+    W = np.empty((n, last))  # rows of L, continued for the rows that come after
+    W[:last] = L
+    rest = order[last:]
+    W[last:] = la.solve_triangular(L, K[np.ix_(order[:last], rest)], lower=True).T
+    inverse = la.solve_triangular(L, np.eye(last), lower=True)
+    y = Y[order]
+    u, v = inverse @ y[:last], inverse.sum(axis=1)
+    out = np.empty((len(sizes), n, q))
+    for s, t in enumerate(sizes):
+        b0 = (v[:t] @ u[:t]) / (v[:t] @ v[:t]) if fit_intercept else np.zeros(q)
+        out[s, order[t:]] = y[t:] - b0 - W[t:, :t] @ (u[:t] - np.outer(v[:t], b0))
+        part = inverse[:t, :t]
+        diagonal = np.einsum("jl,jl->l", part, part)
+        one = part.T @ v[:t]
+        if fit_intercept:
+            diagonal = diagonal - one**2 / (v[:t] @ v[:t])
+        out[s, order[:t]] = (part.T @ u[:t] - np.outer(one, b0)) / diagonal[:, None]
+    return out
