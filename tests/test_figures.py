@@ -70,7 +70,7 @@ def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", [name for name in RECIPES if name != "figure1"])
 def test_simulation_agrees_with_exact_theory(name, seed):
-    """Quick scale. Below 5 standard errors; with 12 trials and 40 points a correct build passes about 199 times of 200."""
+    """Quick scale, below 5 standard errors: with 12 trials and 40 points a correct build passes 199 times of 200."""
     entry = figures.deviation(figures.compute(name, "quick", seed=seed, n_jobs=-1)).get("exact")
     assert entry is None or entry["largest"] < 5
 

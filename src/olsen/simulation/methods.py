@@ -66,16 +66,16 @@ class Ensemble:
     scale: float = 1.0
     penalty: float | None = None
 
-    def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
+    def evaluate(self, sample: Sample, seed: int, n_threads: int = 1) -> NDArray[np.float64]:
         """Risk, bias and variance for every k, of shape (len(k), 3)."""
         pooled = np.inf in self.k
-        features, values = self._solve(sample, self.members or (100 if pooled else max(self.k)), seed)
+        features, values = self._solve(sample, self.members or (100 if pooled else max(self.k)), seed, n_threads)
         if not pooled:
             return _energies(sample, self.scale * _running_means(features, values, np.array(self.k)))
         own, pair = _pair_energies(sample, features, self.scale * values)
         return pair + (own - pair) / np.array(self.k)[:, None]
 
-    def _solve(self, sample, total, seed):
+    def _solve(self, sample, total, seed, n_threads):
         n, p = sample.X.shape
         chance = self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
         if self.penalty is not None:
@@ -85,7 +85,7 @@ class Ensemble:
             design=self.design,
         )  # fmt: skip
         problem = _members.Problem(sample.X, _two_targets(sample), None, False)
-        return features, _members.solve(problem, features, rows).values
+        return features, _members.solve(problem, features, rows, n_threads=n_threads).values
 
 
 @dataclass(frozen=True)
