@@ -300,14 +300,14 @@ def _encode(column, how):
         if _is_text(column.type):
             raise TableError(f"column {name!r} holds text ({_examples(column)}), but the model learned numbers there.")
         return _numbers(column, name)[:, None]
-    values = np.array([str(value) for value in column.to_pylist()])
+    values = [str(value) for value in column.to_pylist()]
     unknown = sorted(set(values) - set(how["categories"]))
     if unknown:
         raise TableError(
             f"column {name!r} holds {_names(unknown, 5)}, which the model has not seen; it knows "
             f"{_names(how['categories'], 8)}."
         )
-    return (values[:, None] == np.array(how["categories"][1:])[None, :]).astype(float)
+    return (np.array(values)[:, None] == np.array(how["categories"][1:])[None, :]).astype(float)
 
 
 def _is_text(kind):

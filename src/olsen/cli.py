@@ -10,6 +10,9 @@ import math
 import os
 import shlex
 import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,7 +74,8 @@ def _app():
     from cyclopts import App, Parameter
 
     options = Parameter(negative=())  # no --no-json
-    app = App(name="olsen", help=HELP, version=__version__, help_format="plaintext", default_parameter=options)
+    app = App(name="olsen", help=HELP, version=__version__, help_format="plaintext", default_parameter=options,
+              suppress_keyboard_interrupt=False)  # fmt: skip
     for command in (fit, predict, risk, reproduce):
         app.command(command, help_epilogue=EXAMPLES[command.__name__])
     return app
@@ -137,14 +141,14 @@ def fit(
     for path in (out, report):
         _check_writable(path)
     X, y, encoding, data_name, messages = _training_data(data, target, drop or [])
-    with _terminal.working(f"fitting {len(y)} rows, {X.shape[1]} columns"):
+    with _terminal.working(f"fitting {len(y)} rows, {X.shape[1]} columns"), _warnings_as(messages):
         model = _tuned(X, y, members, seed, jobs)
         summary = _report.summarise(
             model, X, y, encoding.names, data_name=data_name, target=encoding.target, messages=messages, seed=seed,
             command=_command(), versions=versions(),
         )  # fmt: skip
     if out is not None:
-        residuals = np.sort(np.abs(y - np.ravel(model.loo_prediction_)))
+        residuals = np.sort(np.abs(y - _report.left_out_predictions(model, X)[0]))
         _modelfile.save(out, _modelfile.SavedModel(model, encoding, residuals))
     if report is not None:
         report.write_text(_report.render(summary), encoding="utf-8")
@@ -172,6 +176,15 @@ def _training_data(data, target, drop):
     if len(y) < 5:
         raise TableError(f"{data.name} has {len(y)} rows; at least 5 are needed.")
     return encoding.features(table), y, encoding, data.name, messages + encoding.messages
+
+
+@contextmanager
+def _warnings_as(messages):
+    """Warnings become notes under the result instead of lines from inside the library."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    messages += [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
 
 
 def _tuned(X, y, members, seed, jobs):
@@ -371,8 +384,11 @@ def _check_writable(path: Path | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise UsageError(f"{path} is a folder; the name of a file is needed.")
-    if not os.access(path.parent, os.W_OK):
-        raise PermissionError(13, "cannot write, permission denied", str(path))
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):  # permissions alone do not tell: disks can be read-only
+            pass
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)) from None
 
 
 def _command() -> str:

@@ -97,10 +97,12 @@ def _figures(summary):
     yield _figure("coefficients", "Largest effects", bars("Largest effects", names, values, notes), (
         f"Change of {unit} when a column grows by one standard deviation; at the right, how many of the members "
         "had drawn it."))  # fmt: skip
+    left_out = summary["predictions"]["left_out"]
     yield _figure("predicted", "Predicted against observed", _predicted_chart(summary), (
-        "Every row predicted by an ensemble that has not seen it."))  # fmt: skip
+        "Every row predicted by an ensemble that has not seen it." if left_out else
+        "Fitted values; with so many rows for each column they hardly differ from predictions."))  # fmt: skip
     yield _figure("residuals", "Residuals", _residual_chart(summary), (
-        "Observed minus predicted, rows left out one at a time. A trend or a funnel means that something is missing."
+        "Observed minus predicted. A trend or a funnel means that something is missing."
     ))  # fmt: skip
 
 
@@ -127,7 +129,7 @@ def _curve_chart(summary):
 def _predicted_chart(summary):
     observed, predicted = summary["predictions"]["observed"], summary["predictions"]["predicted"]
     span = (min(*observed, *predicted), max(*observed, *predicted))
-    chart = Chart("Predicted against observed", "observed", "predicted, row left out", span, span)
+    chart = Chart("Predicted against observed", "observed", "predicted", span, span)
     chart.line(span, span, "diagonal")
     chart.dots(observed, predicted, "dots")
     return chart.render()
@@ -138,7 +140,7 @@ def _residual_chart(summary):
     residuals = [o - p for o, p in zip(observed, predicted, strict=True)]
     span = (min(predicted), max(predicted))
     reach = max(abs(r) for r in residuals)
-    chart = Chart("Residuals", "predicted, row left out", "observed minus predicted", span, (-reach, reach))
+    chart = Chart("Residuals", "predicted", "observed minus predicted", span, (-reach, reach))
     chart.line(span, (0.0, 0.0), "diagonal")
     chart.dots(predicted, residuals, "dots")
     return chart.render()

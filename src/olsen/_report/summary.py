@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_text", "summarise"]
+__all__ = ["as_text", "left_out_predictions", "summarise"]
 
 MOST_POINTS = 2000  # drawn in the scatter plots; more would only make the file large
 MOST_COEFFICIENTS = 15
@@ -42,27 +42,34 @@ def summarise(
     dict
         ``data``, ``model``, ``errors``, ``coefficients``, ``curve``, ``predictions``, ``command``, ``versions``.
     """
-    predicted = np.ravel(model.loo_prediction_)
+    predicted, left_out = left_out_predictions(model, X)
     size, share = int(model.max_features_), float(model.feature_ratio_)
     return {
         "data": {"name": data_name, "rows": len(y), "columns": X.shape[1], "target": target, "messages": messages},
         "model": {"members": int(model.n_estimators_), "columns_per_member": size, "share": share, "seed": seed,
                   "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_)},
-        "errors": _errors(model, X, y, predicted),
+        "errors": _errors(model, X, y),
         "coefficients": _coefficients(model, X, names),
         "curve": _curve(model, size),
-        "predictions": _thinned(y, predicted),
+        "predictions": {**_thinned(y, predicted), "left_out": left_out},
         "command": command,
         "versions": versions,
     }  # fmt: skip
 
 
-def _errors(model, X, y, predicted):
+def left_out_predictions(model, X):
+    """Predictions of the training rows and whether each was left out; with a hundred rows a column it hardly matters."""
+    if len(model.loo_prediction_) == len(X):
+        return np.ravel(model.loo_prediction_), True
+    return np.ravel(model.predict(X)), False
+
+
+def _errors(model, X, y):
     from .rivals import least_squares_mse, ridge_mse
 
     spread = float(np.mean((y - y.mean()) ** 2)) * (len(y) / (len(y) - 1)) ** 2  # the mean, each row left out
-    ours = float(np.mean((y - predicted) ** 2))
-    infinite = float(model.risk_curve(np.inf))
+    best = int(np.argmin(model.cv_results_["mse"]))
+    ours, infinite = (float(model.cv_results_[name][best]) for name in ("mse", "mse_infinity"))
     ridge, penalty = ridge_mse(X, y)
     squares = least_squares_mse(X, y)
     k = int(model.n_estimators_)
@@ -95,13 +102,12 @@ def _coefficients(model, X, names):
 
 def _curve(model, size):
     results = model.cv_results_
-    mse = np.asarray(results["mse"], dtype=float)
-    rmse = np.sqrt(mse)
+    rmse = np.sqrt(results["mse"])
     return {
-        "size": [int(m) for m in results["max_features"]],
+        "size": [int(m) for m in results["size"]],
         "rmse": rmse.tolist(),
-        "rmse_infinite": np.sqrt(np.asarray(results["mse_infinite"], dtype=float)).tolist(),
-        "standard_error": (np.asarray(results["standard_error"], dtype=float) / (2 * rmse)).tolist(),  # delta method
+        "rmse_infinite": np.sqrt(results["mse_infinity"]).tolist(),
+        "standard_error": (results["standard_error"] / (2 * np.maximum(rmse, 1e-300))).tolist(),  # delta method
         "chosen": size,
     }
 
@@ -119,7 +125,7 @@ def as_text(summary: dict) -> str:
     data, model = summary["data"], summary["model"]
     lines = [f"{data['name']}: {data['rows']} rows, {data['columns']} columns, target {data['target']}"]
     lines += [f"  note: {message}" for message in data["messages"]]
-    lines += ["", f"{'left-one-out error':<28}{'error':>10}{'R2':>8}"]
+    lines += ["", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
     for e in summary["errors"]:
         note = f"   {e['note']}" if e["note"] else ""
         lines.append(f"  {e['name']:<26}{_number(e['rmse']):>10}{_number(e['r2'], '.3f'):>8}{note}")

@@ -38,7 +38,8 @@ class Plan:
     def line(self, panel, series, x, y, kind="theory"):
         """A curve, or a single value to be drawn across the panel."""
         for x_, y_ in zip(*np.broadcast_arrays(x, y), strict=True):
-            self.rows.append((panel, series, kind, float(x_), float(y_), math.nan, 0, math.nan, ""))
+            if not np.isnan(y_):
+                self.rows.append((panel, series, kind, float(x_), float(y_), math.nan, 0, math.nan, ""))
 
     def simulate(self, problem, method, panel, series, x, expected, status, quantity="risk"):
         """A cell whose values, one for each k of the method, are points at `x` expected to be `expected`."""

@@ -130,8 +130,8 @@ _ALL = (
         "variances from 1 down to 0.01, where drawing columns with probabilities matched to ridge repairs what uniform "
         "drawing loses. Right: neighbours correlated 0.8, all columns alike, nothing to repair. Lines: large n.",
         _frozen(n=100, p=100, sigma=0.3, covariances=(("diagonal", 0.01), ("ar1", 0.8)), members=100, n_subsets=200),
-        paper=_frozen(trials=150, shares=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), line_points=29),
-        quick=_frozen(trials=20, shares=(0.15, 0.3, 0.45, 0.6, 0.75), line_points=9),
+        paper=_frozen(trials=150, shares=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), line_points=36),
+        quick=_frozen(trials=20, shares=(0.15, 0.3, 0.45, 0.6, 0.75), line_points=11),
     ),
     Recipe(
         "figure8",
