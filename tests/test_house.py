@@ -29,10 +29,15 @@ LAYERS = {
     "_streaming": {"_members", "_moments", "_execution"},
     "_inputs": {"_members", "_moments", "_execution"},
     "_risk_curve": {"subsets"},
+    "_selection": {"_members", "_moments", "_risk_curve", "subsets"},
+    "_auto_inclusion": {"_members", "_moments", "_inclusion", "_selection", "subsets"},
     "_fitted": {"_members", "_uncertainty", "_inputs"},
     "_fitting": {"_members", "_moments", "_execution", "_inputs", "_combining", "subsets"},
     "_functional": {"_members", "_inputs", "_execution", "subsets"},
     "_ensemble": {"_execution", "_inputs", "_fitted", "_fitting", "_streaming"},
+    "_tuning": {
+        "_auto_inclusion", "_combining", "_execution", "_fitted", "_fitting", "_inputs", "_selection", "subsets",
+    },
     "simulation": {"_members", "_execution", "equivalence", "subsets", "_ensemble", "_tuning"},  # never theory
     "figures": {"simulation", "theory", "subsets"},
     "_tables": set(),

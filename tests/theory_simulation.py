@@ -5,21 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-try:
-    from olsen import member_coefficients
-except ImportError:
-    member_coefficients = None
+from olsen import member_coefficients
 
 
 def fit_members(X, y, feature_subsets, sample_subsets=None):
     """Coefficients (k, p) of the members on the given columns and rows, without intercept."""
-    if member_coefficients is not None:
-        return member_coefficients(X, y, feature_subsets, sample_subsets, fit_intercept=False)[0]
-    coef = np.zeros((len(feature_subsets), X.shape[1]))
-    for i, S in enumerate(feature_subsets):
-        rows = slice(None) if sample_subsets is None else sample_subsets[i]
-        coef[i, S] = np.linalg.lstsq(X[rows][:, S], y[rows], rcond=None)[0]
-    return coef
+    return member_coefficients(X, y, feature_subsets, sample_subsets, fit_intercept=False)[0]
 
 
 class Estimate(NamedTuple):

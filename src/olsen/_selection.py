@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from . import subsets
 from ._members.path import PathData, prefix_coefficients, prefix_residuals, row_prefix_residuals
 from ._members.problem import Problem
-from ._moments import Moments, from_data
+from ._moments import Moments, from_data, weighted_mean
 from ._risk_curve import PairSums, RiskCurve
 
 __all__ = ["Paths", "gcv_curve", "kfold_curve", "loo_curve", "moment_gcv_curve", "oob_curve", "row_curve", "size_grid"]
@@ -228,8 +228,6 @@ def kfold_curve(problem: Problem, sizes: NDArray, paths: Paths, splits, n_sample
 
 
 def _column_means(problem: Problem):
-    from ._moments import weighted_mean
-
     return weighted_mean(problem.X, problem.weight) if problem.fit_intercept else np.zeros(problem.shape[1])
 
 

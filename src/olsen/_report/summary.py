@@ -58,7 +58,7 @@ def summarise(
 
 
 def left_out_predictions(model, X):
-    """Predictions of the training rows and whether each was left out; with a hundred rows a column it hardly matters."""
+    """Predictions of the training rows, and whether each row was left out; with very many rows it hardly matters."""
     if len(model.loo_prediction_) == len(X):
         return np.ravel(model.loo_prediction_), True
     return np.ravel(model.predict(X)), False
