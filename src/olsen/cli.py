@@ -20,7 +20,7 @@ import numpy as np
 
 from . import __version__, _terminal, theory
 
-__all__ = ["fit", "main", "predict", "reproduce", "risk"]
+__all__ = ["UsageError", "fit", "main", "predict", "reproduce", "risk"]
 
 HELP = "Ensembles of ordinary least squares on random submatrices of the data."
 INSTALL = "olsen: the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
@@ -373,7 +373,7 @@ def _figure_line(report):
         f"{entry['largest']:.1f} SE from {status} theory ({entry['points']} points)"
         for status, entry in report["deviation"].items()
     ]
-    found = "at most " + ", ".join(parts) if parts else "nothing simulated"
+    found = "at most " + ", ".join(parts) if parts else "no theory to compare with"
     return f"{report['name']}  {report['seconds']:6.1f} s  {report['title']}: {found}"
 
 

@@ -292,6 +292,28 @@ def _dropout(table):
     return figure
 
 
+def _sparse(table):
+    figure, (axes,) = _axes(COLUMN, 3.0)
+    for series, label, color, marker in (
+        ("uniform", "ensemble, uniform", VERMILLION, "o"),
+        ("stacking", "ensemble, stacking", ORANGE, "s"),
+        ("adaptive", "ensemble, adaptive", BLUE, "D"),
+        ("ridge", "ridge", BLACK, "^"),
+        ("lasso", "lasso", PURPLE, "v"),
+    ):
+        x, y, error = _select(table, "risk", series, "simulation")
+        face = color if series in ("uniform", "stacking", "adaptive") else "white"
+        axes.errorbar(x, y, error, fmt=f"{marker}-", color=color, mfc=face, lw=0.8, capsize=1.4, label=label)
+    x, y, _ = _select(table, "risk", "known coefficients", "reference")
+    axes.plot(x, y, ":", color=GREY, label="coefficients known", zorder=0)
+    _reference(axes, table, "risk", "optimal ridge", GREY, "optimal ridge")
+    axes.set(xscale="log", xlabel="coefficients that are not zero", ylabel="risk")
+    axes.set_ylim(bottom=0)
+    _plain_log(axes.xaxis)
+    axes.legend(loc="lower right", fontsize=6.5)
+    return figure
+
+
 def _plain_log(axis, every=True):
     """Labels such as 0.5 and 20 instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator
@@ -310,4 +332,5 @@ DRAWINGS: Mapping[str, Callable[[Mapping[str, list]], Any]] = MappingProxyType({
     "figure6": _double_descent,
     "figure7": _unequal_covariance,
     "figure8": _dropout,
+    "figure9": _sparse,
 })  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from .. import theory
-from ..simulation import Dropout, Ensemble, LinearProblem, Ridge, montecarlo
+from ..simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo
 from ..simulation.methods import QUANTITIES
 from ..subsets import draw_members
 
@@ -298,6 +298,38 @@ def _side_by_side(gamma, sigma):
     }
 
 
+def _sparse(c: SimpleNamespace) -> Plan:
+    plan, grid = Plan(), tuple(np.geomspace(1e-3, 1e4, 50).tolist())
+
+    def tuned(**options):
+        return Estimator("olsen.OLSEnsembleRegressorCV", (("fit_intercept", False), *options.items()))
+
+    methods = {
+        "uniform": tuned(),
+        "stacking": tuned(mixing="stacking", n_estimators=c.members),
+        "adaptive": tuned(inclusion="adaptive"),
+        "ridge": Estimator("sklearn.linear_model.RidgeCV", (("fit_intercept", False), ("alphas", grid))),
+        "lasso": Estimator("sklearn.linear_model.LassoCV", (("fit_intercept", False),)),
+    }
+    for nonzeros in c.nonzeros:
+        problem = LinearProblem(c.n, c.p, c.sigma, coefficients="sparse", nonzeros=nonzeros)
+        for series, method in methods.items():
+            plan.simulate(problem, method, "risk", series, nonzeros, np.nan, "")
+        plan.line("risk", "known coefficients", [nonzeros], _risk_with_known_coefficients(c, problem), "reference")
+    plan.line("risk", "optimal ridge", [1.0], theory.optimal_ridge_risk(c.p / c.n, c.sigma), "reference")
+    return plan
+
+
+def _risk_with_known_coefficients(c, problem):
+    """Risk of the infinite ensemble with the best probabilities, a mean over coefficients of this kind."""
+    rng, variances, risks = np.random.default_rng(0), np.ones(c.p), []
+    for _ in range(c.draws):
+        beta = problem.draw_coefficients(rng)
+        chance = theory.optimal_probabilities(variances, beta, c.sigma, n=c.n)
+        risks.append(theory.diagonal_risk(variances, beta, chance, c.sigma, n=c.n))
+    return float(np.mean(risks))
+
+
 PLANS: Mapping[str, Callable[[SimpleNamespace], Plan]] = MappingProxyType({
     "figure1": _subsampling,
     "figure2": _risk_against_members,
@@ -307,4 +339,5 @@ PLANS: Mapping[str, Callable[[SimpleNamespace], Plan]] = MappingProxyType({
     "figure6": _double_descent,
     "figure7": _unequal_covariance,
     "figure8": _dropout,
+    "figure9": _sparse,
 })  # fmt: skip

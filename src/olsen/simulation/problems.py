@@ -125,13 +125,14 @@ class LinearProblem:
         else:
             covariance = self.covariance_matrix()
             X = X @ _root(self.covariance, self._strength, self.p).T
-        return Sample(X, self._draw_beta(rng), self._draw_noise(rng), covariance)
+        return Sample(X, self.draw_coefficients(rng), self._draw_noise(rng), covariance)
 
     @property
     def _strength(self):
         return COVARIANCES[self.covariance][1] if self.strength is None else self.strength
 
-    def _draw_beta(self, rng):
+    def draw_coefficients(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draw coefficients alone."""
         if self.coefficients == "fixed":
             return self.fixed_beta()
         beta = rng.standard_normal(self.p)
