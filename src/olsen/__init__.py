@@ -16,7 +16,7 @@ from ._tuning import OLSEnsembleRegressorCV
 
 __version__ = "0.1.0"
 
-_ROOMS = ("datasets", "equivalence", "theory")  # loaded when first used, so that `import olsen` stays light
+_ROOMS = ("datasets", "equivalence", "figures", "simulation", "theory")  # loaded when first used, so that `import olsen` stays light
 
 __all__ = [
     "OLSEnsembleRegressor",
@@ -24,7 +24,9 @@ __all__ = [
     "__version__",
     "datasets",
     "equivalence",
+    "figures",
     "member_coefficients",
+    "simulation",
     "subsets",
     "theory",
 ]

@@ -21,7 +21,7 @@ p.sub { color: var(--soft); margin-top: .2rem; }
 table { border-collapse: collapse; } th { text-align: left; font-weight: 600; }
 td, th { padding: .2rem 1.2rem .2rem 0; border-bottom: 1px solid var(--rule); }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
-.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1rem 2rem; }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1rem 2rem; }
 figure { margin: 0; } figcaption { color: var(--soft); font-size: .87rem; }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 11px system-ui, sans-serif; }
 svg .tick { fill: var(--soft); } svg .note { fill: var(--soft); } svg .grid { stroke: var(--rule); }

@@ -44,7 +44,7 @@ class Chart:
     def y(self, value: float) -> float:
         """Place of a value on the vertical axis, kept inside the chart."""
         low, high = self.y_range
-        share = min(1.05, max(-0.05, (value - low) / (high - low)))
+        share = min(1.0, max(0.0, (value - low) / (high - low)))
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
     def line(self, xs: Sequence[float], ys: Sequence[float], style: str) -> None:
