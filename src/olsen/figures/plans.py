@@ -309,7 +309,7 @@ def _sparse(c: SimpleNamespace) -> Plan:
         "stacking": tuned(mixing="stacking", n_estimators=c.members),
         "adaptive": tuned(inclusion="adaptive"),
         "ridge": Estimator("sklearn.linear_model.RidgeCV", (("fit_intercept", False), ("alphas", grid))),
-        "lasso": Estimator("sklearn.linear_model.LassoCV", (("fit_intercept", False),)),
+        "lasso": Estimator("sklearn.linear_model.LassoCV", (("fit_intercept", False), ("max_iter", 20_000))),
     }
     for nonzeros in c.nonzeros:
         problem = LinearProblem(c.n, c.p, c.sigma, coefficients="sparse", nonzeros=nonzeros)
