@@ -16,7 +16,13 @@ from ._tuning import OLSEnsembleRegressorCV
 
 __version__ = "0.1.0"
 
-_ROOMS = ("datasets", "equivalence", "figures", "simulation", "theory")  # loaded when first used, so that `import olsen` stays light
+_ROOMS = (
+    "datasets",
+    "equivalence",
+    "figures",
+    "simulation",
+    "theory",
+)  # loaded when first used, so that `import olsen` stays light
 
 __all__ = [
     "OLSEnsembleRegressor",

@@ -293,7 +293,7 @@ def _dropout(table):
 
 
 def _sparse(table):
-    figure, (axes,) = _axes(COLUMN, 3.0)
+    figure, (axes,) = _axes(COLUMN, 3.3)
     for series, label, color, marker in (
         ("uniform", "ensemble, uniform", VERMILLION, "o"),
         ("stacking", "ensemble, stacking", ORANGE, "s"),
@@ -310,7 +310,7 @@ def _sparse(table):
     axes.set(xscale="log", xlabel="coefficients that are not zero", ylabel="risk")
     axes.set_ylim(bottom=0)
     _plain_log(axes.xaxis)
-    axes.legend(loc="lower right", fontsize=6.5)
+    figure.legend(loc="outside upper center", ncols=2)
     return figure
 
 

@@ -147,8 +147,8 @@ _ALL = (
         "figure9",
         "sparse coefficients",
         "Risk of tuned estimators against the number of coefficients that are not zero; n = 100, p = 150, sigma = 0.5. "
-        "Members drawn uniformly do no better than ridge. Stacking weights the members, adaptive probabilities draw "
-        "the columns that matter more often. Dashed: optimal ridge. Dotted: the best probabilities if the coefficients "
+        "Members drawn uniformly do as well as ridge. Stacking weights the members; adaptive probabilities draw the "
+        "columns that matter more often. Dashed: optimal ridge. Dotted: the best probabilities if the coefficients "
         "were known, theory for large n.",
         _frozen(n=100, p=150, sigma=0.5, members=300, draws=200),
         paper=_frozen(trials=30, nonzeros=(2, 4, 8, 16, 32, 64, 150)),
