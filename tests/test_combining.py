@@ -67,6 +67,12 @@ def test_a_shut_gate_leaves_equal_weights(seed):
         assert np.ptp(model.weights_) > 0
 
 
+def test_the_gate_is_shut_on_dense_signals_with_more_members_than_rows(seed):
+    X, y, _ = dense_and_sparse(seed, 150, n=80, p=150, sigma=0.5)
+    model = OLSEnsembleRegressor(120, 25, mixing="stacking", random_state=seed).fit(X, y)
+    assert model.stacking_advantage_ < 3 and (model.stacking_advantage_ > 2) == bool(np.ptp(model.weights_) > 0)
+
+
 def test_coefficients_are_the_weighted_mean_of_the_members(seed):
     X, y, _ = dense_and_sparse(seed, 2, n=200, sigma=0.4)
     model = OLSEnsembleRegressor(50, 6, mixing="stacking", random_state=seed).fit(X, y)

@@ -22,7 +22,7 @@ LAYERS = {
     "datasets": set(),
     "_moments": {"_execution"},
     "_members": {"_moments", "_execution"},
-    "_combining": {"_moments", "_members", "_execution"},
+    "_combining": {"_moments", "_members", "_execution", "subsets"},
     "_inclusion": {"_moments", "_members", "_execution"},
     "equivalence": {"_moments", "_members", "_execution"},
     "_uncertainty": {"_moments", "_members", "_execution"},

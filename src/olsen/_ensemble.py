@@ -47,7 +47,7 @@ class OLSEnsembleRegressor(FitMembersMixin, FittedEnsembleMixin, callbacks.Callb
     mixing : {"mean", "stacking"}, default="mean"
         How members are combined: all with equal weight, or with weights on the simplex that minimise the leave-one-out
         error. Stacking helps on sparse signals with small members and hurts on dense ones, so it is used only where it
-        beats equal weights by two standard errors in cross-validation over the leave-one-out residuals.
+        beats equal weights by two standard errors in 5-fold cross-validation.
     fit_intercept : bool, default=True
         Whether every member fits an intercept.
     solver : {"auto", "gram", "member_gram", "orthogonal", "interpolator", "masked_cg"}, default="auto"

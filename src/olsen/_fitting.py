@@ -98,8 +98,9 @@ class FitMembersMixin:
         features, samples = self._draw(0, n_estimators)
         residual, centre = _combining.member_residuals(problem, features, samples, mapper)
         if self.mixing == "stacking":
-            found = _combining.stacking_weights(residual, problem.weight, self._design["seed"])
-            weights, _, self.stacking_advantage_ = found
+            seed = self._design["seed"]
+            found = _combining.stacking_weights(problem, features, samples, residual, seed, mapper)
+            weights, self.stacking_advantage_ = found
         if scale == "loo":
             mean, middle = (np.tensordot(weights, a, 1) for a in (residual, centre))
             scale = _combining.loo_scale(problem, mean, middle)

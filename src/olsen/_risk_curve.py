@@ -64,9 +64,21 @@ class PairSums:
     def curve(self, sizes, n_items: int, design: str, weight: NDArray) -> RiskCurve:
         """The risk curve; errors of several targets are averaged."""
         own, same, other = (a.mean(axis=2) for a in self._pair_means())
+        same = same + _raise_same(own, same, other, sizes, n_items, weight)[:, None]
         residual = np.asarray(self.total) / (2 * self.n_pairs)
         noise = np.std(self.batches, axis=0, ddof=1) / np.sqrt(len(self.batches)) if len(self.batches) > 1 else None
         return RiskCurve(np.asarray(sizes), n_items, design, weight, own, same, other, residual, noise)
+
+
+def _raise_same(own, same, other, sizes, n_items, weight):
+    """What S lacks, at every size, for a whole group to do no better than infinitely many members.
+
+    No group does, but S comes from few pairs, and with hundreds of members in a group its noise would count most.
+    """
+    A, S, C = (np.average(a, axis=1, weights=weight) for a in (own, same, other))
+    groups = np.array([group_size(size / n_items) for size in sizes])
+    least = C - (A - C) / np.maximum(groups - 1, 1)
+    return np.maximum(0.0, least - S)
 
 
 @dataclass(frozen=True)

@@ -247,11 +247,11 @@ def _batch_size(problem, kind, own_rows):
 def _direct_flops(kind, sizes, rows, *, on_host: bool):
     """Flops of a direct solver for each member, times what a flop of a factorisation costs in flops of products.
 
-    That is about 2 on the host. On a GPU batched factorisations are far behind: on an H200, 40 at 120 columns, 12 at
-    1000 and 9 at 4000.
+    That is about 2 on the host. On a GPU batched factorisations are far behind (on an H200, 40 at 120 columns, 12 at
+    1000 and 9 at 4000), and the first guess of the steps to come is often too high, so members stay four times longer.
     """
     m = sizes.astype(float)
-    dear = 2.0 if on_host else 8 + 4000 / np.maximum(m, 1.0)
+    dear = 2.0 if on_host else 32 + 16_000 / np.maximum(m, 1.0)
     if kind in ("gram", "single"):
         return dear * m**3 / 3
     if kind == "normal":
