@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-statistical clean
+.PHONY: run test test-statistical bench clean
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -22,6 +22,10 @@ test: $(READY)  ## everything CI checks, in minutes
 
 test-statistical: $(READY)  ## slow simulation checks
 	$(BIN)/python -m pytest -n 2 -m statistical
+
+bench: $(READY)  ## us and the peers side by side, in minutes on an idle machine
+	$(BIN)/python benchmarks/compare.py
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

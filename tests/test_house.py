@@ -39,6 +39,9 @@ LAYERS = {
     "_fitted": {"_large", "_members", "_uncertainty", "_inputs"},
     "_fitting": {"_members", "_moments", "_execution", "_inputs", "_combining", "subsets"},
     "_functional": {"_members", "_inputs", "_execution", "subsets"},
+    "_dropout_exact": {"_execution", "_members", "_moments", "_streaming"},
+    "_dropout_sgd": {"_dropout_exact", "_members", "_moments"},
+    "_dropout": {"_dropout_exact", "_dropout_sgd", "_execution", "_inputs", "_moments", "subsets"},
     "_ensemble": {"_execution", "_inputs", "_fitted", "_fitting", "_streaming", "_large"},
     "_tuning": {
         "_auto_inclusion", "_combining", "_execution", "_fitted", "_fitting", "_inputs", "_large", "_selection",

@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from olsen import OLSEnsembleRegressor
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 ALL_ROWS = [
     OLSEnsembleRegressor(n_estimators=10),
@@ -11,6 +11,10 @@ ALL_ROWS = [
     OLSEnsembleRegressor(n_estimators=10, max_features=1.0, fit_intercept=False),
     OLSEnsembleRegressor(n_estimators=7, solver="member_gram", warm_start=True),
     OLSEnsembleRegressor(n_estimators=7, solver="orthogonal", n_jobs=2, scale=0.7),
+]
+TUNED = [
+    OLSEnsembleRegressorCV(n_estimators=10),
+    OLSEnsembleRegressorCV(n_estimators="auto", inclusion="uniform", design="independent", fit_intercept=False),
 ]
 ROWS_DRAWN = [
     OLSEnsembleRegressor(n_estimators=10, max_samples=0.6),
@@ -20,11 +24,18 @@ WEIGHTS_ARE_NOT_REPETITIONS = {
     f"check_sample_weight_equivalence_on_{kind}_data": "a repeated row can be drawn twice, a weighted row only once"
     for kind in ("dense", "sparse")
 }
-pytestmark = pytest.mark.filterwarnings("ignore:members have .* columns:UserWarning", "ignore:y holds one value")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*rows repeat others", "ignore:members have .* columns:UserWarning", "ignore:y holds one value"
+)
 
 
 @parametrize_with_checks(ALL_ROWS)
 def test_all_rows(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks(TUNED)
+def test_tuned(estimator, check):
     check(estimator)
 
 

@@ -10,6 +10,7 @@ OLSEnsembleRegressor(max_features=0.3)
 import importlib
 
 from . import subsets
+from ._dropout import DropoutRegressor
 from ._ensemble import OLSEnsembleRegressor
 from ._functional import member_coefficients
 from ._tuning import OLSEnsembleRegressorCV
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 _ROOMS = ("datasets", "equivalence", "theory")  # loaded when first used, so that `import olsen` stays light
 
 __all__ = [
+    "DropoutRegressor",
     "OLSEnsembleRegressor",
     "OLSEnsembleRegressorCV",
     "__version__",

@@ -102,7 +102,7 @@ class FitMembersMixin:
             weights, _, self.stacking_advantage_ = found
         if scale == "loo":
             mean, middle = (np.tensordot(weights, a, 1) for a in (residual, centre))
-            scale = _combining.loo_scale(problem.Y, mean, middle, problem.weight)
+            scale = _combining.loo_scale(problem, mean, middle)
         return weights, float(scale)
 
     def _store(self, mean, solution, features, start):

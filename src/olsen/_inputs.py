@@ -51,6 +51,7 @@ class Training(NamedTuple):
 
     problem: Problem
     kept_rows: np.ndarray | None  # positions of the rows with positive weight; None: all rows
+    n_given: int  # rows before those of weight zero were dropped
     single_target: bool
 
 
@@ -73,6 +74,7 @@ def validate_training(estimator, X, y, sample_weight, *, reset: bool = True, min
     )
     Y = np.asarray(y, dtype=np.float64)
     Y = Y.reshape(-1, 1) if Y.ndim == 1 else Y
+    n_given = len(Y)
     kept = None
     weight = None
     if sample_weight is not None:
@@ -83,7 +85,7 @@ def validate_training(estimator, X, y, sample_weight, *, reset: bool = True, min
     if estimator.fit_intercept and len(Y) > 1:
         _warn_constant_target(Y)
     problem = Problem(X, Y, weight, estimator.fit_intercept, estimator.rcond, estimator.tol)
-    return Training(problem, kept, np.ndim(y) == 1)
+    return Training(problem, kept, n_given, np.ndim(y) == 1)
 
 
 def _drop_weightless(X, Y, weight, min_rows):

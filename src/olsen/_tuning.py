@@ -10,8 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from . import _combining, _large, _selection, subsets
-from ._auto_inclusion import choose_inclusion
+from . import _auto_inclusion, _combining, _large, _selection, subsets
 from ._execution import callbacks, pools
 from ._fitted import FittedEnsembleMixin
 from ._fitting import FitMembersMixin
@@ -19,7 +18,7 @@ from ._inputs import all_or_nothing, check_choice, check_count, resolve_seed, va
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
-INCLUSIONS = ("uniform", "ridge", "adaptive", "auto")
+INCLUSIONS = ("loo", "uniform", "ridge", "adaptive", "auto")
 LARGEST_SHARE = 0.85  # of the rows: members stay clear of the interpolation peak
 EXCESS = 0.01  # of a finite ensemble over an infinite one, for n_estimators="auto"
 
@@ -34,8 +33,10 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
 
     Parameters
     ----------
-    n_estimators : int or "auto", default=100
+    n_estimators : int or "auto", default=400
         Number of members. ``"auto"``: as many as keep the estimated excess over an infinite ensemble below 1 %.
+        The default is larger than that of :class:`OLSEnsembleRegressor`: with many more columns than rows, a hundred
+        members leave an excess that shows on real data, and members are cheap.
     max_features : array-like of int or float, default=None
         Candidate sizes (counts, or fractions of the columns). None: about fifty sizes from 1 to 85 % of the rows.
     max_samples : int or float, default=1.0
@@ -43,10 +44,17 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
     tune : {"max_features", "max_samples"}, default="max_features"
         What is chosen: columns per member, or the rows of minimum-norm members on all columns (for more columns than
         rows; on correlated columns the first is usually better).
-    inclusion : {"uniform", "ridge", "adaptive", "auto"}, default="uniform"
-        Whether all columns are equally likely, or with probabilities that mimic tuned ridge regression, or with
-        probabilities that follow the coefficients (for sparse signals; used only where 5-fold cross-validation says
-        so). ``"auto"`` lets 5-fold cross-validation decide between the three.
+    inclusion : {"loo", "uniform", "ridge", "adaptive", "auto"}, default="loo"
+        How likely columns are to be in a member.
+
+        - ``"uniform"``: all alike, as in the paper.
+        - ``"ridge"``: with probabilities under which the ensemble mimics tuned ridge regression; they favour columns
+          that stand alone over collinear ones.
+        - ``"loo"``: whichever of the two has the smaller leave-one-out error; uniform where `cv`, `max_samples` or
+          `tune` ask for something else than leave-one-out over columns with all rows.
+        - ``"adaptive"``: with probabilities that follow the coefficients, for sparse signals; used only where 5-fold
+          cross-validation says so, uniform otherwise.
+        - ``"auto"``: adaptive where cross-validation says so, otherwise as ``"loo"``.
     cv : {None, "gcv", "oob"}, int or cross-validation splitter, default=None
         How errors are estimated. None: exact leave-one-out (generalised cross-validation from the moments alone where
         there are over a hundred times more rows than columns, and at least 10000). An int or a splitter: k-fold.
@@ -100,7 +108,8 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
     inclusion_kind_ : {"uniform", "ridge", "adaptive"}
         The probabilities in use.
     loo_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        Prediction of every training row by members that had not seen it; empty where no row was touched again.
+        Prediction of every training row without it; empty where that is not known (adaptive probabilities, errors from
+        the moments alone, splitters that leave rows out).
     n_features_in_ : int
         Number of columns seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -142,12 +151,12 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
 
     def __init__(
         self,
-        n_estimators=100,
+        n_estimators=400,
         max_features=None,
         *,
         max_samples=1.0,
         tune="max_features",
-        inclusion="uniform",
+        inclusion="loo",
         cv=None,
         one_standard_error=False,
         sampling="fixed",
@@ -256,7 +265,7 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
         check_choice("inclusion", self.inclusion, INCLUSIONS)
         if isinstance(self.cv, str):
             check_choice("cv", self.cv, ("gcv", "oob"))
-        rows_only = self.inclusion == "uniform" and self.cv is None and self.max_samples == 1.0
+        rows_only = self.inclusion in ("loo", "uniform") and self.cv is None and self.max_samples == 1.0
         if self.tune == "max_samples" and not rows_only:
             raise ValueError(
                 "tune='max_samples' uses all columns and leave-one-out: inclusion, cv and max_samples must be left at "
@@ -275,13 +284,18 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
             return None
         routed = process_routing(self, "fit", **params) if params else None
         groups = params.get("groups") if routed is None else routed.splitter.split.get("groups")
-        if groups is not None and given.kept_rows is not None:
-            groups = np.asarray(groups)[given.kept_rows]
         splitter = check_cv(self.cv)
-        n = given.problem.shape[0]
-        if getattr(splitter, "get_n_splits", lambda: 2)() > n:
+        n = given.n_given
+        if not hasattr(self.cv, "__iter__") and splitter.get_n_splits(np.zeros(n), groups=groups) > n:
             raise ValueError(f"cv={self.cv!r} asks for more folds than the {n} rows there are.")
-        return list(splitter.split(np.zeros((n, 1)), given.problem.Y[:, 0], groups))
+        y = np.zeros(n) if given.kept_rows is not None else given.problem.Y[:, 0]
+        splits = splitter.split(np.zeros((n, 1)), y, groups)
+        if given.kept_rows is None:
+            return [(np.asarray(train), np.asarray(test)) for train, test in splits]
+        position = np.full(n, -1)
+        position[given.kept_rows] = np.arange(len(given.kept_rows))
+        kept = [tuple(position[rows][position[rows] >= 0] for rows in split) for split in splits]
+        return [(train, test) for train, test in kept if len(train) and len(test)]
 
     def _warn_repeated_rows(self, problem, splits):
         """Leave-one-out cannot be trusted where the left-out row has a twin."""
@@ -306,32 +320,47 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
         at = self._choose(curve)
         k = curve.members_for(at, EXCESS) if self.n_estimators == "auto" else self.n_estimators
         self._report(curve, at, k, problem)
-        chosen: float | int | np.ndarray = int(curve.sizes[at])
-        scale = self._scale(curve, at, problem, splits)
-        self.inclusion_kind_ = "uniform"
-        if self.inclusion != "uniform":
-            found = choose_inclusion(problem, self.inclusion, self, paths, int(curve.sizes[at]))
-            self.inclusion_kind_ = found.kind
-            if found.probabilities is not None:
-                chosen, scale, self.best_score_ = found.probabilities, found.scale, -found.mse
-        rows = int(chosen) if self.tune == "max_samples" else self.max_samples
-        columns = self.n_features_in_ if self.tune == "max_samples" else chosen
+        size = int(curve.sizes[at])
+        found = self._inclusion_for(problem, curve, at, k, splits, paths)
+        self.inclusion_kind_, self.best_score_ = found.kind, -found.mse
+        columns = size if found.probabilities is None else found.probabilities
+        rows = self.max_samples
+        if self.tune == "max_samples":
+            columns, rows = self.n_features_in_, size
         self._reset_draw(given, columns, rows, seed=seed)
-        self._fit_members(given, k, scale=self.scale if scale is None else scale)
-        self.max_features_ = int(np.rint(np.sum(columns))) if np.ndim(columns) else int(columns)
+        centre = _mean_of_others(problem, splits)
+        self._fit_members(given, k, scale=self._scale(found.residual, centre, problem, found.kind))
+        self.max_features_ = int(np.rint(np.sum(columns)))
         self.max_samples_ = subsets.resolve_size(rows, problem.shape[0], "max_samples")
         self.feature_ratio_ = self.max_features_ / self.n_features_in_
-        self._predict_left_out(curve, at, problem, splits, given.single_target)
+        self._predict_left_out(found.residual, centre, problem, given.single_target)
+
+    def _inclusion_for(self, problem, curve, at, k, splits, paths):
+        """Probabilities of the columns, and the residuals and error that go with them."""
+        residual = _residual_by_row(curve.residual[at], problem, splits)
+        uniform = _auto_inclusion.Inclusion("uniform", None, residual, float(curve.mse(k)[at]))
+        plain = self.tune == "max_features" and self.max_samples == 1.0 and self.cv is None and residual is not None
+        if self.inclusion == "uniform" or (self.inclusion == "loo" and not plain):
+            return uniform
+        if self.inclusion == "ridge":
+            return _auto_inclusion.ridge_matched(problem)
+        base = uniform
+        if self.inclusion in ("loo", "auto") and residual is not None:
+            base = _auto_inclusion.uniform_or_ridge(problem, residual, uniform.mse)
+        if self.inclusion == "loo":
+            return base
+        size, with_ridge = int(curve.sizes[at]), self.inclusion == "auto"
+        return _auto_inclusion.adaptive_or(base, problem, size, self, paths, with_ridge=with_ridge)
 
     def _curve(self, problem, splits, paths):
         n, p = problem.shape
         if self.tune == "max_samples":
-            largest = int(LARGEST_SHARE * min(n, p))
             self.criterion_ = "loo"
-            return _selection.row_curve(problem, _selection.size_grid(largest)[1:], paths)
+            return _selection.row_curve(problem, self._row_sizes(n, p), paths)
         n_samples = subsets.resolve_size(self.max_samples, n, "max_samples")
         drawn = None if n_samples == n else n_samples
-        sizes = self._sizes(p, (n_samples if splits is None else _smallest_training(splits, drawn)))
+        rows = n_samples if splits is None else _smallest_training(problem, splits, drawn)
+        sizes = self._sizes(p, rows)
         if splits is not None:
             self.criterion_ = "kfold"
             return _selection.kfold_curve(problem, sizes, paths, splits, drawn)
@@ -351,6 +380,16 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
         self.criterion_ = "gcv" if self.cv == "gcv" else "loo"
         follow = _selection.gcv_curve if self.cv == "gcv" else _selection.loo_curve
         return follow(problem, sizes, paths, drawn)
+
+    def _row_sizes(self, n, p):
+        """Candidate row counts of minimum-norm members, clear of the peak at p rows."""
+        largest = int(LARGEST_SHARE * min(n - self.fit_intercept, p))
+        if largest < 3:
+            raise ValueError(
+                f"tune='max_samples' fits minimum-norm members, which need more columns than rows; with n_features={p} "
+                f"and {n} rows there is nothing to choose. Use tune='max_features'."
+            )
+        return _selection.size_grid(largest)[1:]
 
     def _sizes(self, p, rows):
         """Candidate sizes, clear of the interpolation peak."""
@@ -396,38 +435,45 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
         full, rest = np.divmod(int(k), groups)
         return (full * groups * (groups - 1) + rest * (rest - 1)) / k**2
 
-    def _scale(self, curve, at, problem, splits):
-        """The scale from the residuals of the path at the chosen size; None leaves it to the members."""
-        if self.scale != "loo":
-            return float(self.scale)
-        if curve.residual.shape[1] != problem.shape[0] or splits is not None or self.mixing == "stacking":
-            return None if curve.residual.shape[1] else 1.0
-        return _combining.loo_scale(problem.Y, curve.residual[at], _mean_of_others(problem), problem.weight)
+    def _scale(self, residual, centre, problem, kind):
+        """A number, or "loo" to leave it to the members' own residuals."""
+        if self.scale != "loo" or self.mixing == "stacking":
+            return self.scale
+        if kind == "adaptive" or residual is None:
+            return 1.0
+        return _combining.loo_scale(problem, residual, centre)
 
-    def _predict_left_out(self, curve, at, problem, splits, single):
-        residual = curve.residual[at]
-        if splits is not None:
-            order = np.concatenate([test for _, test in splits])
-            whole = np.full(problem.Y.shape, np.nan)
-            whole[order] = residual
-            residual = whole
-        if len(residual) != len(problem.Y):
+    def _predict_left_out(self, residual, centre, problem, single):
+        if residual is None:
             self.loo_prediction_ = np.empty(0)
             return
-        centre = _mean_of_others(problem)
         prediction = centre + self.scale_ * (problem.Y - residual - centre)
         self.loo_prediction_ = prediction[:, 0] if single else prediction
 
 
-def _smallest_training(splits, drawn):
-    rows = min(len(train) for train, _ in splits)
+def _residual_by_row(residual, problem, splits):
+    """Residuals in the order of the rows, or None where some row has none."""
+    if splits is not None:
+        order = np.concatenate([test for _, test in splits])
+        whole = np.full(problem.Y.shape, np.nan)
+        whole[order] = residual
+        residual = whole
+    return residual if len(residual) == len(problem.Y) and np.isfinite(residual).all() else None
+
+
+def _smallest_training(problem, splits, drawn):
+    """Rows of the smallest training set; repeated ones add no rank, so they do not count."""
+    rows = min(problem.take(train).distinct_rows() for train, _ in splits)
     return rows if drawn is None else min(rows, drawn)
 
 
-def _mean_of_others(problem):
-    """Mean target without each row, (n, q); zeros without intercept."""
+def _mean_of_others(problem, splits):
+    """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
     if not problem.fit_intercept:
         return np.zeros_like(problem.Y)
     weight = np.ones(len(problem.Y)) if problem.weight is None else problem.weight
     share = (weight / weight.sum())[:, None]
-    return (weight @ problem.Y / weight.sum() - share * problem.Y) / (1 - share)
+    mean = (weight @ problem.Y / weight.sum() - share * problem.Y) / (1 - share)
+    for train, test in splits or ():
+        mean[test] = weight[train] @ problem.Y[train] / weight[train].sum()
+    return mean

@@ -224,6 +224,8 @@ def draw(
         raise ValueError("give exactly one of size and probabilities.")
     fraction = size / n_items if size is not None else float(np.mean(probabilities))
     per_group = group_size(fraction) if design == "balanced" else 1
+    if sampling == "bernoulli" or probabilities is not None:
+        per_group = min(per_group, max(1, _CHUNK_ITEMS // n_items))  # the group is laid out as a mask
     rule = _rule(n_items, size, probabilities, sampling, per_group)
     parts = []
     groups_at_once = max(1, _CHUNK_ITEMS // max(1, n_items))

@@ -1,0 +1,15 @@
+"""The groups of a benchmark run: each module has TITLE, NOTE, ``run(quick) -> rows`` and ``cells(row) -> dict``."""
+
+from . import choice, figure, fit, fresh, kernel, predict, tuning
+
+__all__ = ["GROUPS"]
+
+GROUPS = {
+    "fit": fit,
+    "predict": predict,
+    "kernel": kernel,
+    "choice": choice,
+    "tuning": tuning,
+    "figure2": figure,
+    "fresh": fresh,
+}

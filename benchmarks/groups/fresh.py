@@ -1,0 +1,88 @@
+"""What takes a fresh process to measure: peak memory of a wide fit, and the time of `import olsen`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from timing import judged
+
+TITLE = "Memory and import"
+NOTE = (
+    "Peak memory is the largest resident set of a process that makes the data and fits once, interpreter, libraries "
+    "and data included. Import time is that of `import olsen` minus that of `import sklearn.linear_model`, each the "
+    "best of several fresh processes that take turns."
+)
+HERE = Path(__file__).parents[1]
+WIDE = (500, 20_000, 100, 500)
+TOY_WIDE = (20, 50, 5, 6)
+
+PEAK = """
+import json, re, resource, sys
+from pathlib import Path
+
+def peak():
+    # a new program inherits the resource usage of the one that started it, so the kernel's own mark comes first
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status.read_text()).group(1))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+from problems import linear
+from olsen import OLSEnsembleRegressor
+
+n, p, m, k = json.loads(sys.argv[1])
+X, y = linear(n, p)
+before = peak()
+OLSEnsembleRegressor(k, m, n_jobs=2, random_state=0).fit(X, y)
+print(json.dumps([before, peak()]))
+"""
+IMPORT = "import time; start = time.perf_counter(); import {name}; print(time.perf_counter() - start)"
+NAMES = ("sklearn.linear_model", "olsen")
+
+
+def run(quick: bool):
+    yield peak_memory(TOY_WIDE if quick else WIDE)
+    yield import_time(repeats=0 if quick else 7)
+
+
+def fresh_process(code: str, *arguments: str) -> str:
+    """What the code prints in a process of its own, with the benchmarks' modules within reach."""
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(HERE)!r})\n{code}", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def peak_memory(shape):
+    before, after = json.loads(fresh_process(PEAK, json.dumps(shape)))
+    name = "peak memory of a wide fit, n, p, m, k = " + ", ".join(map(str, shape))
+    return {"name": name, "unit": "GB", "before_fit": before / 1e9, **judged(after / 1e9, 1.0, better="less")}
+
+
+def import_time(repeats):
+    best = dict.fromkeys(NAMES, float("inf"))
+    for _ in range(repeats + 1):  # the first one fills the file cache
+        for name in NAMES:
+            best[name] = min(best[name], float(fresh_process(IMPORT.format(name=name))))
+    extra = best["olsen"] - best["sklearn.linear_model"]
+    return {
+        "name": "import olsen beyond scikit-learn",
+        "unit": "s",
+        "seconds": best,
+        **judged(extra, 0.3, better="less"),
+    }
+
+
+def cells(row):
+    if "before_fit" in row:
+        of_which = f"{row['before_fit']:.2f} GB before the fit (interpreter, libraries, data)"
+    else:
+        of_which = ", ".join(f"{name} {value:.2f} s" for name, value in row["seconds"].items())
+    return {
+        "what": row["name"],
+        "measured": f"{row['value']:.2f} {row['unit']}",
+        "parts": of_which,
+        "must": f"under {row['must']:g} {row['unit']}",
+        "verdict": row["verdict"],
+    }

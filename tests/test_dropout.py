@@ -1,0 +1,285 @@
+"""DropoutRegressor against enumeration of all masks, ridge regression, its own training, and scikit-learn's checks."""
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from olsen import DropoutRegressor, _dropout_exact
+from olsen._execution import memory
+from test_members import random_problem, relative_error
+
+pytestmark = pytest.mark.filterwarnings("ignore:y holds one value", "ignore::sklearn.exceptions.ConvergenceWarning")
+ROUGH = {"solver": "sgd", "tol": 0.03, "max_iter": 600, "random_state": 0}
+
+WEIGHTS_ARE_NOT_REPETITIONS = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "a repeated row meets masks of its own, a weighted row does not"
+    for kind in ("dense", "sparse")
+}
+
+
+@parametrize_with_checks(
+    [
+        DropoutRegressor(),
+        DropoutRegressor(max_features=0.8, sampling="fixed", rescale=True),
+        DropoutRegressor(max_features=1.0, fit_intercept=False),
+        DropoutRegressor(max_features=1, sampling="fixed"),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks([DropoutRegressor(0.9, **ROUGH)], expected_failed_checks=lambda _: WEIGHTS_ARE_NOT_REPETITIONS)
+def test_scikit_learn_checks_of_training(estimator, check):
+    check(estimator)
+
+
+def enumerate_masks(X, y, masks, chances):
+    """Minimiser of the exact expected loss: the normal equations summed mask by mask."""
+    H, c = np.zeros((X.shape[1],) * 2), np.zeros(X.shape[1])
+    for mask, chance in zip(masks, chances, strict=True):
+        seen = X * mask
+        H += chance * seen.T @ seen
+        c += chance * seen.T @ y
+    return np.linalg.pinv(H, rcond=1e-13) @ c  # never kept: zero
+
+
+def coin_masks(alpha):
+    masks = np.array(list(product([0.0, 1.0], repeat=len(alpha))))
+    return masks, np.prod(np.where(masks > 0, alpha, 1 - np.asarray(alpha)), axis=1)
+
+
+def size_masks(p, m):
+    masks = np.zeros((0, p))
+    for kept in combinations(range(p), m):
+        masks = np.vstack([masks, np.isin(np.arange(p), kept)])
+    return masks, np.full(len(masks), 1 / len(masks))
+
+
+LAWS = {
+    "coins": ({"max_features": 0.35}, coin_masks(np.full(6, 0.35))),
+    "count of coins": ({"max_features": 2}, coin_masks(np.full(6, 1 / 3))),
+    "unequal coins": (
+        {"max_features": [0.1, 0.9, 0.5, 1.0, 0.0, 0.7]},
+        coin_masks(np.array([0.1, 0.9, 0.5, 1.0, 0.0, 0.7])),
+    ),
+} | {f"{m} of 6": ({"max_features": m, "sampling": "fixed"}, size_masks(6, m)) for m in range(1, 7)}
+
+
+@pytest.mark.parametrize("n", [40, 7, 4])
+@pytest.mark.parametrize("law", LAWS)
+def test_closed_form_is_the_minimiser_over_all_masks(law, n, seed):
+    params, masks = LAWS[law]
+    X, y = random_problem(seed, n=n, p=6)
+    if n == 4 and law == "6 of 6":
+        pytest.skip("least squares with more columns than rows: see the minimum-norm test")
+    model = DropoutRegressor(**params).fit(X, y)
+    expected = enumerate_masks(X - X.mean(axis=0), y - y.mean(), *masks)
+    assert relative_error(model.coef_, expected) < 1e-10
+    np.testing.assert_allclose(model.intercept_, y.mean() - X.mean(axis=0) @ expected, rtol=1e-8, atol=1e-9)
+    raw = DropoutRegressor(fit_intercept=False, **params).fit(X, y)
+    assert relative_error(raw.coef_, enumerate_masks(X, y, *masks)) < 1e-10
+
+
+def test_the_papers_formula(seed):
+    X, y = random_problem(seed)
+    alpha = np.random.default_rng(seed).uniform(0.1, 1, X.shape[1])
+    A, G = np.diag(alpha), X.T @ X
+    penalty = (np.eye(len(A)) - A) @ np.linalg.inv(A) @ np.diag(np.diag(G))
+    expected = np.linalg.inv(A) @ np.linalg.solve(G + penalty, X.T @ y)
+    model = DropoutRegressor(alpha, fit_intercept=False).fit(X, y)
+    assert relative_error(model.coef_, expected) < 1e-10
+    corrected = DropoutRegressor(alpha, fit_intercept=False, rescale=True).fit(X, y)
+    assert relative_error(corrected.coef_, A @ expected) < 1e-10
+    np.testing.assert_array_equal(model.inclusion_, alpha)
+
+
+@pytest.mark.parametrize(("n", "p"), [(60, 24), (30, 80)])
+def test_corrected_estimator_is_ridge_on_standardised_columns(n, p, seed):
+    X, y = random_problem(seed, n=n, p=p)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    ridge = Ridge(alpha=n * 0.7 / 0.3).fit(X, y)
+    model = DropoutRegressor(0.3, rescale=True).fit(X, y)
+    np.testing.assert_allclose(model.coef_, ridge.coef_, rtol=1e-9, atol=1e-10)
+    assert model.intercept_ == pytest.approx(ridge.intercept_)
+
+
+def test_matched_probabilities_are_ridge_on_any_columns(seed):
+    """(1 - alpha_j) / alpha_j = lambda / G_jj (section 5.1), here exactly, with the sample's own diagonal."""
+    X, y = random_problem(seed)
+    X = X * np.logspace(-1, 1, X.shape[1])
+    squares = ((X - X.mean(axis=0)) ** 2).sum(axis=0)
+    model = DropoutRegressor(squares / (squares + 5.0), rescale=True).fit(X, y)
+    assert relative_error(model.coef_, Ridge(alpha=5.0, solver="svd").fit(X, y).coef_) < 1e-9
+
+
+@pytest.mark.parametrize("shape", [(50, 12), (12, 50)])
+@pytest.mark.parametrize("max_features", [0.4, 1.0, "mixed"])
+def test_weights_targets_and_sparse_data(shape, max_features, seed):
+    X, Y = random_problem(seed, *shape, q=3)
+    rng = np.random.default_rng(seed)
+    X[rng.random(X.shape) < 0.5] = 0
+    X[:, 0] += 1e4  # centring this column after the product would lose its digits
+    weight = rng.integers(0, 4, shape[0]).astype(float)
+    weight[:4] = 1.0
+    if max_features == "mixed":
+        max_features = np.where(np.arange(shape[1]) % 5, 0.5, 1.0)
+    model = DropoutRegressor(max_features).fit(X, Y, weight)
+    repeated = np.repeat(np.arange(shape[0]), weight.astype(int))
+    again = DropoutRegressor(max_features).fit(X[repeated], Y[repeated])
+    thin = DropoutRegressor(max_features).fit(sp.csr_array(X), Y, weight)
+    np.testing.assert_allclose(again.predict(X), model.predict(X), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(thin.predict(X), model.predict(X), rtol=1e-6, atol=1e-6)
+    alone = DropoutRegressor(max_features).fit(X, Y[:, 1], weight)
+    np.testing.assert_allclose(alone.coef_, model.coef_[1], rtol=1e-9, atol=1e-12)
+
+
+def test_both_sides_agree(seed):
+    X, y = random_problem(seed, n=40, p=38)
+    problem = _dropout_exact.Problem(X, y[:, None])
+    for kappa in (np.full(38, 0.6), np.where(np.arange(38) < 9, 1.0, 0.3)):
+        column, row, data = (
+            f(problem, kappa)
+            for f in (_dropout_exact._column_side, _dropout_exact._row_side, _dropout_exact._from_data)
+        )
+        assert relative_error(row, column) < 1e-9
+        assert relative_error(data, column) < 1e-9
+
+
+@pytest.mark.parametrize("n", [30, 8])
+def test_dead_and_dependent_columns(n, seed):
+    X, y = random_problem(seed, n=n, p=12)
+    X[:, 3] = 7.3
+    X[:, 5] = X[:, 4]
+    X[:, 6] = 0.0
+    for max_features in (0.5, 1.0, 1):
+        coef = DropoutRegressor(max_features, sampling="fixed").fit(X, y).coef_
+        assert coef[3] == 0
+        assert coef[6] == 0
+        assert coef[4] == pytest.approx(coef[5], rel=1e-6, abs=1e-9)
+    ols = LinearRegression().fit(X, y)
+    np.testing.assert_allclose(DropoutRegressor(1.0).fit(X, y).coef_, ols.coef_, rtol=1e-6, atol=1e-8)
+
+
+def test_nearly_dependent_columns_are_solved_from_the_data(seed):
+    """Keeping columns almost always leaves a Gram matrix of condition 1e14 or so; the answer must not come from it."""
+    X, _ = random_problem(seed, n=50, p=8)
+    X -= X.mean(axis=0)
+    X[:, 1] = X[:, 0] + 1e-7 * X[:, 1]
+    truth = np.arange(1.0, 9.0)
+    coef = DropoutRegressor(1.0).fit(X, X @ truth).coef_
+    assert relative_error(coef, truth) < 1e-6
+    thin = DropoutRegressor(1.0).fit(sp.csr_array(X), X @ truth).coef_
+    assert relative_error(thin, truth) < 1e-6
+
+
+def test_wide_data_need_no_gram_of_columns(monkeypatch):
+    X, y = random_problem(0, n=20, p=6000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1e8)
+    model = DropoutRegressor(0.5).fit(X, y)
+    dual = Ridge(alpha=1.0, solver="svd")
+    length = np.linalg.norm(X - X.mean(axis=0), axis=0)
+    np.testing.assert_allclose(0.5 * model.coef_ * length, dual.fit(X / length, y).coef_, rtol=1e-6, atol=1e-8)
+
+
+def test_many_columns_that_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1e8)
+    X = sp.random_array((6000, 5000), density=1e-4, rng=0, format="csr")
+    with pytest.raises(MemoryError, match=r"5000 columns needs 600 MB.*solver='sgd'"):
+        DropoutRegressor().fit(X, np.ones(6000) + X[:, [0]].toarray()[:, 0] + np.arange(6000))
+
+
+# Training
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"max_features": 0.7},
+        {"max_features": 3, "sampling": "fixed"},
+        {"max_features": [0.5, 0.9, 1.0, 0.0, 0.7]},
+        {"max_features": 0.7, "batch_size": 64, "rescale": True},
+    ],
+    ids=["coins", "fixed", "unequal", "batches"],
+)
+def test_training_reaches_the_closed_form(params, seed):
+    """To 1e-3, relative, in columns whose units differ by 1e6; the standard error asked for is 4e-4."""
+    X, y = random_problem(seed, n=150, p=5)
+    units = np.logspace(-3, 3, 5)
+    exact = DropoutRegressor(**params).fit(X * units, y)
+    trained = DropoutRegressor(solver="sgd", tol=4e-4, random_state=seed, **params).fit(X * units, y)
+    assert relative_error(trained.coef_ * units, exact.coef_ * units) < 1e-3
+    assert trained.n_iter_ < trained.max_iter
+    assert trained.loss_curve_[-1] < trained.loss_curve_[0]
+
+
+def test_training_draws_masks(seed):
+    """Two seeds differ, one repeats; a learning rate of the user's own is used, one too large is refused."""
+    X, y = random_problem(seed, n=50, p=5)
+    rough = DropoutRegressor(solver="sgd", tol=0.01, random_state=seed)
+    coef = rough.fit(X, y).coef_
+    np.testing.assert_array_equal(rough.fit(X, y).coef_, coef)
+    assert not np.array_equal(rough.set_params(random_state=seed + 1).fit(X, y).coef_, coef)
+    with pytest.raises(ValueError, match=r"training diverged.*Lower learning_rate"):
+        rough.set_params(learning_rate=50.0).fit(X, y)
+    assert rough.predict(X).shape == (50,)
+
+
+def test_training_on_sparse_data_with_weights_and_targets(seed):
+    X, Y = random_problem(seed, n=60, p=6, q=2)
+    X[np.random.default_rng(seed).random(X.shape) < 0.4] = 0
+    weight = np.random.default_rng(seed).uniform(0.5, 2, 60)
+    exact = DropoutRegressor(0.8).fit(X, Y, weight)
+    trained = DropoutRegressor(0.8, solver="sgd", tol=2e-3, random_state=seed).fit(sp.csr_array(X), Y, weight)
+    assert relative_error(trained.coef_, exact.coef_) < 0.01
+
+
+def test_training_says_when_it_has_not_finished():
+    X, y = random_problem(0)
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=400 steps with a relative standard error of .* above tol"):
+        DropoutRegressor(solver="sgd", max_iter=400, random_state=0).fit(X, y)
+
+
+def test_progress_is_printed(capsys):
+    X, y = random_problem(0)
+    DropoutRegressor(solver="sgd", max_iter=40, random_state=0, verbose=1).fit(X, y)
+    assert "[DropoutRegressor] steps: 40 of 40" in capsys.readouterr().out
+
+
+# Bad input
+
+X, y = random_problem(0)
+CASES = {
+    "above one": ({"max_features": np.full(24, 1.2)}, r"\[0, 1\]; 24 do not, the first is 1\.2 for column 0"),
+    "below zero": ({"max_features": np.r_[-0.1, np.ones(23)]}, r"1 do not, the first is -0\.1 for column 0"),
+    "not a number": ({"max_features": np.r_[np.nan, np.ones(23)]}, r"1 do not, the first is nan"),
+    "wrong length": ({"max_features": np.ones(5)}, r"shape \(5,\), but 24 probabilities are needed"),
+    "all zero": ({"max_features": np.zeros(24)}, "all 24 columns probability 0"),
+    "fixed": ({"max_features": np.ones(24), "sampling": "fixed"}, r"24 probabilities.*Use sampling='bernoulli'"),
+    "none kept": ({"max_features": 0}, "max_features=0 must lie between 1 and the 24"),
+    "zero fraction": ({"max_features": 0.0}, r"max_features=0\.0 is a fraction and must lie in \(0, 1\]"),
+    "too many": ({"max_features": 25}, "max_features=25 must lie between 1 and the 24"),
+    "sampling": ({"sampling": "coins"}, "'coins' is not known; choose one of 'bernoulli', 'fixed'"),
+    "solver": ({"solver": "adam"}, "solver='adam' is not known"),
+    "batch": ({"batch_size": 0}, "batch_size=0 must be an int of at least 1"),
+    "masks": ({"n_masks": 1.5}, "n_masks=1.5 must be an int"),
+    "steps": ({"max_iter": -1}, "max_iter=-1 must be an int"),
+    "tolerance": ({"tol": 0.0}, "tol=0.0 must be a positive number"),
+    "rate": ({"learning_rate": -1}, "learning_rate=-1 must be a positive number, or None"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_refusals_leave_the_fit_alone(case):
+    params, message = CASES[case]
+    model = DropoutRegressor().fit(X, y)
+    before, defaults = model.predict(X), model.get_params()
+    with pytest.raises(ValueError, match=message):
+        model.set_params(**params).fit(X, y)
+    model.set_params(**defaults)
+    np.testing.assert_array_equal(model.predict(X), before)

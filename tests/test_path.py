@@ -1,0 +1,121 @@
+"""Nested paths: every size of a member at once, against refits of each."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from olsen import member_coefficients
+from olsen._members.path import PathData, prefix_coefficients, prefix_residuals, row_prefix_residuals
+from olsen._members.problem import Problem
+from test_members import random_problem
+
+CASES = {
+    "plain": {"n": 40, "p": 12},
+    "more columns than rows": {"n": 18, "p": 50},
+    "row subset": {"n": 50, "p": 15, "rows": 30},
+}
+
+
+def problem_of(seed, n, p, *, rows=None, fit_intercept=True, weighted=False, q=2):
+    X, Y = random_problem(seed, n=n, p=p, q=q)
+    rng = np.random.default_rng(seed)
+    weight = rng.uniform(0.3, 2.0, n) if weighted else None
+    chosen = None if rows is None else np.sort(rng.permutation(n)[:rows])
+    return Problem(X, Y, weight, fit_intercept), chosen, rng.permutation(p)
+
+
+def refit_without_each_row(problem, columns, rows):
+    """Brute force: residual of every row under members refitted without it."""
+    n, q = problem.Y.shape
+    given = np.arange(n) if rows is None else rows
+    out = np.empty((n, q))
+    for row in range(n):
+        kept = [given[given != row]]
+        for t in range(q):
+            coef, intercept = member_coefficients(
+                problem.X, problem.Y[:, t], [columns], kept,
+                sample_weight=problem.weight, fit_intercept=problem.fit_intercept, solver="orthogonal",
+            )  # fmt: skip
+            out[row, t] = problem.Y[row, t] - problem.X[row] @ coef[0] - intercept[0]
+    return out
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_leave_one_out_of_every_size_equals_refits(case, fit_intercept, weighted, seed):
+    problem, rows, order = problem_of(seed, **CASES[case], fit_intercept=fit_intercept, weighted=weighted)
+    sizes = np.array([1, 4, 9, 12])
+    for shared in (True, False):
+        data = PathData.from_problem(problem, shared=shared and rows is None)
+        found = prefix_residuals(data, order, sizes, rows)
+        for s, size in enumerate(sizes):
+            expected = refit_without_each_row(problem, order[:size], rows)
+            np.testing.assert_allclose(found[s], expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_leave_one_out_over_rows_equals_refits(fit_intercept, seed):
+    """Minimum-norm members on all columns and the first rows of an order."""
+    problem, _, _ = problem_of(seed, 20, 60, fit_intercept=fit_intercept)
+    order = np.random.default_rng(seed).permutation(20)
+    sizes = np.array([2, 5, 11, 17])
+    X = problem.X - problem.X.mean(axis=0) if fit_intercept else problem.X
+    found = row_prefix_residuals(X @ X.T, problem.Y, order, sizes, fit_intercept=fit_intercept)
+    for s, size in enumerate(sizes):
+        expected = refit_without_each_row(problem, np.arange(60), np.sort(order[:size]))
+        np.testing.assert_allclose(found[s], expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_coefficients_of_every_size_equal_members(case, fit_intercept, weighted, seed):
+    problem, rows, order = problem_of(seed, **CASES[case], fit_intercept=fit_intercept, weighted=weighted)
+    sizes = np.array([1, 3, 8, 12])
+    found = prefix_coefficients(PathData.from_problem(problem, shared=rows is None), order, sizes, rows)
+    for s, size in enumerate(sizes):
+        for t in range(2):
+            coef, _ = member_coefficients(
+                problem.X, problem.Y[:, t], [order[:size]], None if rows is None else [rows],
+                sample_weight=problem.weight, fit_intercept=fit_intercept,
+            )  # fmt: skip
+            np.testing.assert_allclose(found[s, :, t], coef[0], rtol=1e-8, atol=1e-9)
+
+
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=25, deadline=None)
+def test_columns_that_add_no_rank_change_nothing(seed):
+    """Duplicated, constant and summed columns along the path: fitted values as without them."""
+    rng = np.random.default_rng(seed)
+    base = rng.standard_normal((30, 6))
+    Y = rng.standard_normal((30, 1))
+    dependent = np.column_stack([base[:, 0], np.full(30, 2.0), base[:, 1] - 3 * base[:, 2]])
+    whole = Problem(np.column_stack([base, dependent]), Y)
+    order = np.array([0, 6, 1, 7, 2, 8, 3, 4, 5])  # every dependent column after those it depends on
+    found = prefix_residuals(PathData.from_problem(whole), order, np.array([1, 2, 3, 4, 5, 6, 7, 8, 9]))
+    plain = prefix_residuals(PathData.from_problem(Problem(base, Y)), np.arange(6), np.array([1, 2, 3, 4, 5, 6]))
+    np.testing.assert_allclose(found[[0, 1]], plain[[0, 0]], atol=1e-8)
+    np.testing.assert_allclose(found[[2, 3]], plain[[1, 1]], atol=1e-8)
+    np.testing.assert_allclose(found[[4, 5]], plain[[2, 2]], atol=1e-8)
+    np.testing.assert_allclose(found[8], plain[5], atol=1e-8)
+
+
+def test_nearly_collinear_columns_are_as_accurate_as_refits(seed):
+    problem, _, order = problem_of(seed, 40, 10)
+    problem.X[:, 4] = problem.X[:, 3] + 1e-6 * problem.X[:, 4]
+    sizes = np.array([5, 10])
+    found = prefix_residuals(PathData.from_problem(problem), order, sizes)
+    for s, size in enumerate(sizes):
+        np.testing.assert_allclose(found[s], refit_without_each_row(problem, order[:size], None), rtol=1e-7, atol=1e-7)
+
+
+def test_a_row_that_is_fitted_exactly_keeps_its_last_residual(seed):
+    """A column that is nonzero in one row only makes that row's leverage one."""
+    problem, _, _ = problem_of(seed, 25, 6)
+    problem.X[:, 3] = 0.0
+    problem.X[7, 3] = 1.0
+    found = prefix_residuals(PathData.from_problem(problem), np.arange(6), np.array([1, 2, 3, 4, 5]))
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[3, 7], found[2, 7])
