@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-statistical bench clean
+.PHONY: run reproduce test test-browser test-statistical bench clean
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -26,6 +26,14 @@ test-statistical: $(READY)  ## slow simulation checks
 bench: $(READY)  ## us and the peers side by side, in minutes on an idle machine
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/report.py
+
+test-browser: $(READY)  ## the report in a real browser (installs Debian's Chromium if there is none)
+	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.45'
+	$(BIN)/python -m pytest -m browser tests/browser
+
+reproduce: $(READY)  ## the paper's figures, and those it lacks
+	$(BIN)/olsen reproduce --scale paper --out out/figures
 
 clean:
 	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

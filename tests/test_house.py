@@ -47,6 +47,14 @@ LAYERS = {
         "_auto_inclusion", "_combining", "_execution", "_fitted", "_fitting", "_inputs", "_large", "_selection",
         "subsets",
     },
+    "simulation": {"_members", "_execution", "equivalence", "subsets", "_ensemble", "_tuning"},  # never theory
+    "figures": {"simulation", "theory", "subsets"},
+    "_tables": set(),
+    "_terminal": set(),
+    "_report": set(),
+    "_modelfile": {"_tables"},
+    "cli": None,  # everything public, and the rooms made for it
+    "__main__": {"cli"},
     "__init__": None,  # the front door may import everything
 }  # fmt: skip
 MODULES = sorted(SOURCE.rglob("*.py"))

@@ -17,7 +17,13 @@ from ._tuning import OLSEnsembleRegressorCV
 
 __version__ = "0.1.0"
 
-_ROOMS = ("datasets", "equivalence", "theory")  # loaded when first used, so that `import olsen` stays light
+_ROOMS = (
+    "datasets",
+    "equivalence",
+    "figures",
+    "simulation",
+    "theory",
+)  # loaded when first used, so that `import olsen` stays light
 
 __all__ = [
     "DropoutRegressor",
@@ -26,7 +32,9 @@ __all__ = [
     "__version__",
     "datasets",
     "equivalence",
+    "figures",
     "member_coefficients",
+    "simulation",
     "subsets",
     "theory",
 ]

@@ -108,16 +108,11 @@ def _add_factored(total, problem, features, samples, members):
 def _stacked(problem, features, samples, members):
     """Gram matrices (b, m, m), X'y (b, m, q), means (b, m) and (b, q) of members of one size."""
     xp, put = problem.space.xp, problem.space.put
+    if samples is None:
+        return _stacked_from_moments(problem, np.stack([features[i] for i in members]))
     parts = []
     for i in members:
-        columns = put(features[i])
-        if samples is None:
-            moments = problem.moments
-            G = xp.take(xp.take(moments.G, columns, axis=0), columns, axis=1)
-            C, mean_x = (xp.take(a, columns, axis=0) for a in (moments.C, moments.mean_x))
-            parts.append((G, C, mean_x, moments.mean_y))
-            continue
-        rows = put(samples[i])
+        columns, rows = put(features[i]), put(samples[i])
         X = xp.take(xp.take(problem.X, rows, axis=0), columns, axis=1)
         weight = None if problem.weight is None else xp.take(problem.weight, rows, axis=0)
         own = replace(problem, X=X, Y=xp.take(problem.Y, rows, axis=0), weight=weight).moments
@@ -125,14 +120,24 @@ def _stacked(problem, features, samples, members):
     return tuple(xp.stack(list(part)) for part in zip(*parts, strict=True))
 
 
+def _stacked_from_moments(problem, columns: NDArray[np.int64]):
+    """The same for members (b, m) on all rows: one gather for the whole batch."""
+    xp, put, moments = problem.space.xp, problem.space.put, problem.moments
+    count, size = columns.shape
+    p = problem.shape[1]
+    flat = put((columns[:, :, None] * p + columns[:, None, :]).reshape(-1))
+    G = xp.reshape(xp.take(xp.reshape(moments.G, (-1,)), flat, axis=0), (count, size, size))
+    C = xp.reshape(xp.take(moments.C, put(columns.reshape(-1)), axis=0), (count, size, moments.C.shape[1]))
+    mean_x = xp.reshape(xp.take(moments.mean_x, put(columns.reshape(-1)), axis=0), (count, size))
+    return G, C, mean_x, xp.broadcast_to(moments.mean_y, (count, moments.mean_y.shape[0]))
+
+
 def _scatter(B, features, members, problem):
     """Sum over members of their coefficients at their columns; on the host, the array API has no scatter."""
     space, p = problem.space, problem.shape[1]
-    total = np.zeros((p, B.shape[2]))
-    values = space.get(B)
-    for i, b in zip(members, values, strict=True):
-        total[features[i]] += b
-    return space.put(total)
+    columns = np.concatenate([features[i] for i in members])
+    values = space.get(B).reshape(len(columns), -1)
+    return space.put(np.stack([np.bincount(columns, weights=v, minlength=p) for v in values.T], axis=1))
 
 
 def _add_from_host(total, problem, features, samples, members: NDArray, *, refit: bool):

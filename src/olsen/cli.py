@@ -1,0 +1,399 @@
+"""The command line: fit, predict, risk, reproduce.
+
+Exit codes: 0 done; 2 what was typed is wrong (options, names of columns or figures); 1 anything else failed. Errors are
+one line on the error stream; results go to standard output, as a table or with ``--json``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shlex
+import sys
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from . import __version__, _terminal, theory
+
+__all__ = ["UsageError", "fit", "main", "predict", "reproduce", "risk"]
+
+HELP = "Ensembles of ordinary least squares on random submatrices of the data."
+INSTALL = "olsen: the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
+
+
+class UsageError(ValueError):
+    """What was typed cannot be meant."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Examples
+    --------
+    >>> from olsen.cli import main
+    >>> main(["risk", "--gamma", "2", "--sigma", "1", "--alpha", "2"])
+    2
+    """
+    try:
+        from cyclopts import CycloptsError
+    except ModuleNotFoundError as error:
+        print(INSTALL.format(name=error.name), file=sys.stderr)
+        return 1
+    try:
+        _app()(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+        return 0
+    except (CycloptsError, UsageError) as error:
+        return _fail(error, 2)
+    except ModuleNotFoundError as error:
+        print(INSTALL.format(name=error.name), file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _fail("stopped", 130)
+    except (ValueError, OSError, MemoryError) as error:
+        return _fail(error, 1)
+
+
+def _fail(error, code):
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    print(f"olsen: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+def _app():
+    from cyclopts import App, Parameter
+
+    options = Parameter(negative=())  # no --no-json
+    app = App(name="olsen", help=HELP, version=__version__, help_format="plaintext", default_parameter=options,
+              suppress_keyboard_interrupt=False)  # fmt: skip
+    for command in (fit, predict, risk, reproduce):
+        app.command(command, help_epilogue=EXAMPLES[command.__name__])
+    return app
+
+
+EXAMPLES = {
+    "fit": """Examples:
+  olsen fit                                   the embedded data
+  olsen fit wine.csv --target quality         tune, compare, print
+  olsen fit wine.csv --target quality --out wine.skops --report wine.html""",
+    "predict": """Examples:
+  olsen predict wine.skops new.csv
+  olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv""",
+    "risk": """Examples:
+  olsen risk --gamma 2 --sigma 1                     the best alpha
+  olsen risk --gamma 2 --sigma 1 --alpha 0.2 --k 100
+  olsen risk --gamma 2 --sigma 1 --n 200 --k 100     exact at 200 x 400""",
+    "reproduce": """Examples:
+  olsen reproduce --scale quick               all figures, fewer trials
+  olsen reproduce figure2 figure3 --out paper""",
+}
+
+
+def fit(
+    data: Path | None = None,
+    /,
+    *,
+    target: str | None = None,
+    out: Path | None = None,
+    report: Path | None = None,
+    drop: list[str] | None = None,
+    members: int = 100,
+    seed: int = 0,
+    jobs: int = -1,
+    json: bool = False,
+) -> None:
+    """Fit and tune an ensemble on a table, compare it with ridge and least squares, and save it.
+
+    Parameters
+    ----------
+    data : path
+        CSV or Parquet file. Without one: the embedded spectra of soils.
+    target : str
+        Column to predict.
+    out : path
+        Where to save the model (a .skops file).
+    report : path
+        Where to write a report (an .html file that needs nothing else).
+    drop : str
+        Column to leave out; may be repeated.
+    members : int
+        Number of least-squares fits to average.
+    seed : int
+        Seed of the draw of the members.
+    jobs : int
+        Threads; -1 means all cores.
+    json : bool
+        Print the summary as JSON instead of a table.
+    """
+    from . import _modelfile, _report
+    from .simulation.storage import versions
+
+    for path in (out, report):
+        _check_writable(path)
+    X, y, encoding, data_name, messages = _training_data(data, target, drop or [])
+    with _terminal.working(f"fitting {len(y)} rows, {X.shape[1]} columns"), _warnings_as(messages):
+        model = _tuned(X, y, members, seed, jobs)
+        summary = _report.summarise(
+            model, X, y, encoding.names, data_name=data_name, target=encoding.target, messages=messages, seed=seed,
+            command=_command(), versions=versions(),
+        )  # fmt: skip
+    if out is not None:
+        residuals = np.sort(np.abs(y - _report.left_out_predictions(model, X)[0]))
+        _modelfile.save(out, _modelfile.SavedModel(model, encoding, residuals))
+    if report is not None:
+        report.write_text(_report.render(summary), encoding="utf-8")
+    written = [str(path) for path in (out, report) if path is not None]
+    _terminal.show({**summary, "written": written} if json else None, _report.as_text(summary) + _listed(written))
+
+
+def _training_data(data, target, drop):
+    from ._tables import Encoding, TableError, read_table
+
+    if data is None:
+        from .datasets import load_soil_carbon
+
+        soil = load_soil_carbon()
+        encoding = Encoding("carbon (g/100 g)", [{"name": name} for name in soil.feature_names])
+        return soil.data, soil.target, encoding, "embedded example, soil carbon from spectra", []
+    if target is None:
+        raise UsageError("--target is needed: the name of the column to predict.")
+    table, messages = read_table(data)
+    try:
+        encoding = Encoding.learn(table, target, drop)
+    except KeyError as error:
+        raise UsageError(error.args[0]) from None
+    y = encoding.response(table)
+    if len(y) < 5:
+        raise TableError(f"{data.name} has {len(y)} rows; at least 5 are needed.")
+    return encoding.features(table), y, encoding, data.name, messages + encoding.messages
+
+
+@contextmanager
+def _warnings_as(messages):
+    """Warnings become notes under the result instead of lines from inside the library."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    messages += [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+
+
+def _tuned(X, y, members, seed, jobs):
+    from . import OLSEnsembleRegressorCV
+
+    if members < 2:
+        raise UsageError(f"--members {members}: an ensemble needs at least 2.")
+    return OLSEnsembleRegressorCV(members, n_jobs=jobs, random_state=seed).fit(X, y)
+
+
+def predict(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    out: Path | None = None,
+    interval: float | None = None,
+    json: bool = False,
+) -> None:
+    """Predict the rows of a table with a saved model.
+
+    Parameters
+    ----------
+    model : path
+        Model saved by ``olsen fit --out``.
+    data : path
+        CSV or Parquet file with the columns of the training table; the target may be missing.
+    out : path
+        Where to write the predictions (.csv or .parquet). Without one they are printed.
+    interval : float
+        Also give intervals that hold new observations with this probability, from the leave-one-out errors of the fit.
+    json : bool
+        Print JSON instead of CSV.
+    """
+    from . import _modelfile
+    from ._tables import read_table, write_predictions
+
+    if interval is not None and not 0 < interval < 1:
+        raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.")
+    _check_writable(out)
+    saved = _modelfile.load(model)
+    table, _ = read_table(data)
+    predicted = saved.predict(table)
+    columns = {saved.encoding.target: predicted}
+    if interval is not None:
+        half = saved.half_width(interval)
+        columns |= {"lower": predicted - half, "upper": predicted + half}
+    if json:
+        _terminal.show({name: [float(v) for v in values] for name, values in columns.items()}, "")
+    if out is not None or not json:
+        sys.stdout.write(write_predictions(out, columns))
+    if out is not None:
+        print(f"{len(predicted)} predictions written to {out}", file=sys.stderr)
+
+
+def risk(
+    *,
+    gamma: float,
+    sigma: float,
+    alpha: float | None = None,
+    eta: float = 1.0,
+    k: float = math.inf,
+    mu: float = 1.0,
+    n: int | None = None,
+    json: bool = False,
+) -> None:
+    """Expected risk of an ensemble, and the best one, for identity covariance and a signal of norm one.
+
+    Parameters
+    ----------
+    gamma : float
+        Columns divided by rows.
+    sigma : float
+        Standard deviation of the noise.
+    alpha : float
+        Share of the columns in a member. Left out: the best one.
+    eta : float
+        Share of the rows in a member.
+    k : float
+        Number of members; inf for the large ensemble.
+    mu : float
+        Factor on the average.
+    n : int
+        Rows of the data: also the expected risk at this size, exact with all rows.
+    json : bool
+        Print JSON instead of a table.
+    """
+    try:
+        chosen = float(theory.optimal_alpha(gamma, sigma, k=k, eta=eta)) if alpha is None else alpha
+        values: dict[str, Any] = {"gamma": gamma, "sigma": sigma, "eta": eta, "k": k, "mu": mu, "alpha": chosen}
+        values["risk"] = float(theory.limiting_risk(chosen, gamma, sigma, k=k, eta=eta, mu=mu))
+        values["bias"] = float(theory.limiting_bias(chosen, gamma, k=k, eta=eta))
+        values["variance"] = float(theory.limiting_variance(chosen, gamma, sigma, k=k, eta=eta))
+        values["risk_infinite"] = float(theory.limiting_risk(chosen, gamma, sigma, eta=eta))
+        values["best_mu"] = float(theory.optimal_mu(chosen, gamma, sigma, k=k, eta=eta)) if chosen > 0 else None
+        values["ridge_risk"] = float(theory.optimal_ridge_risk(gamma, sigma))
+        values["ridge_penalty_over_n"] = float(theory.optimal_ridge_penalty(gamma, sigma))
+        values["best_alpha_infinite"] = float(theory.optimal_alpha(gamma, sigma))
+        if n is not None:
+            values |= _finite_risk(n, gamma, sigma, chosen, eta, k, mu)
+    except ValueError as error:  # theory refuses letters outside their range
+        raise UsageError(str(error)) from None
+    _terminal.show(values if json else None, _risk_text(values, alpha is None))
+
+
+def _finite_risk(n, gamma, sigma, alpha, eta, k, mu):
+    """Expected risk at n rows; columns are rounded to whole numbers."""
+    p = round(gamma * n)
+    m, rows = max(1, round(alpha * p)), round(eta * n)
+    found = {"n": n, "p": p, "columns_per_member": m, "rows_per_member": rows}
+    if m <= rows + 1:
+        value = theory.expected_risk(n, p, m, sigma, k=k, n_samples=rows, mu=mu)
+    else:
+        value = theory.minimum_norm_risk(n, p, m, sigma, k=k, n_samples=rows, mu=mu)
+    return {**found, "risk_at_n": float(value)}
+
+
+def _risk_text(v, best):
+    rows = [
+        ("alpha" + (", the best" if best else ""), v["alpha"]),
+        (f"risk, k = {v['k']:g}" + (f", mu = {v['mu']:g}" if v["mu"] != 1 else ""), v["risk"]),
+        ("  of it bias (mu = 1)", v["bias"]),
+        ("  of it variance (mu = 1)", v["variance"]),
+        ("risk, k = inf, mu = 1", v["risk_infinite"]),
+        ("best mu", v["best_mu"]),
+        ("optimal ridge, risk", v["ridge_risk"]),
+        ("optimal ridge, penalty / n", v["ridge_penalty_over_n"]),
+        ("best alpha for k = inf", v["best_alpha_infinite"]),
+    ]
+    if "n" in v:
+        size = f"{v['n']} x {v['p']}, {v['columns_per_member']} columns, {v['rows_per_member']} rows"
+        rows.append((f"risk at {size}", v["risk_at_n"]))
+    width = max(len(name) for name, _ in rows) + 2
+    head = f"gamma = {v['gamma']:g}, sigma = {v['sigma']:g}, eta = {v['eta']:g}"
+    return "\n".join([head, *(f"  {name:<{width}}{'-' if x is None else format(x, '.6g')}" for name, x in rows)])
+
+
+def reproduce(
+    *figures: str,
+    scale: Literal["paper", "quick"] = "paper",
+    out: Path = Path("figures"),
+    seed: int = 2020,
+    jobs: int = -1,
+    format: Literal["csv", "parquet"] = "csv",
+    json: bool = False,
+) -> None:
+    """Make the paper's figures and those it lacks: simulate, compare with theory, draw.
+
+    Stopped runs go on where they stopped, with the same numbers.
+
+    Parameters
+    ----------
+    figures : str
+        Figures to make, figure1 to figure9. Without any: all of them.
+    scale : str
+        "paper" for the constants of the captions, "quick" for fewer trials and points.
+    out : path
+        Folder for tables, manifests, PDF and PNG files.
+    seed : int
+        Seed of the simulation.
+    jobs : int
+        Threads; -1 means all cores.
+    format : str
+        Format of the tables.
+    json : bool
+        Print the reports as JSON.
+    """
+    from .figures import RECIPES
+    from .figures import reproduce as make
+
+    unknown = [name for name in figures if name not in RECIPES]
+    if unknown:
+        raise UsageError(f"there is no {', '.join(unknown)}; there are {', '.join(RECIPES)}.")
+    _check_writable(out / "trials" / "any")
+    with _terminal.progress_bars() as progress:
+        reports = make(
+            figures or None, scale=scale, out=out, seed=seed, n_jobs=jobs, suffix=f".{format}", progress=progress,
+            finished=None if json else lambda report: print(_figure_line(report), flush=True),
+        )  # fmt: skip
+    if json:
+        _terminal.show([{**report, "files": [str(f) for f in report["files"]]} for report in reports], "")
+
+
+def _figure_line(report):
+    parts = [
+        f"{entry['largest']:.1f} SE from {status} theory ({entry['points']} points)"
+        for status, entry in report["deviation"].items()
+    ]
+    found = "at most " + ", ".join(parts) if parts else "no theory to compare with"
+    return f"{report['name']}  {report['seconds']:6.1f} s  {report['title']}: {found}"
+
+
+def _check_writable(path: Path | None) -> None:
+    """Fail before the work, not after it."""
+    if path is None:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; the name of a file is needed.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):  # permissions alone do not tell: disks can be read-only
+            pass
+    except OSError as error:
+        raise OSError(error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)) from None
+
+
+def _command() -> str:
+    return shlex.join(["olsen", *sys.argv[1:]])
+
+
+def _listed(paths: list[str]) -> str:
+    return f"\n\nwritten: {', '.join(paths)}" if paths else ""

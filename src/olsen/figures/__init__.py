@@ -1,0 +1,13 @@
+"""The paper's figures, and those it lacks: recipes (constants), plans (what to compute), drawings.
+
+>>> from olsen.figures import RECIPES
+>>> RECIPES["figure6"].title
+'through the interpolation peak'
+"""
+
+from .draw import draw, save
+from .plans import deviation
+from .recipes import RECIPES, SCALES, Recipe
+from .reproduction import compute, reproduce
+
+__all__ = ["RECIPES", "SCALES", "Recipe", "compute", "deviation", "draw", "reproduce", "save"]

@@ -1,0 +1,158 @@
+"""The constants of every figure, frozen: what the captions say, and the extent at which it is run.
+
+``paper`` has the captions' numbers of trials, members and points; ``quick`` fewer of them, for a look within a minute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+__all__ = ["RECIPES", "SCALES", "Recipe"]
+
+SCALES = ("paper", "quick")
+
+
+def _frozen(**values) -> Mapping[str, Any]:
+    return MappingProxyType(values)
+
+
+def _members(top: int, count: int) -> tuple[int, ...]:
+    """Whole numbers from 1 to `top`, about evenly spaced on a logarithmic axis."""
+    return tuple(int(k) for k in np.unique(np.geomspace(1, top, count).round().astype(int)))
+
+
+def _log_grid(low: float, high: float, count: int) -> tuple[float, ...]:
+    return tuple(float(f"{value:.6g}") for value in np.geomspace(low, high, count))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One figure: its title, what it shows, and its constants at both scales.
+
+    Parameters
+    ----------
+    name : str
+        ``"figure1"`` to ``"figure9"``.
+    title : str
+        A few words.
+    caption : str
+        What to see.
+    constants : mapping
+        The same at both scales.
+    paper, quick : mapping
+        What differs.
+
+    Examples
+    --------
+    >>> from olsen.figures import RECIPES
+    >>> RECIPES["figure2"].at("paper").trials, RECIPES["figure2"].constants["gammas"]
+    (50, (0.5, 1.0, 2.0))
+    """
+
+    name: str
+    title: str
+    caption: str
+    constants: Mapping[str, Any]
+    paper: Mapping[str, Any] = field(default_factory=_frozen)
+    quick: Mapping[str, Any] = field(default_factory=_frozen)
+
+    def at(self, scale: str) -> SimpleNamespace:
+        """All constants at one scale."""
+        if scale not in SCALES:
+            raise ValueError(f"scale={scale!r} must be one of {SCALES}.")
+        return SimpleNamespace(**{**self.constants, **getattr(self, scale)})
+
+
+_ALL = (
+    Recipe(
+        "figure1",
+        "subsampling",
+        "One member of an ensemble. It predicts with its own columns only (green); their coefficients come from least "
+        "squares on the drawn rows of y (vermillion) and the drawn rows and columns of X (blue, hatched).",
+        _frozen(n=12, p=9, n_features=4, n_samples=8, seed=3, trials=0),
+    ),
+    Recipe(
+        "figure2",
+        "risk against the number of members",
+        "Risk at alpha_* against the number of members k, with all rows (circles) and with 1.1 times as many rows as "
+        "columns (squares); n = 200, sigma = 1. Lines: expected risk at this n. Both reach the optimal ridge risk "
+        "(dashed), the second more slowly.",
+        _frozen(n=200, sigma=1.0, gammas=(0.5, 1.0, 2.0), row_factor=1.1),
+        paper=_frozen(trials=50, k=_members(1000, 25)),
+        quick=_frozen(trials=10, k=_members(300, 12)),
+    ),
+    Recipe(
+        "figure3",
+        "risk against the noise",
+        "Risk against sigma for k = 20, 100, 500 members with the best alpha of the infinite ensemble (top) and of the "
+        "k at hand (bottom); n = 200, p = 400. Lines: expected risk at this n. Dashed: optimal ridge.",
+        _frozen(n=200, p=400, ks=(20, 100, 500), low=0.1, high=10.0),
+        paper=_frozen(trials=100, sigmas=_log_grid(0.1, 10.0, 17)),
+        quick=_frozen(trials=12, sigmas=_log_grid(0.1, 10.0, 7)),
+    ),
+    Recipe(
+        "figure4",
+        "scaled ensembles",
+        "Large-ensemble risk with mu = 1 (solid, circles) and the best mu (dotted, squares) for half of the best alpha "
+        "(blue) and alpha = 1/2 (vermillion); gamma = 0.5. Lines: the limit. Points: n = 200, mean over pairs of "
+        "members.",
+        _frozen(n=200, p=100, fixed_alpha=0.5, low=0.1, high=10.0, members=60),
+        paper=_frozen(trials=100, sigmas=_log_grid(0.1, 10.0, 13)),
+        quick=_frozen(trials=20, sigmas=_log_grid(0.1, 10.0, 7)),
+    ),
+    Recipe(
+        "figure5",
+        "bias and variance fall with k",
+        "Bias and variance at alpha_* against the number of members; n = 200, p = 400, sigma = 1. Members that share a "
+        "permutation (balanced) reach the limit sooner than independent ones. Lines: exact expectation.",
+        _frozen(n=200, p=400, sigma=1.0),
+        paper=_frozen(trials=50, k=_members(1000, 25)),
+        quick=_frozen(trials=10, k=_members(300, 12)),
+    ),
+    Recipe(
+        "figure6",
+        "through the interpolation peak",
+        "Risk against the columns of a member, up to all of them; n = 100 rows, p = 200, sigma = 0.5. Where columns "
+        "equal rows the risk of one member is infinite. The infinite ensemble does not notice, and stays flat after.",
+        _frozen(n=100, p=200, sigma=0.5, ks=(1, 10, float("inf")), members=100),
+        paper=_frozen(trials=100, sizes=(5, 10, 20, 30, 40, 50, 60, 70, 80, 88, 93, 107, 112, 120, 135, 150, 175, 200)),
+        quick=_frozen(trials=20, sizes=(10, 30, 50, 70, 88, 112, 130, 160, 200)),
+    ),
+    Recipe(
+        "figure7",
+        "unequal covariance",
+        "Risk against the mean number of columns of a member, as a share of all; n = p = 100, sigma = 0.3. Left: "
+        "variances from 1 down to 0.01, where drawing columns with probabilities matched to ridge repairs what uniform "
+        "drawing loses. Right: neighbours correlated 0.8, all columns alike, nothing to repair. Lines: large n.",
+        _frozen(n=100, p=100, sigma=0.3, covariances=(("diagonal", 0.01), ("ar1", 0.8)), members=100, n_subsets=200),
+        paper=_frozen(trials=150, shares=(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), line_points=36),
+        quick=_frozen(trials=20, shares=(0.15, 0.3, 0.45, 0.6, 0.75), line_points=11),
+    ),
+    Recipe(
+        "figure8",
+        "dropout, ensemble and ridge",
+        "Risk against alpha of dropout, dropout multiplied by alpha, the infinite ensemble, and ridge with the "
+        "ensemble's implied penalty; n = 200, sigma = 1. Ensemble and ridge coincide; dropout at the same alpha "
+        "regularises less. Lines: theory for large n.",
+        _frozen(n=200, sigma=1.0, gammas=(0.5, 2.0), members=60),
+        paper=_frozen(trials=100, points=9),
+        quick=_frozen(trials=15, points=6),
+    ),
+    Recipe(
+        "figure9",
+        "sparse coefficients",
+        "Risk of tuned estimators against the number of coefficients that are not zero; n = 100, p = 150, sigma = 0.5. "
+        "Members drawn uniformly do as well as ridge. Stacking weights the members; adaptive probabilities draw the "
+        "columns that matter more often. Dashed: optimal ridge. Dotted: the best probabilities if the coefficients "
+        "were known, theory for large n.",
+        _frozen(n=100, p=150, sigma=0.5, members=300, draws=200),
+        paper=_frozen(trials=30, nonzeros=(2, 4, 8, 16, 32, 64, 150)),
+        quick=_frozen(trials=4, nonzeros=(2, 12, 60)),
+    ),
+)
+RECIPES: Mapping[str, Recipe] = MappingProxyType({recipe.name: recipe for recipe in _ALL})

@@ -1,0 +1,174 @@
+r"""Problems with a known answer: rows of a given covariance, given coefficients, given noise.
+
+.. math:: y = X\beta + \sigma z, \qquad x_i \sim N(0, \Sigma)
+
+The risk of coefficients `b` is :math:`(b-\beta)^\top\Sigma(b-\beta)`: no noise in it, no test set needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["COVARIANCES", "LinearProblem", "Sample"]
+
+# covariance -> (what `strength` means, its default)
+COVARIANCES = {
+    "identity": ("nothing", 0.0),
+    "diagonal": ("the smallest variance; variances fall from 1 in equal ratios", 0.01),
+    "ar1": ("the correlation of neighbours", 0.7),
+    "equicorrelated": ("the correlation of every pair", 0.3),
+    "spiked": ("what is added to the variance along one fixed direction", 10.0),
+}
+COEFFICIENTS = ("gaussian", "fixed", "sparse")
+NOISES = ("gaussian", "student")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One draw: data, and the truth behind them."""
+
+    X: NDArray[np.float64]  # (n, p)
+    beta: NDArray[np.float64]  # (p,)
+    noise: NDArray[np.float64]  # (n,)
+    covariance: NDArray[np.float64] | None  # (p, p); None: identity
+
+    @property
+    def signal(self) -> NDArray[np.float64]:
+        """What `y` would be without noise."""
+        return self.X @ self.beta
+
+    @property
+    def y(self) -> NDArray[np.float64]:
+        """The target."""
+        return self.signal + self.noise
+
+    def energy(self, error: NDArray) -> NDArray:
+        """e' Sigma e for errors along the last axis."""
+        weighted = error if self.covariance is None else error @ self.covariance
+        return np.sum(weighted * error, axis=-1)
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    """A linear model to draw data from.
+
+    Parameters
+    ----------
+    n, p : int
+        Rows and columns.
+    sigma : float, default=1.0
+        Standard deviation of the noise.
+    covariance : {"identity", "diagonal", "ar1", "equicorrelated", "spiked"}, default="identity"
+        Covariance of a row. "diagonal" has variances in equal ratios from 1 down, "spiked" is the identity plus one
+        direction of high variance.
+    strength : float, default=None
+        The covariance's one number: smallest variance, correlation, or height of the spike. None: 0.01, 0.7, 0.3, 10.
+    coefficients : {"gaussian", "fixed", "sparse"}, default="gaussian"
+        A random direction, anew in every draw; entries of equal size with fixed signs, the same in all draws; or
+        `nonzeros` random Gaussian entries at random places. Always of norm one.
+    nonzeros : int, default=None
+        Entries that are not zero, for sparse coefficients. None: a tenth of the columns.
+    noise : {"gaussian", "student"}, default="gaussian"
+        Law of the noise; Student's is scaled to the same standard deviation.
+    degrees : float, default=5.0
+        Degrees of freedom of Student's law, above 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from olsen.simulation import LinearProblem
+    >>> sample = LinearProblem(20, 8, sigma=0.5, covariance="ar1").draw(np.random.default_rng(0))
+    >>> sample.X.shape, round(float(np.sum(sample.beta**2)), 12)
+    ((20, 8), 1.0)
+    """
+
+    n: int
+    p: int
+    sigma: float = 1.0
+    covariance: str = "identity"
+    strength: float | None = None
+    coefficients: str = "gaussian"
+    nonzeros: int | None = None
+    noise: str = "gaussian"
+    degrees: float = 5.0
+
+    def __post_init__(self):
+        _require(self.covariance in COVARIANCES, f"covariance={self.covariance!r} must be one of {list(COVARIANCES)}.")
+        _require(self.coefficients in COEFFICIENTS, f"coefficients={self.coefficients!r} must be in {COEFFICIENTS}.")
+        _require(self.noise in NOISES, f"noise={self.noise!r} must be one of {NOISES}.")
+        _require(self.n >= 1 and self.p >= 1, f"a problem needs rows and columns; got n={self.n}, p={self.p}.")
+        _require(self.sigma >= 0, f"sigma={self.sigma} must not be negative.")
+        _require(self.degrees > 2, f"degrees={self.degrees} must exceed 2, or the noise has no variance.")
+        _require(
+            self.nonzeros is None or 1 <= self.nonzeros <= self.p,
+            f"nonzeros={self.nonzeros} must lie between 1 and the {self.p} columns.",
+        )
+
+    def covariance_matrix(self) -> NDArray[np.float64]:
+        """The covariance of a row, of shape (p, p)."""
+        return _covariance(self.covariance, self._strength, self.p)
+
+    def fixed_beta(self) -> NDArray[np.float64]:
+        """The coefficients of ``coefficients="fixed"``: equal sizes, signs that look random and never change."""
+        signs = np.random.Generator(np.random.Philox(self.p)).choice([-1.0, 1.0], size=self.p)
+        return signs / np.sqrt(self.p)
+
+    def draw(self, rng: np.random.Generator) -> Sample:
+        """Draw data, coefficients and noise, in this order."""
+        X = rng.standard_normal((self.n, self.p))
+        if self.covariance == "identity":
+            covariance = None
+        else:
+            covariance = self.covariance_matrix()
+            X = X @ _root(self.covariance, self._strength, self.p).T
+        return Sample(X, self.draw_coefficients(rng), self._draw_noise(rng), covariance)
+
+    @property
+    def _strength(self):
+        return COVARIANCES[self.covariance][1] if self.strength is None else self.strength
+
+    def draw_coefficients(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draw coefficients alone."""
+        if self.coefficients == "fixed":
+            return self.fixed_beta()
+        beta = rng.standard_normal(self.p)
+        if self.coefficients == "sparse":
+            zeros = self.p - (max(1, self.p // 10) if self.nonzeros is None else self.nonzeros)
+            beta[rng.permutation(self.p)[:zeros]] = 0.0
+        return beta / np.linalg.norm(beta)
+
+    def _draw_noise(self, rng):
+        if self.noise == "gaussian":
+            return self.sigma * rng.standard_normal(self.n)
+        return self.sigma * np.sqrt((self.degrees - 2) / self.degrees) * rng.standard_t(self.degrees, self.n)
+
+
+@lru_cache(maxsize=32)
+def _covariance(name, strength, p):
+    if name == "identity":
+        matrix = np.eye(p)
+    elif name == "diagonal":
+        matrix = np.diag(np.geomspace(1.0, strength, p))
+    elif name == "ar1":
+        matrix = strength ** np.abs(np.subtract.outer(np.arange(p), np.arange(p)))
+    elif name == "equicorrelated":
+        matrix = (1 - strength) * np.eye(p) + strength
+    else:
+        direction = np.cos(np.arange(1, p + 1) ** 2.0)  # no column is special, none is left out
+        matrix = np.eye(p) + strength * np.outer(direction, direction) / (direction @ direction)
+    matrix.flags.writeable = False  # shared between all problems that ask for it
+    return matrix
+
+
+@lru_cache(maxsize=32)
+def _root(name, strength, p):
+    return np.linalg.cholesky(_covariance(name, strength, p))
+
+
+def _require(condition, message):
+    if not condition:
+        raise ValueError(message)

@@ -1,0 +1,136 @@
+"""Figures: recipes are the captions', simulation agrees with theory, files are whole and repeatable."""
+
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from olsen import figures, theory
+from olsen.figures import RECIPES, plans
+from olsen.figures.draw import DRAWINGS
+from olsen.simulation import read_table
+
+
+def test_every_figure_has_a_recipe_a_plan_and_a_drawing():
+    assert set(RECIPES) == set(plans.PLANS) == set(DRAWINGS)
+
+
+def test_the_captions_constants():
+    two, three, four = (RECIPES[f"figure{i}"].at("paper") for i in (2, 3, 4))
+    assert (two.n, two.sigma, two.gammas, two.row_factor, two.trials, max(two.k)) == (
+        200,
+        1,
+        (0.5, 1, 2),
+        1.1,
+        50,
+        1000,
+    )
+    assert (three.n, three.p, three.ks, three.trials) == (200, 400, (20, 100, 500), 100)
+    assert (min(three.sigmas), max(three.sigmas)) == (0.1, 10)
+    assert four.p / four.n == 0.5 and four.fixed_alpha == 0.5
+
+
+def test_recipes_cannot_be_changed():
+    with pytest.raises(TypeError):
+        RECIPES["figure2"].constants["n"] = 3
+    with pytest.raises(AttributeError):
+        RECIPES["figure2"].title = "other"
+
+
+@pytest.mark.parametrize("name", list(RECIPES))
+def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
+    """A small run of every figure, through the disk; simulation within 6 standard errors of exact theory."""
+    constants = RECIPES[name].at("quick")
+    small = {"trials": min(constants.trials, 2)}
+    if hasattr(constants, "k"):
+        small["k"] = (1, 10, 40)
+    if hasattr(constants, "sigmas"):
+        small["sigmas"] = (0.5, 2.0)
+    if hasattr(constants, "members"):
+        small["members"] = 20
+    if hasattr(constants, "nonzeros"):
+        small.update(n=40, p=20, nonzeros=(2, 20), draws=5)
+    if hasattr(constants, "shares"):
+        small.update(shares=(0.2, 0.5), line_points=2, n_subsets=40)
+    constants.__dict__.update(small)
+    if name == "figure3":
+        constants.ks = (20, 100)
+    table = plans.PLANS[name](constants).run(constants.trials, seed=0, n_jobs=1)
+    for suffix in (".csv", ".parquet"):
+        figures.reproduction.write_table(table, tmp_path / f"{name}{suffix}")
+        paths = figures.save(figures.draw(name, read_table(tmp_path / f"{name}{suffix}")), tmp_path / suffix, name)
+        assert [path.suffix for path in paths] == [".pdf", ".png"]
+        assert paths[0].read_bytes()[:4] == b"%PDF" and paths[1].read_bytes()[1:4] == b"PNG"
+    assert (tmp_path / ".csv" / f"{name}.png").read_bytes() == (tmp_path / ".parquet" / f"{name}.png").read_bytes()
+    found = figures.deviation(table)
+    assert name in ("figure1", "figure9") or sum(entry["points"] for entry in found.values()) > 0
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "figure1"])
+def test_simulation_agrees_with_exact_theory(name, seed):
+    """Quick scale, below 5 standard errors: with 12 trials and 40 points a correct build passes 199 times of 200."""
+    entry = figures.deviation(figures.compute(name, "quick", seed=seed, n_jobs=-1)).get("exact")
+    assert entry is None or entry["largest"] < 5
+
+
+def test_the_reference_is_the_optimal_ridge_risk():
+    constants = RECIPES["figure2"].at("quick")
+    plan = plans.PLANS["figure2"](constants)
+    levels = {row[1]: row[4] for row in plan.rows if row[2] == "reference"}
+    for gamma in constants.gammas:
+        assert levels[f"gamma={gamma:g}, ridge"] == pytest.approx(float(theory.optimal_ridge_risk(gamma, 1.0)))
+
+
+def test_shared_cells_are_simulated_once():
+    plan = plans.PLANS["figure5"](RECIPES["figure5"].at("quick"))
+    assert len(plan.cells) == 4 and len(set(plan.cells)) == 2
+
+
+def test_reproduce_writes_table_manifest_and_pictures(tmp_path):
+    told = []
+    (report,) = figures.reproduce(
+        ["figure8"], scale="quick", out=tmp_path, n_jobs=2, progress=lambda *a: told.append(a)
+    )
+    assert {f.name for f in tmp_path.glob("figure8.*")} == {f"figure8.{s}" for s in ("csv", "json", "pdf", "png")}
+    manifest = json.loads((tmp_path / "figure8.json").read_text())
+    assert (
+        manifest["seed"] == 2020 and manifest["constants"]["n"] == 200 and manifest["deviation"] == report["deviation"]
+    )
+    assert told[-1][0] == "figure8" and told[-1][1] == told[-1][2]
+    before = (tmp_path / "figure8.csv").read_bytes(), (tmp_path / "figure8.png").read_bytes()
+    figures.reproduce(["figure8"], scale="quick", out=tmp_path)
+    assert before == ((tmp_path / "figure8.csv").read_bytes(), (tmp_path / "figure8.png").read_bytes())
+
+
+def test_killed_halfway_it_finishes_with_identical_tables(tmp_path):
+    """The process is killed without warning as soon as some trials are on disk."""
+    command = [sys.executable, "-m", "olsen", "reproduce", "figure4", "--scale", "quick", "--jobs", "1"]
+    process = subprocess.Popen([*command, "--out", str(tmp_path / "killed")])
+    trials = tmp_path / "killed" / "trials"
+    while process.poll() is None and len(list(trials.glob("*.npz")) if trials.exists() else ()) < 5:
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert not (tmp_path / "killed" / "figure4.csv").exists(), "it was killed before the end"
+    kept = len(list(trials.glob("*.npz")))
+    assert 0 < kept < 28
+    for folder in ("killed", "whole"):
+        subprocess.run([*command, "--out", str(tmp_path / folder)], check=True, capture_output=True)
+    assert (tmp_path / "killed" / "figure4.csv").read_bytes() == (tmp_path / "whole" / "figure4.csv").read_bytes()
+
+
+def test_deviation_ignores_what_theory_does_not_know():
+    row = {"kind": ["simulation"], "mean": [1.0], "expected": [np.nan], "standard_error": [0.1], "status": ["exact"]}
+    assert figures.deviation({**row, "series": ["a"], "x": [1.0]}) == {}
+
+
+@pytest.mark.parametrize(
+    ("call", "words"), [(("figure12", "quick"), "there is no figure"), (("figure2", "huge"), "quick")]
+)
+def test_unknown_names_are_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        figures.compute(*call)

@@ -1,0 +1,188 @@
+"""Simulation: problems have the moments they claim, methods are the estimators they name, runs resume exactly."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.linear_model import Ridge as SklearnRidge
+
+from olsen import OLSEnsembleRegressor, simulation
+from olsen.simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo, storage
+from olsen.simulation.problems import COVARIANCES
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_rows_have_the_covariance(covariance, seed):
+    """Every entry of the sample covariance of 4000 rows within 5.5 standard errors (36 entries, five covariances)."""
+    problem = LinearProblem(4000, 6, covariance=covariance)
+    X, Sigma = problem.draw(np.random.default_rng(seed)).X, problem.covariance_matrix()
+    products = np.einsum("ni,nj->nij", X, X)
+    error = products.std(axis=0) / math.sqrt(len(X))
+    assert np.all(np.abs(products.mean(axis=0) - Sigma) < 5.5 * error)
+
+
+def test_coefficients_are_of_norm_one_and_of_their_kind(seed):
+    rng = np.random.default_rng(seed)
+    for kind in ("gaussian", "fixed", "sparse"):
+        problem = LinearProblem(5, 40, coefficients=kind, nonzeros=7)
+        first, second = problem.draw(rng).beta, problem.draw(rng).beta
+        assert first @ first == pytest.approx(1) and second @ second == pytest.approx(1)
+        assert np.count_nonzero(first) == (7 if kind == "sparse" else 40)
+        assert np.array_equal(first, second) == (kind == "fixed")
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "student"])
+def test_noise_has_its_standard_deviation(noise, seed):
+    drawn = LinearProblem(40_000, 1, 0.7, noise=noise, degrees=8.0).draw(np.random.default_rng(seed)).noise
+    squares = drawn**2
+    assert abs(squares.mean() - 0.49) < 5 * squares.std() / math.sqrt(len(squares))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"covariance": "toeplitz"}, "identity"),
+        ({"coefficients": "unit"}, "sparse"),
+        ({"noise": "cauchy"}, "student"),
+        ({"nonzeros": 9}, "between 1 and the 4"),
+        ({"sigma": -1.0}, "negative"),
+        ({"degrees": 2.0}, "exceed 2"),
+    ],
+)
+def test_problems_refuse_what_they_cannot_be(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        LinearProblem(5, 4, **wrong)
+
+
+@pytest.mark.parametrize("max_samples", [1.0, 20])
+@pytest.mark.parametrize("design", ["independent", "balanced"])
+def test_all_numbers_of_members_from_one_solve_are_the_estimators(design, max_samples):
+    sample = LinearProblem(30, 16, 0.5, "ar1").draw(np.random.default_rng(1))
+    ks = (1, 2, 5, 6, 20)
+    found = Ensemble(6, max_samples, k=ks, design=design, scale=0.9).evaluate(sample, seed=4)
+    for k, (risk, bias, variance) in zip(ks, found, strict=True):
+        errors = []
+        for y in (sample.y, sample.signal, sample.noise):
+            model = OLSEnsembleRegressor(k, 6, max_samples, design=design, fit_intercept=False, random_state=4)
+            errors.append(0.9 * model.fit(sample.X, y).coef_ - (0 if y is sample.noise else sample.beta))
+        expected = [e @ sample.covariance @ e for e in errors]
+        np.testing.assert_allclose([risk, bias, variance], expected, rtol=1e-9)
+
+
+def test_pooled_values_are_means_over_members_and_pairs():
+    sample = LinearProblem(30, 16, 0.5).draw(np.random.default_rng(2))
+    one, ten, many = Ensemble(6, k=(1, 10, math.inf), members=10).evaluate(sample, seed=3)[:, 0]
+    model = OLSEnsembleRegressor(10, 6, design="independent", fit_intercept=False, random_state=3)
+    errors = model.fit(sample.X, sample.y).member_coefs().toarray() - sample.beta
+    gram = errors @ errors.T
+    assert one == pytest.approx(np.trace(gram) / 10)
+    assert many == pytest.approx((gram.sum() - np.trace(gram)) / 90)
+    assert ten == pytest.approx(gram.mean())
+
+
+@pytest.mark.parametrize("shape", [(30, 12), (12, 30)])
+def test_ridge_and_dropout_are_their_formulas(shape):
+    sample = LinearProblem(*shape, 0.5).draw(np.random.default_rng(0))
+    G, c = sample.X.T @ sample.X, sample.X.T @ sample.y
+    ridge = SklearnRidge(3.0, fit_intercept=False).fit(sample.X, sample.y).coef_
+    assert Ridge(3.0).evaluate(sample, 0)[0, 0] == pytest.approx(np.sum((ridge - sample.beta) ** 2))
+    coef = np.linalg.solve(G + (0.6 / 0.4) * np.diag(np.diag(G)), c) / 0.4
+    assert Dropout(0.4).evaluate(sample, 0)[0, 0] == pytest.approx(np.sum((coef - sample.beta) ** 2))
+    assert Dropout(0.4, True).evaluate(sample, 0)[0, 0] == pytest.approx(np.sum((0.4 * coef - sample.beta) ** 2))
+    same = Estimator("sklearn.linear_model.Ridge", (("alpha", 3.0), ("fit_intercept", False))).evaluate(sample, 0)
+    assert same[0, 0] == pytest.approx(np.sum((ridge - sample.beta) ** 2)) and np.isnan(same[0, 1])
+
+
+CELLS = [
+    (LinearProblem(20, 10), Ensemble(4, k=(1, 8))),
+    (LinearProblem(20, 10), Ridge(5.0)),
+    (LinearProblem(20, 10, covariance="ar1"), Ensemble(k=(8,), penalty=3.0, sampling="bernoulli")),
+]
+
+
+def test_numbers_do_not_depend_on_threads_or_company(seed):
+    alone = [simulation.run([cell], trials=7, seed=seed)[0] for cell in CELLS]
+    together = simulation.run(CELLS, trials=7, seed=seed, n_jobs=2)
+    for one, other in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+    assert not np.array_equal(alone[0].values, simulation.run(CELLS[:1], trials=7, seed=seed + 1)[0].values)
+
+
+def test_methods_on_the_same_problem_see_the_same_data():
+    problem = LinearProblem(20, 10)
+    one, other = simulation.run([(problem, Ridge(5.0)), (problem, Ridge(5.0 + 1e-9))], trials=5)
+    np.testing.assert_allclose(one.values, other.values, rtol=1e-6)
+
+
+def test_a_stopped_run_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
+    whole = simulation.run(CELLS, trials=12, seed=3)
+    calls = []
+    trial = montecarlo._trial
+
+    def dies(*arguments):
+        calls.append(arguments)
+        if len(calls) == 23:
+            raise KeyboardInterrupt
+        return trial(*arguments)
+
+    monkeypatch.setattr(montecarlo, "_trial", dies)
+    with pytest.raises(KeyboardInterrupt):
+        simulation.run(CELLS, trials=12, seed=3, store=tmp_path)
+    kept = len(calls)
+    resumed = simulation.run(CELLS, trials=12, seed=3, store=tmp_path)
+    for one, other in zip(whole, resumed, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+    assert len(calls) - kept < 12 * len(CELLS) - 15, "finished chunks are not run again"
+    assert not [f for f in tmp_path.iterdir() if f.name.startswith(".")], "no half-written file is left"
+
+
+def test_more_trials_keep_those_there_are(tmp_path):
+    first = simulation.run(CELLS[:1], trials=4, store=tmp_path)[0]
+    more = simulation.run(CELLS[:1], trials=9, store=tmp_path)[0]
+    np.testing.assert_array_equal(more.values[:4], first.values)
+    assert simulation.run(CELLS[:1], trials=4, store=tmp_path)[0].trials == 4
+
+
+def test_progress_counts_to_the_end(tmp_path):
+    seen = []
+    simulation.run(CELLS, trials=6, n_jobs=2, progress=lambda done, total: seen.append((done, total)))
+    assert seen[0] == (0, 18) and seen[-1] == (18, 18) and seen == sorted(seen)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_tidy_tables_survive_the_disk(tmp_path, suffix):
+    table = simulation.tidy(simulation.run(CELLS[:2], trials=3))
+    assert {"n", "p", "sigma", "method", "k", "quantity", "mean", "standard_error", "trials"} <= set(table)
+    simulation.write_table(table, tmp_path / f"table{suffix}")
+    back = simulation.read_table(tmp_path / f"table{suffix}")
+    assert back["mean"] == table["mean"] and back["quantity"] == table["quantity"]
+
+
+def test_a_manifest_says_how_numbers_came_about(tmp_path):
+    simulation.write_manifest(tmp_path / "m.json", seed=5, seconds=1.2345, trials=3)
+    manifest = json.loads((tmp_path / "m.json").read_text())
+    assert manifest["seed"] == 5 and manifest["trials"] == 3 and "numpy" in manifest["versions"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    target = tmp_path / "kept.txt"
+    target.write_text("old")
+
+    def fail(path):
+        path.write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        storage.atomically(target, fail)
+    assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
+
+
+def test_simulated_risk_matches_finite_sample_theory(seed):
+    """Within 4 standard errors for every k; the two rooms share no code."""
+    from olsen import theory
+
+    ks = (1, 4, 16)
+    (found,) = simulation.run([(LinearProblem(40, 24, 0.8), Ensemble(8, k=ks))], trials=400, seed=seed)
+    expected = theory.expected_risk(40, 24, 8, 0.8, k=np.array(ks))
+    assert np.all(np.abs(found.mean[:, 0] - expected) < 4 * found.standard_error[:, 0])
