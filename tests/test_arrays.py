@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import sklearn
 
 from olsen import OLSEnsembleRegressor, _moments
@@ -154,6 +155,17 @@ def test_a_device_that_runs_out_of_memory_says_so(xp, seed, monkeypatch):
     with pytest.raises(MemoryError, match=r"150 x 40 \(tried to allocate 3 GiB\).*Gram matrix takes 12.8 kB"):
         model.fit(xp.asarray(X), xp.asarray(y))
     assert not hasattr(model, "coef_")
+
+
+def test_dispatch_leaves_everything_else_as_it_is(xp, seed):
+    """Data frames, sparse matrices, lists and Dask arrays are not arrays of another library."""
+    pd, da = pytest.importorskip("pandas"), pytest.importorskip("dask.array")
+    X, y, _ = data(seed)
+    expected = OLSEnsembleRegressor(5, random_state=seed).fit(X, y)
+    for given in (pd.DataFrame(X), sp.csr_array(X), X.tolist(), da.from_array(X)):
+        model = OLSEnsembleRegressor(5, random_state=seed).fit(given, da.from_array(y) if hasattr(given, "dask") else y)
+        assert isinstance(model.coef_, np.ndarray)
+        np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-10)
 
 
 def test_without_dispatch_nothing_changes(xp, seed):

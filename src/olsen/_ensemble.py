@@ -171,9 +171,12 @@ class OLSEnsembleRegressor(FitMembersMixin, FittedEnsembleMixin, callbacks.Callb
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-            Training data. Sparse data are not made dense as a whole.
+            Training data. Sparse data are not made dense as a whole. Data that do not fit in memory: a path to a
+            ``.npy``, Parquet or Zarr file, a large ``numpy.memmap``, an iterator of ``(X, y)`` or ``(X, y, weight)``
+            blocks (better: a function that returns one), a Dask array or data frame. Arrays on a GPU, if scikit-learn
+            was told to follow them (``array_api_dispatch``).
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Targets.
+            Targets. The name of a column for Parquet, a path for ``.npy``, None for blocks that bring their own.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights inside the least squares; a weight of zero equals a dropped row.
 

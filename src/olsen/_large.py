@@ -10,11 +10,11 @@ __all__ = ["predicts", "takes", "tunes"]
 
 def takes(estimator, X, y, sample_weight) -> bool:
     """Fit the estimator if X lives somewhere else than in memory; False where it does not."""
+    if cluster.is_dask(X):  # first: Dask arrays follow the array API too
+        _distributed.fit(estimator, X, y, sample_weight)
+        return True
     if _elsewhere.lives_elsewhere(X, y):
         _elsewhere.fit(estimator, X, y, sample_weight)
-        return True
-    if cluster.is_dask(X):
-        _distributed.fit(estimator, X, y, sample_weight)
         return True
     source = blocks.open_source(X, y, sample_weight)
     if source is not None:
@@ -24,7 +24,7 @@ def takes(estimator, X, y, sample_weight) -> bool:
 
 def tunes(estimator, X, y, sample_weight) -> bool:
     """The same for an estimator that chooses its size: by k-fold cross-validation from moments of folds."""
-    if _elsewhere.lives_elsewhere(X, y):
+    if not cluster.is_dask(X) and _elsewhere.lives_elsewhere(X, y):
         raise ValueError("OLSEnsembleRegressorCV works on the host; choose a size there and fit OLSEnsembleRegressor.")
     source = None if cluster.is_dask(X) else blocks.open_source(X, y, sample_weight)
     if source is None and not cluster.is_dask(X):
@@ -65,6 +65,6 @@ def _refuse_other_tuning(estimator) -> int:
 
 def predicts(estimator, X):
     """Predictions where X is, or None where X is an ordinary array."""
-    if _elsewhere.lives_elsewhere(X, estimator.coef_):
-        return _elsewhere.predict(estimator, X)
-    return _distributed.predict(estimator, X) if cluster.is_dask(X) else None
+    if cluster.is_dask(X):
+        return _distributed.predict(estimator, X)
+    return _elsewhere.predict(estimator, X) if _elsewhere.lives_elsewhere(X, estimator.coef_) else None

@@ -60,6 +60,9 @@ def shared_rows_batch(problem: Problem, mask, C, squares, mean_y, probing: str |
     targets = [W * C[:, t][:, None] for t in range(q)]
     blocks = [W] * q
     noise = problem.space.put(_noise(p))[:, None]
+    if probing == WHOLE:
+        second = problem.space.put(_noise(2 * p)[p:])[:, None]
+        blocks, targets = [*blocks, scale], [*targets, xp.where(scale > 0, second, xp.zeros_like(noise))]
     if probing == OWN:
         blocks, targets = [*blocks, W], [*targets, xp.where(W > 0, noise, xp.zeros_like(noise))]
     if probing == WHOLE:
@@ -138,7 +141,7 @@ def _row_statistics(problem, rows, row_mask):
 def _owners(k, q, probing):
     """Member of every column, and which columns are probes."""
     members = np.arange(k)
-    extra = {OWN: members, WHOLE: np.array([ALL]), None: members[:0]}[probing]
+    extra = {OWN: members, WHOLE: np.array([ALL, ALL]), None: members[:0]}[probing]
     return np.concatenate([np.tile(members, q), extra]), np.arange(k * q + len(extra)) >= k * q
 
 

@@ -29,7 +29,8 @@ __all__ = ["SingleMoments", "prepare", "solve_batch"]
 INNER_TOL = 1e-5  # relative error of one round
 LIMIT = 1e4  # largest trusted inverse eigenvalue: a round must gain digits
 ROUNDS = 6
-_BLOCK_BYTES = 1 << 25
+ROUNDING = 1e-6  # relative size of the rounding of a Gram matrix in float32, and of a step on it
+_BLOCK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,10 @@ def solve_batch(problem: Problem, moments: SingleMoments, mask, tol: float, outc
         needed = max(INNER_TOL, 0.2 * tol / outcome.error[active].max())  # the last round need not go all the way
         X[:, here] += _round(part, R[:, here], local, np.zeros(len(here), dtype=bool), again, needed, how)
         outcome.steps += again.steps
+        # what the round left, and what rounding of the float32 matrix may hide from it; another residual would confirm
+        outcome.error[numbers] *= again.error + ROUNDING / outcome.smallest[numbers]
+        if np.all(again.state == DONE) and np.all(outcome.error[numbers] <= tol):
+            break
     else:
         outcome.state[active] = SLOW
     coef = (W * X).reshape(len(W), -1, mask.shape[1])
