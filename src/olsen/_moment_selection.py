@@ -73,7 +73,7 @@ def kfold_curve(folds: list[Moments], sizes: NDArray, paths: Paths) -> RiskCurve
     other = (k * k * error(np.mean(coefs, axis=0)) - k * own - k * same) / (k * k - 2 * k)
     weight = np.array([fold.weight for fold in folds])
     empty = np.zeros((len(sizes), 0, folds[0].C.shape[1]))
-    return RiskCurve(sizes, p, paths.design, weight, own, same, other, empty, None)
+    return RiskCurve.from_pairs(sizes, p, paths.design, weight, own, same, other, empty)
 
 
 def _errors(folds, training, coefs):

@@ -64,10 +64,9 @@ class PairSums:
     def curve(self, sizes, n_items: int, design: str, weight: NDArray) -> RiskCurve:
         """The risk curve; errors of several targets are averaged."""
         own, same, other = (a.mean(axis=2) for a in self._pair_means())
-        same = same + _raise_same(own, same, other, sizes, n_items, weight)[:, None]
         residual = np.asarray(self.total) / (2 * self.n_pairs)
         noise = np.std(self.batches, axis=0, ddof=1) / np.sqrt(len(self.batches)) if len(self.batches) > 1 else None
-        return RiskCurve(np.asarray(sizes), n_items, design, weight, own, same, other, residual, noise)
+        return RiskCurve.from_pairs(np.asarray(sizes), n_items, design, weight, own, same, other, residual, noise)
 
 
 def _raise_same(own, same, other, sizes, n_items, weight):
@@ -94,6 +93,12 @@ class RiskCurve:
     other: NDArray[np.float64]  # C
     residual: NDArray[np.float64]  # (sizes, n, q) mean residual over the members of the path
     monte_carlo_error: NDArray[np.float64] | None  # (sizes,) of the infinite ensemble
+
+    @classmethod
+    def from_pairs(cls, sizes, n_items, design, weight, own, same, other, residual, noise=None) -> RiskCurve:
+        """The curve, with S raised where few pairs put a group below an infinite ensemble."""
+        same = same + _raise_same(own, same, other, sizes, n_items, weight)[:, None]
+        return cls(sizes, n_items, design, weight, own, same, other, residual, noise)
 
     def mse(self, k: float) -> NDArray[np.float64]:
         """Estimated error at every size for k members; ``inf`` is allowed."""

@@ -296,4 +296,4 @@ def moment_gcv_curve(moments: Moments, sizes: NDArray, paths: Paths) -> RiskCurv
     k = 2 * count
     other = (k * k * error(np.mean(coefs, axis=0)) - k * own - k * same) / (k * k - 2 * k)
     empty = np.zeros((len(sizes), 0, moments.C.shape[1]))
-    return RiskCurve(sizes, p, paths.design, np.ones(1), own, same, other, empty, None)
+    return RiskCurve.from_pairs(sizes, p, paths.design, np.ones(1), own, same, other, empty)
