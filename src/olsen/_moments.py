@@ -78,11 +78,11 @@ class Moments:
         )
 
 
-def from_data(X, Y, weight, *, centre: bool, space: Space = HOST) -> Moments:
+def from_data(X, Y, weight, *, centre: bool, space: Space = HOST, mapper=None) -> Moments:
     """Moments of X (dense or sparse, any float type) and Y of shape (n, q), accumulated in float64.
 
     Two passes over dense rows, means first: sums of raw squares would cancel when means are large. Arrays of other
-    libraries stay in their `space`.
+    libraries stay in their `space`. `mapper` shares the work among threads (``pools.map_chunks``).
     """
     n, p = X.shape
     if not space.on_host:
@@ -95,7 +95,7 @@ def from_data(X, Y, weight, *, centre: bool, space: Space = HOST) -> Moments:
     total = float(n) if weight is None else float(weight.sum())
     mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
     mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
-    square = _sparse_squares if sp.issparse(X) else _dense_squares
+    square = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
     G, C, yy = square(X, Y, weight, mean_x, mean_y)
     dead = constant_columns(np.diagonal(G), mean_x, total)
     G[dead], G[:, dead], C[dead] = 0.0, 0.0, 0.0
@@ -153,7 +153,7 @@ def constant_columns(sum_of_squares: NDArray, mean: NDArray, weight: float) -> N
     return sum_of_squares <= weight * (16 * np.finfo(np.float64).eps * np.abs(mean)) ** 2
 
 
-def _dense_squares(X, Y, weight, mean_x, mean_y):
+def _dense_squares(X, Y, weight, mean_x, mean_y, mapper=None):
     n, p = X.shape
     G, C, yy = np.zeros((p, p), order="F"), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
     blocks = _row_blocks(n, p, _BLOCK_BYTES)
@@ -165,11 +165,35 @@ def _dense_squares(X, Y, weight, mean_x, mean_y):
             root = np.sqrt(weight[block])[:, None]
             x *= root
             y = y * root
+        if len(blocks) == 1:
+            return _gram(x, mapper), x.T @ y, (y * y).sum(axis=0)
         # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
         G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         C += x.T @ y
         yy += (y * y).sum(axis=0)
     return mirror_lower(G).T, C, yy
+
+
+def _gram(x, mapper):
+    """x'x in stripes of rows that are shared among the caller's threads.
+
+    BLAS threads would keep spinning for milliseconds after the product and take the cores from members that come next.
+    Stripes depend on the number of columns alone, so that threads do not change the result.
+    """
+    p = x.shape[1]
+    n_stripes = min(8, p // 64)
+    if mapper is None or n_stripes < 2 or len(x) * p**2 < 2e8:
+        return x.T @ x
+    edges = np.rint(p * np.sqrt(np.arange(n_stripes + 1) / n_stripes)).astype(int)  # equal areas of the lower triangle
+    G = np.empty((p, p))
+
+    def work(start, stop):
+        for a, b in zip(edges[start:stop], edges[start + 1 : stop + 1], strict=True):
+            np.matmul(x[:, a:b].T, x[:, :b], out=G[a:b, :b])
+
+    alone = mapper.keywords["n_threads"] == 1  # nobody waits for the cores
+    mapper(work, n_stripes, chunk=1, report=None, blas_threads=alone)
+    return np.where(np.tri(p, dtype=bool), G, G.T)
 
 
 def mirror_lower(G: NDArray) -> NDArray:

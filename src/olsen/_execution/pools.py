@@ -7,6 +7,8 @@ set of BLAS threads and they would fight for the cores.
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -44,6 +46,7 @@ def map_chunks(
     chunk: int | None = None,
     report: Callable[[int], None] | None = None,
     blas_threads: bool = False,
+    uses_blas: bool = True,
 ) -> list[T]:
     """Call ``function(start, stop)`` on consecutive chunks of ``range(n_items)``; results in order.
 
@@ -61,22 +64,52 @@ def map_chunks(
         Called with the number of finished items after every chunk, from the calling thread.
     blas_threads : bool, default=False
         Chunks one after the other, each with all threads of BLAS: for work that is a few large products.
+    uses_blas : bool, default=True
+        Whether the work calls BLAS, which is then held to one thread. Setting that takes milliseconds, more than many
+        a batch in the compiled kernels.
     """
     if blas_threads:
         n_threads = 1
     size = chunk or max(1, -(-n_items // (4 * n_threads if n_threads > 1 or report else 1)))
     bounds = [(start, min(start + size, n_items)) for start in range(0, n_items, size)]
-    results = []
-    with nullcontext() if blas_threads else one_blas_thread():
-        if n_threads == 1 or len(bounds) == 1:
-            for start, stop in bounds:
-                results.append(function(start, stop))
-                if report:
-                    report(stop)
-            return results
-        with ThreadPoolExecutor(n_threads) as pool:
-            for (_, stop), result in zip(bounds, pool.map(lambda b: function(*b), bounds), strict=True):
-                results.append(result)
-                if report:
-                    report(stop)
+    with nullcontext() if blas_threads or not uses_blas else one_blas_thread():
+        if n_threads > 1 and len(bounds) > 1:
+            return _share(function, bounds, min(n_threads, len(bounds)), report)
+        results = []
+        for start, stop in bounds:
+            results.append(function(start, stop))
+            if report:
+                report(stop)
+        return results
+
+
+def _share(function, bounds, n_threads, report):
+    """Chunks handed out to the pool's threads and to the calling one, which works too and reports."""
+    results = [None] * len(bounds)
+    todo = iter(enumerate(bounds))  # an iterator hands out each item once, also among threads
+    finished = itertools.count(1)
+
+    def drain(tell):
+        for i, (start, stop) in todo:
+            results[i] = function(start, stop)
+            done = next(finished)
+            if tell:
+                tell(min(done * (bounds[0][1] - bounds[0][0]), bounds[-1][1]))
+
+    others = [_pool(n_threads - 1).submit(drain, None) for _ in range(n_threads - 1)]
+    drain(report)
+    for other in others:
+        other.result()
+    if report:
+        report(bounds[-1][1])
     return results
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    """Threads that are kept: starting them takes as long as a small ensemble."""
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="olsen")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads

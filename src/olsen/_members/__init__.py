@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -51,8 +52,14 @@ def solve(problem: Problem, features, samples, *, solver: str = "auto", n_thread
     """Coefficients and intercepts of all members.
 
     Members with at least as many columns as degrees of freedom go to the interpolator whatever `solver` says; the
-    others to `solver`, or to :func:`choose` when it is ``"auto"``.
+    others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS keeps to one: its own
+    would spin for milliseconds after every product and take the cores from ours.
     """
+    with pools.one_blas_thread() if n_threads > 1 and problem.space.on_host else nullcontext():
+        return _solve(problem, features, samples, solver, n_threads, report)
+
+
+def _solve(problem, features, samples, solver, n_threads, report):
     n, p = problem.shape
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept

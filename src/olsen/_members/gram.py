@@ -40,18 +40,24 @@ WORTH_COMPILING = 0.02  # seconds in LAPACK from which the compiled kernel is us
 
 def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
     """All members from the Gram matrix of all rows."""
-    moments = problem.moments
+    moments = problem.moments_by(mapper)
     q = problem.Y.shape[1]
     scale = np.sqrt(np.diagonal(moments.G))
     dead = scale == 0
     G = moments.G + np.diag(dead.astype(float)) if dead.any() else moments.G  # constant columns: coefficient zero
+
+    def intercept_of(values):
+        return moments.mean_y - _times(values, features, moments.mean_x)
+
+    if _complement_pays(G, features):
+        values = _complement(G, moments.C, scale, features, mapper)
+        if values is not None:
+            return Solution(values, intercept_of(values), np.zeros(len(features), dtype=bool), "gram")
     C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
-    found = _complement(G, C, scale, features, mapper) if _complement_pays(G, features) else None
-    values, ratios = found or _solve_principal(G, C, features, mapper)
+    values, ratios = _solve_principal(G, C, features, mapper)
     inflation = np.maximum(*np.abs(values[:, q:]).T) * scale[features.indices]
-    intercepts = moments.mean_y - _times(values[:, :q], features, moments.mean_x)
     doubtful = _doubtful(features, ratios, inflation)
-    return _mend(problem, features, None, values[:, :q], intercepts, doubtful, "gram", mapper)
+    return _mend(problem, features, None, values[:, :q], intercept_of(values[:, :q]), doubtful, "gram", mapper)
 
 
 def solve_own(problem: Problem, features, samples, mapper) -> Solution:
@@ -125,7 +131,7 @@ def _solve_principal(G, C, features, mapper):
     def work(start, stop):
         solve_principal(G, C, features.indptr, features.indices, start, stop, values, ratios)
 
-    mapper(work, len(features))
+    mapper(work, len(features), uses_blas=False)
     return values, ratios
 
 
@@ -175,7 +181,7 @@ def _gatherable(X, features, mapper):
     def work(start, stop):
         copy[:, start:stop] = X[:, start:stop]
 
-    mapper(work, X.shape[1], report=None)
+    mapper(work, X.shape[1], report=None, uses_blas=False)
     return copy
 
 
@@ -186,22 +192,25 @@ def _complement_pays(G, features) -> bool:
 
 
 def _complement(G, C, scale, features, mapper):
-    """The complement form, or None where G is not well-conditioned enough for its inverse."""
+    """The complement form, or None where G is not well-conditioned enough for its inverse.
+
+    The diagonal of the inverse holds the variance inflation factors of all columns together, which bound those of every
+    subset: no member needs a probe of its own.
+    """
     L, info = la.lapack.dpotrf(G, lower=True)
     if info:
         return None
     P, info = la.lapack.dpotri(L, lower=True)
-    P = np.tril(P) + np.tril(P, -1).T
+    P = np.where(np.tri(len(G), dtype=bool), P, P.T)
     if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < COMPLEMENT_LIMIT:
         return None
     full = P @ C  # (p, q)
     left_out = features.complement()
-    y, ratios = _solve_principal(P, full, left_out, mapper)
-    q = C.shape[1]
-    values = np.empty((len(features.indices), q))
-    for t in range(q):
+    y, _ = _solve_principal(P, full, left_out, mapper)
+    values = np.empty((len(features.indices), C.shape[1]))
+    for t in range(C.shape[1]):
         dense = np.zeros((len(features), len(G)))
         dense[np.repeat(np.arange(len(features)), left_out.sizes), left_out.indices] = y[:, t]
         solved = full[:, t] - dense @ P
         values[:, t] = solved[np.repeat(np.arange(len(features)), features.sizes), features.indices]
-    return values, ratios
+    return values

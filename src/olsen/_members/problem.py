@@ -54,6 +54,15 @@ class Problem:
         """Moments of all rows; made once, at the first member that wants them."""
         return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space)
 
+    def moments_by(self, mapper) -> _moments.Moments:
+        """The same, made with the threads of `mapper` if they are not there yet."""
+        if "moments" not in vars(self):
+            made = _moments.from_data(
+                self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space, mapper=mapper
+            )
+            vars(self)["moments"] = made
+        return self.moments
+
     def with_targets(self, Y: NDArray) -> Problem:
         """The same rows with other targets."""
         return replace(self, Y=Y)
