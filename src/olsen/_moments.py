@@ -9,6 +9,7 @@ the data when it is not to be trusted (see ``_members.gram``).
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,11 +18,12 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from ._execution import memory
+from ._execution import memory, pools
 from ._execution.arrays import HOST, Space
 
 __all__ = ["Moments", "constant_columns", "from_data", "mirror_lower", "weighted_mean"]
 
+SMALL = 2e8  # flops of a Gram matrix below which one thread makes it
 _DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
 _BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
 
@@ -96,7 +98,9 @@ def from_data(X, Y, weight, *, centre: bool, space: Space = HOST, mapper=None) -
     mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
     mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
     square = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
-    G, C, yy = square(X, Y, weight, mean_x, mean_y)
+    # small products gain nothing from BLAS threads, and with one they round alike however many threads the members have
+    with pools.one_blas_thread() if n * float(p) ** 2 < SMALL else nullcontext():
+        G, C, yy = square(X, Y, weight, mean_x, mean_y)
     dead = constant_columns(np.diagonal(G), mean_x, total)
     G[dead], G[:, dead], C[dead] = 0.0, 0.0, 0.0
     return Moments(n, total, mean_x, mean_y, G, C, yy, centre)
@@ -182,7 +186,7 @@ def _gram(x, mapper):
     """
     p = x.shape[1]
     n_stripes = min(8, p // 64)
-    if mapper is None or n_stripes < 2 or len(x) * p**2 < 2e8:
+    if mapper is None or n_stripes < 2 or len(x) * float(p) ** 2 < SMALL:
         return x.T @ x
     edges = np.rint(p * np.sqrt(np.arange(n_stripes + 1) / n_stripes)).astype(int)  # equal areas of the lower triangle
     G = np.empty((p, p))

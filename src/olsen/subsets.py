@@ -167,7 +167,7 @@ def permutations(n_items: int, stop: int, *, seed: int, start: int = 0, stream: 
     >>> bool((permutations(5, 4, seed=0)[2:] == permutations(5, 4, seed=0, start=2)).all())
     True
     """
-    return np.argsort(_raw(n_items + 1, start, stop, seed, stream)[:, :n_items], axis=1)
+    return _order(_raw(n_items + 1, start, stop, seed, stream)[:, :n_items])
 
 
 def draw(
@@ -383,7 +383,7 @@ def _cut_blocks(raw, size, per_group):
     """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one half."""
     n_groups, n_items = raw.shape
     block = min(size, n_items - size)
-    order = np.argsort(raw, axis=1)[:, : per_group * block].reshape(n_groups * per_group, block)
+    order = _order(raw)[:, : per_group * block].reshape(n_groups * per_group, block)
     if block == size:
         return _from_rows(np.sort(order, axis=1), n_items)
     kept = np.ones((len(order), n_items), dtype=bool)
@@ -404,7 +404,7 @@ def _systematic(raw, chance, per_group):
     point u + integer falls there, which has probability exactly chance_j.
     """
     n_items = len(chance)
-    order = np.argsort(raw[:, :n_items], axis=1)
+    order = _order(raw[:, :n_items])
     high = np.cumsum(chance[order], axis=1)
     low = high - chance[order]
     offset = (_uniform(raw[:, n_items])[:, None] + np.arange(per_group) / per_group) % 1.0
@@ -421,6 +421,17 @@ def _raw(width, start, stop, seed, stream, attempt=0):
     key = np.random.SeedSequence(seed, spawn_key=(stream, attempt)).generate_state(2, np.uint64)
     bits = np.random.Philox(key=key, counter=start * counters)
     return bits.random_raw((stop - start) * counters * 4).reshape(stop - start, counters * 4)[:, :width]
+
+
+def _order(raw):
+    """Items in the order of their keys, row by row.
+
+    The item's number replaces the last bits of its key, so that sorting values, twice as fast as sorting indices, gives
+    the order; enough bits stay for ties to be out of the question.
+    """
+    bits = np.uint64(max(1, int(raw.shape[1] - 1).bit_length()))
+    mask = np.uint64((1 << int(bits)) - 1)
+    return (np.sort((raw & ~mask) | np.arange(raw.shape[1], dtype=np.uint64), axis=1) & mask).astype(np.int64)
 
 
 def _uniform(raw):
