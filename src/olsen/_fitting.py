@@ -147,6 +147,9 @@ def _mean_target(problem, samples, weights):
         return np.zeros(problem.Y.shape[1])
     if samples is None:
         return weighted_mean(problem.Y, problem.weight) * (1.0 if len(weights) else 0.0)
-    weight = problem.weight
-    means = [weighted_mean(problem.Y[rows], None if weight is None else weight[rows]) for rows in samples]
-    return np.tensordot(weights, means, 1) if means else np.zeros(problem.Y.shape[1])
+    if not len(samples):
+        return np.zeros(problem.Y.shape[1])
+    weight = np.ones(len(problem.Y)) if problem.weight is None else problem.weight
+    starts = samples.indptr[:-1]
+    totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)
+    return weights @ (totals / np.add.reduceat(weight[samples.indices], starts)[:, None])

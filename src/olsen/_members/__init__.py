@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
+import scipy.sparse as sp
 
 from .._execution import memory, pools
 from . import gram, interpolator, masked_cg, orthogonal
@@ -23,29 +24,41 @@ SOLVERS = {
 }
 
 
-def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None) -> str:
+def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: float | None = None) -> str:
     """Name of the cheapest solver for `k` members of `m` columns on an n x p problem.
 
-    ======================================  ==============  ====================================  ================
-    members                                 solver          flops                                 bytes
-    ======================================  ==============  ====================================  ================
-    fewer rows than columns                 interpolator    k (rows^2 m + rows^3 / 3)             8 rows m a thread
-    rows drawn (`rows` given)               member_gram     k (rows m^2 + m^3 / 3)                8 rows m a thread
-    all rows, Gram cheaper and it fits      gram            n p^2 + k m^3 / 3                     8 p^2
-    all rows otherwise                      member_gram     k (n m^2 + m^3 / 3)                   8 n m a thread
-    ======================================  ==============  ====================================  ================
+    ==========================  ==============  ===============================================  ==================
+    members                     solver          flops                                            bytes
+    ==========================  ==============  ===============================================  ==================
+    fewer rows than columns     interpolator    k (rows^2 m + rows^3 / 3)                        8 rows m a thread
+    rows drawn (`rows` given)   member_gram     k (rows m^2 + m^3 / 3)                           8 rows m a thread
+    all rows                    gram            n p^2 + k m^3 / 3                                8 p^2
+    all rows                    member_gram     k (n m^2 + m^3 / 3 + g n m)                      8 n m a thread
+    all rows, p >= 2000         masked_cg       n p^2 / 2 + 40 k p^2 + 8 n p k, twice            4 p^2 + 80 p k
+    all rows, sparse (`nnz`)    gram            2 nnz^2 / n + 10 p^2 + k m^3 / 3                 8 p^2
+    all rows, sparse            masked_cg       2560 nnz k                                       80 p k + 16 n k
+    ==========================  ==============  ===============================================  ==================
 
-    ``orthogonal`` (4 rows m^2 flops a member) is never the cheapest; the others hand over to it the members whose Gram
-    matrix is not to be trusted, and it can be asked for by name.
+    The least flops win among those whose memory is there (a dense Gram matrix of sparse data: up to 5000 columns). An
+    entry gathered from X costs g = 40 flops, 100 where X does not fit a cache of 24 MB. The steps of masked_cg, 40 here,
+    are many more on correlated columns, hence the factor of two; sparse products run at about a tenth of the rate of
+    dense ones. ``orthogonal`` (4 rows m^2 flops a member) is never the cheapest; the others hand over to it the members
+    whose Gram matrix is not to be trusted, and it can be asked for by name.
     """
     if m >= (n if rows is None else rows):
         return "interpolator"
     if rows is not None:
         return "member_gram"
-    shared = n * p**2 + k * m**3 / 3
-    own = k * (n * m**2 + m**3 / 3)
-    fits = p < 2000 or 8 * p**2 < 0.5 * memory.available_bytes()
-    return "gram" if fits and shared <= own else "member_gram"
+    gather = 100 if 8.0 * n * p > 24e6 else 40
+    cost = {"member_gram": k * (n * m**2 + m**3 / 3 + gather * n * m)}
+    if (p < 2000 or 8.0 * p**2 < 0.5 * memory.available_bytes()) and (nnz is None or p <= 5000):
+        made = float(n) * p**2 if nnz is None else 2 * nnz**2 / n + 10.0 * p**2
+        cost["gram"] = made + k * m**3 / 3
+    if nnz is not None:
+        cost["masked_cg"] = 2560.0 * nnz * k
+    elif p >= 2000:
+        cost["masked_cg"] = float(n) * p**2 + 80.0 * k * p**2 + 16.0 * n * p * k
+    return min(cost, key=lambda name: cost[name])
 
 
 def solve(problem: Problem, features, samples, *, solver: str = "auto", n_threads: int = 1, report=None) -> Solution:
@@ -69,7 +82,8 @@ def _solve(problem, features, samples, solver, n_threads, report):
         return SOLVERS[solver](problem, features, samples, mapper)
     if wide.all():
         return SOLVERS["interpolator"](problem, features, samples, mapper)
-    name = _name(solver, n, p, sizes[~wide], None if samples is None else rows[~wide])
+    nnz = float(problem.X.nnz) if sp.issparse(problem.X) else None
+    name = _name(solver, n, p, sizes[~wide], None if samples is None else rows[~wide], nnz)
     if not wide.any():
         return SOLVERS[name](problem, features, samples, mapper)
     out = Solution(
@@ -85,7 +99,7 @@ def _solve(problem, features, samples, solver, n_threads, report):
     return out
 
 
-def _name(solver, n, p, sizes, rows):
+def _name(solver, n, p, sizes, rows, nnz):
     if solver == "interpolator":
         raise ValueError(
             f"solver='interpolator' is for members with fewer rows than columns, but members have {sizes.min()} "
@@ -95,4 +109,5 @@ def _name(solver, n, p, sizes, rows):
         return "member_gram"  # rows differ from member to member, so there is no Gram to share
     if solver != "auto":
         return solver
-    return choose(n, p, len(sizes), m=float(sizes.mean()), rows=None if rows is None else float(rows.mean()))
+    drawn = None if rows is None else float(rows.mean())
+    return choose(n, p, len(sizes), m=float(sizes.mean()), rows=drawn, nnz=nnz)

@@ -55,8 +55,10 @@ def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
             return Solution(values, intercept_of(values), np.zeros(len(features), dtype=bool), "gram")
     C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
     values, ratios = _solve_principal(G, C, features, mapper)
-    inflation = np.maximum(*np.abs(values[:, q:]).T) * scale[features.indices]
-    doubtful = _doubtful(features, ratios, inflation)
+    doubtful = np.zeros(len(features), dtype=bool)
+    if not (np.abs(values[:, q:]).max(initial=0.0) * scale.max() < LIMIT and ratios.min(initial=1.0) > TRUST):
+        inflation = np.maximum(*np.abs(values[:, q:]).T) * scale[features.indices]
+        doubtful = _doubtful(features, ratios, inflation)
     return _mend(problem, features, None, values[:, :q], intercept_of(values[:, :q]), doubtful, "gram", mapper)
 
 

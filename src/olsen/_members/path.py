@@ -68,19 +68,19 @@ def prefix_residuals(data: PathData, order: NDArray, sizes: NDArray, rows: NDArr
         inside[:] = False
         inside[rows] = True
     share = data.weight / data.weight[inside].sum() if data.fit_intercept else np.zeros(n)
-    out = np.empty((len(sizes), n, q))
-    left, residual = 1 - share, data.Y - mean_y
-    start = 0
-    for s, size in enumerate(sizes):
-        block = Z[start:size]
-        left = left - data.weight * np.einsum("jl,jl->l", block, block)
-        residual = residual - block.T @ z[start:size]
-        usable = left > EXACT_FIT
-        np.divide(residual, np.where(inside & usable, left, 1.0)[:, None], out=out[s])
-        if s and not usable.all():
-            frozen = inside & ~usable
-            out[s, frozen] = out[s - 1, frozen]
-        start = size
+    starts = np.concatenate([[0], sizes[:-1]])
+
+    def running(products):
+        """Sums over the first columns, for every size: (sizes, n)."""
+        return np.cumsum(np.add.reduceat(products, starts, axis=0), axis=0)
+
+    left = 1 - share - data.weight * running(Z * Z)
+    residual = np.stack([data.Y[:, t] - mean_y[t] - running(Z * z[:, t, None]) for t in range(q)], axis=2)
+    usable = (left > EXACT_FIT) | ~inside
+    out = residual / np.where(inside & usable, left, 1.0)[:, :, None]
+    for s in np.flatnonzero(~usable.all(axis=1)):
+        if s:
+            out[s, ~usable[s]] = out[s - 1, ~usable[s]]
     return out
 
 
