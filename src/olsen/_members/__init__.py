@@ -40,7 +40,7 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
     ==========================  ==============  ===============================================  ==================
 
     The least flops win among those whose memory is there (a dense Gram matrix of sparse data: up to 5000 columns). An
-    entry gathered from X costs g = 40 flops, 100 where X does not fit a cache of 24 MB. The steps of masked_cg, 40 here,
+    entry gathered from X costs g = 40 flops, 100 where X does not fit a cache of 24 MB. Steps of masked_cg, 40 here,
     are many more on correlated columns, hence the factor of two; sparse products run at about a tenth of the rate of
     dense ones. ``orthogonal`` (4 rows m^2 flops a member) is never the cheapest; the others hand over to it the members
     whose Gram matrix is not to be trusted, and it can be asked for by name.
