@@ -9,11 +9,17 @@ __all__ = ["best", "interleave", "judged", "seconds", "summary"]
 
 TURN = 1.0  # seconds a contender may use up in one turn
 CALLS = 4  # most calls in one turn
+REST = 0.06  # seconds before every call
 SLOW = 4.0  # seconds from which a contender gets one more turn only
 
 
 def seconds(function: Callable) -> float:
-    """Wall clock of one call."""
+    """Wall clock of one call.
+
+    BLAS threads spin for some 20 ms after their last product; a pause lets those of the contender before fall asleep,
+    so that everyone starts on idle cores.
+    """
+    time.sleep(REST)
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
