@@ -44,8 +44,8 @@ LAYERS = {
     "_dropout": {"_dropout_exact", "_dropout_sgd", "_execution", "_inputs", "_moments", "subsets"},
     "_ensemble": {"_execution", "_inputs", "_fitted", "_fitting", "_streaming", "_large"},
     "_tuning": {
-        "_auto_inclusion", "_combining", "_execution", "_fitted", "_fitting", "_inputs", "_large", "_selection",
-        "subsets",
+        "_auto_inclusion", "_combining", "_execution", "_fitted", "_fitting", "_inputs", "_large", "_risk_curve",
+        "_selection", "subsets",
     },
     "simulation": {"_members", "_execution", "equivalence", "subsets", "_ensemble", "_tuning"},  # never theory
     "figures": {"simulation", "theory", "subsets"},

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .subsets import group_size
 
-__all__ = ["PairSums", "RiskCurve"]
+__all__ = ["PairSums", "RiskCurve", "same_group_pairs"]
 
 
 @dataclass
@@ -67,6 +67,15 @@ class PairSums:
         residual = np.asarray(self.total) / (2 * self.n_pairs)
         noise = np.std(self.batches, axis=0, ddof=1) / np.sqrt(len(self.batches)) if len(self.batches) > 1 else None
         return RiskCurve.from_pairs(np.asarray(sizes), n_items, design, weight, own, same, other, residual, noise)
+
+
+def same_group_pairs(sizes, n_items: int, design: str, k: int) -> NDArray:
+    """Ordered pairs among k members that share a balanced group, for every size."""
+    if design != "balanced":
+        return np.zeros(len(sizes))
+    groups = np.array([group_size(size / n_items) for size in sizes])
+    full, rest = np.divmod(k, groups)
+    return full * groups * (groups - 1) + rest * (rest - 1)
 
 
 def _raise_same(own, same, other, sizes, n_items, weight):
@@ -126,9 +135,4 @@ class RiskCurve:
         return self.own / k + same * self.same + (1 - 1 / k - same) * self.other
 
     def _same_pairs(self, k):
-        """Ordered pairs of members in one balanced group, for every size."""
-        if self.design != "balanced":
-            return np.zeros(len(self.sizes))
-        groups = np.array([group_size(size / self.n_items) for size in self.sizes])
-        full, rest = np.divmod(k, groups)
-        return full * groups * (groups - 1) + rest * (rest - 1)
+        return same_group_pairs(self.sizes, self.n_items, self.design, k)

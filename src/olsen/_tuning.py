@@ -15,6 +15,7 @@ from ._execution import callbacks, pools
 from ._fitted import FittedEnsembleMixin
 from ._fitting import FitMembersMixin
 from ._inputs import all_or_nothing, check_choice, check_count, resolve_seed, validate_training
+from ._risk_curve import same_group_pairs
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
@@ -429,11 +430,9 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
         self.best_score_ = -float(curve.mse(k)[at])
 
     def _same_pairs_of(self, k):
-        if np.isinf(k) or self.design != "balanced" or self.criterion_ == "oob":
+        if np.isinf(k) or self.criterion_ == "oob":
             return 0.0
-        groups = np.array([subsets.group_size(size / self._curve_items) for size in self._curve_sizes])
-        full, rest = np.divmod(int(k), groups)
-        return (full * groups * (groups - 1) + rest * (rest - 1)) / k**2
+        return same_group_pairs(self._curve_sizes, self._curve_items, self.design, int(k)) / k**2
 
     def _scale(self, residual, centre, problem, kind):
         """A number, or "loo" to leave it to the members' own residuals."""

@@ -14,7 +14,6 @@ from olsen import theory
 from olsen.theory import finite
 
 pytestmark = pytest.mark.statistical
-needs_estimator = pytest.mark.skipif(not hasattr(olsen, "OLSEnsembleRegressor"), reason="no estimator in this build")
 
 
 def check(label, simulated, expected):
@@ -354,7 +353,6 @@ ESTIMATORS = [
 ]
 
 
-@needs_estimator
 @pytest.mark.parametrize("design", ["independent", "balanced"])
 @pytest.mark.parametrize(("m", "max_samples", "sampling", "k"), ESTIMATORS)
 def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampling, k):
@@ -374,7 +372,6 @@ def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampl
     check(f"estimator {m, max_samples, sampling, design}", sim.estimate(risks), expected)
 
 
-@needs_estimator
 @pytest.mark.parametrize(("alpha", "n"), [(0.3, 12), (0.7, 20)])
 def test_rejected_coin_flips_as_the_estimator_redraws_them(seed, alpha, n):
     """Overlaps alone, so no heavy tails: mean of the pair formula over same-group pairs of the drawn subsets."""
