@@ -190,6 +190,17 @@ def test_far_away_means_do_not_cost_digits(solver, seed):
     np.testing.assert_allclose(sparse, near, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.parametrize("solver", ["auto", "member_gram", "orthogonal"])
+def test_repeated_rows_far_from_zero_get_the_shortest_solution(solver, seed):
+    """Taking out means of 1e4 leaves rounding that must not count as a direction."""
+    rng = np.random.default_rng(seed)
+    base = rng.standard_normal((6, 8))
+    X, y = np.repeat(base, 4, axis=0), rng.standard_normal(24)
+    near = member_coefficients(X, y, [range(8)], solver=solver)[0]
+    far = member_coefficients(X + 1e4, y, [range(8)], solver=solver)[0]
+    np.testing.assert_allclose(far, near, rtol=1e-6, atol=1e-7)
+
+
 def test_fallbacks_are_counted_and_only_where_needed(seed):
     X, y = random_problem(seed)
     X[:, 1] = X[:, 0] * (1 + 1e-9)

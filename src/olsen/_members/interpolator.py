@@ -28,7 +28,7 @@ def solve(problem: Problem, features, samples, mapper) -> Solution:
         coef = minimum_norm(part.A, part.B, part.root if problem.fit_intercept else None)
         refit = coef is None
         if refit:
-            coef = orthogonal.least_squares(part.A, part.B, problem.rcond)
+            coef = orthogonal.least_squares(part.A, part.B, part.cutoff(problem.rcond))
         return coef, part.intercept(coef), refit
 
     return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], NAME, mapper)

@@ -45,7 +45,7 @@ def delete_each_row(problem: Problem, columns: NDArray, rows: NDArray | None) ->
     n, q = problem.Y.shape
     part = problem.submatrix(columns, rows)
     given = np.arange(n) if rows is None else rows
-    Q, Z = basis_and_inverse(part.A, problem.rcond)
+    Q, Z = basis_and_inverse(part.A, part.cutoff(problem.rcond))
     coef = Z @ part.B
     weight = part.root**2
     share = weight / weight.sum() if problem.fit_intercept else np.zeros(len(given))

@@ -153,7 +153,7 @@ def _add_from_host(total, problem, features, samples, members: NDArray, *, refit
             weight = None if weight is None else xp.take(weight, rows, axis=0)
         host = Problem(space.get(X), space.get(Y), None if weight is None else space.get(weight), problem.fit_intercept)
         part = host.submatrix(np.arange(len(columns)), None)
-        b = orthogonal.least_squares(part.A, part.B, problem.rcond)
+        b = orthogonal.least_squares(part.A, part.B, part.cutoff(problem.rcond))
         coef = np.zeros((problem.shape[1], b.shape[1]))
         coef[columns] = b
         total = total.add(space.put(coef), space.put(part.intercept(b)), space.put(part.mean_y), int(refit))

@@ -24,7 +24,7 @@ def solve(problem: Problem, features, samples, mapper) -> Solution:
 
     def solve_one(i):
         part = problem.submatrix(features[i], None if samples is None else samples[i])
-        coef = least_squares(part.A, part.B, problem.rcond)
+        coef = least_squares(part.A, part.B, part.cutoff(problem.rcond))
         return coef, part.intercept(coef), False
 
     return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], NAME, mapper)

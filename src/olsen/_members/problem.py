@@ -28,6 +28,15 @@ class Submatrix:
     mean_x: NDArray[np.float64]  # (m,)
     mean_y: NDArray[np.float64]  # (q,)
 
+    def cutoff(self, rcond: float | None) -> float:
+        """Relative size below which a direction of A is rounding: of the factorisation, or of taking the means out."""
+        if rcond is not None:
+            return rcond
+        eps = np.finfo(np.float64).eps
+        length = np.linalg.norm(self.A, axis=0)
+        far = np.abs(self.mean_x) * np.linalg.norm(self.root) / np.where(length > 0, length, np.inf)
+        return float(eps * max(max(self.A.shape, default=1), 4 * far.max(initial=0.0)))
+
     def intercept(self, coef: NDArray) -> NDArray:
         """Intercept that goes with coefficients of shape (m, q)."""
         return self.mean_y - self.mean_x @ coef
