@@ -107,6 +107,21 @@ def test_several_targets_are_solved_as_each_alone(solver, seed):
         np.testing.assert_allclose(together.intercept_[t], alone.intercept_, rtol=1e-10)
 
 
+@pytest.mark.parametrize("q", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("solver", ["gram", "member_gram"])
+def test_every_size_and_number_of_targets(solver, q, seed):
+    """Up to three tiles of eight columns and a bit: targets have tiles of their own, half ones, or share one."""
+    X, Y = random_problem(seed, n=70, p=27, q=q)
+    features = Subsets.from_lists([np.random.default_rng((seed, m)).permutation(27)[:m] for m in range(1, 28)], 27)
+    solution = solve(Problem(X, Y), features, None, solver=solver)
+    assert not solution.refitted.any()
+    for i, S in enumerate(features):
+        oracle = LinearRegression().fit(X[:, S], Y)
+        here = slice(features.indptr[i], features.indptr[i + 1])
+        np.testing.assert_allclose(solution.values[here], oracle.coef_.T, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(solution.intercepts[i], oracle.intercept_, rtol=1e-9, atol=1e-10)
+
+
 def test_zero_weight_equals_a_dropped_row(seed):
     X, y = random_problem(seed)
     weight = np.random.default_rng(seed).integers(0, 3, len(y)).astype(float)

@@ -1,11 +1,14 @@
 """Subsets: their law, and that member i depends on (seed, i) alone."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from olsen import subsets
+from olsen._execution import pools
 from olsen.subsets import Subsets, draw, draw_members, group_size, permutations, resolve_size
 
 LAWS = [(sampling, design) for sampling in ("fixed", "bernoulli") for design in ("independent", "balanced")]
@@ -40,6 +43,15 @@ def test_chunks_do_not_change_the_draw(monkeypatch):
     whole = draw(50, 333, seed=5, size=20, design="balanced")
     monkeypatch.setattr(subsets, "_CHUNK_ITEMS", 120)
     np.testing.assert_array_equal(draw(50, 333, seed=5, size=20, design="balanced").indices, whole.indices)
+
+
+@pytest.mark.parametrize(("sampling", "design"), LAWS)
+def test_threads_do_not_change_the_draw(sampling, design, monkeypatch):
+    how = {"seed": 3, "size": 7, "design": design, "sampling": sampling, "start": 5}
+    alone = draw(20, 60, **how)
+    monkeypatch.setattr(subsets, "_WORTH_SHARING", 0)
+    shared = draw(20, 60, mapper=partial(pools.map_chunks, n_threads=3), **how)
+    assert shared.indices.tolist() == alone.indices.tolist() and shared.indptr.tolist() == alone.indptr.tolist()
 
 
 @pytest.mark.parametrize(("sampling", "design"), LAWS)

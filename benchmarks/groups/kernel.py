@@ -83,10 +83,11 @@ def kernel(m, p, k):
     G = X.T @ X
     C = np.column_stack([X.T @ y, *np.random.default_rng(1).standard_normal((TARGETS - 1, p))])
     features = subsets.draw(p, k, seed=0, size=m, design="balanced")
-    values, ratios = np.empty((len(features.indices), TARGETS)), np.empty(k)
+    out = np.empty((len(features.indices), 1)), np.empty(k), np.empty(k)  # one target, the others are probes
+    scale = np.sqrt(np.diagonal(G))
 
     def work(start, stop):
-        solve_principal(G, C, features.indptr, features.indices, start, stop, values, ratios)
+        solve_principal(G, C, scale, features.indptr, features.indices, start, stop, out)
 
     return lambda n_threads: pools.map_chunks(work, k, n_threads)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import _members, subsets
+from . import _members
 from ._execution.arrays import Space, out_of_memory, space_of
 from ._execution.memory import describe
 from ._inputs import resolve_seed, warn_at_the_peak
@@ -31,7 +31,7 @@ def fit(estimator, X, y, sample_weight) -> None:
     estimator.n_features_in_ = problem.shape[1]
     estimator._kept_rows = None
     estimator._design = remember_design(estimator, *problem.shape)
-    features, samples = subsets.draw_members(start=0, stop=k, **estimator._design)
+    features, samples = estimator._draw(0, k)
     if estimator.sampling == "fixed":
         rows = problem.shape[0] if samples is None else int(samples.sizes[0])
         warn_at_the_peak(int(features.sizes[0]), rows, estimator.fit_intercept)

@@ -60,7 +60,8 @@ class FitMembersMixin:
         }
 
     def _draw(self, start, stop):
-        return subsets.draw_members(start=start, stop=stop, **self._design)
+        mapper = partial(pools.map_chunks, n_threads=pools.count_threads(self.n_jobs), uses_blas=False)
+        return subsets.draw_members(start=start, stop=stop, mapper=mapper, **self._design)
 
     def _fit_members(self, given, n_estimators, start=0, scale=None):
         """Solve members `start` to `n_estimators`, merge them with the first `start`, set the fitted attributes."""
@@ -136,9 +137,11 @@ class FitMembersMixin:
 
 def mean_coefficients(features, solution, weights):
     """Weighted mean (p, q) of the members' coefficients, summed in the members' order."""
-    member = np.repeat(weights, features.sizes)
-    columns = [np.bincount(features.indices, weights=v * member, minlength=features.n_items) for v in solution.values.T]
-    return np.stack(columns, axis=1)
+    equal = len(weights) and weights.min() == weights.max()
+    factor = weights[0] if equal else 1.0
+    values = solution.values if equal else solution.values * np.repeat(weights, features.sizes)[:, None]
+    columns = [np.bincount(features.indices, weights=v, minlength=features.n_items) for v in values.T]
+    return factor * np.stack(columns, axis=1)
 
 
 def _mean_target(problem, samples, weights):

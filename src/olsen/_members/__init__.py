@@ -68,6 +68,7 @@ def solve(problem: Problem, features, samples, *, solver: str = "auto", n_thread
     others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS keeps to one: its own
     would spin for milliseconds after every product and take the cores from ours.
     """
+    memory.keep_freed_memory()
     with pools.one_blas_thread() if n_threads > 1 and problem.space.on_host else nullcontext():
         return _solve(problem, features, samples, solver, n_threads, report)
 

@@ -54,12 +54,9 @@ def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
         if values is not None:
             return Solution(values, intercept_of(values), np.zeros(len(features), dtype=bool), "gram")
     C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
-    values, ratios = _solve_principal(G, C, features, mapper)
-    doubtful = np.zeros(len(features), dtype=bool)
-    if not (np.abs(values[:, q:]).max(initial=0.0) * scale.max() < LIMIT and ratios.min(initial=1.0) > TRUST):
-        inflation = np.maximum(*np.abs(values[:, q:]).T) * scale[features.indices]
-        doubtful = _doubtful(features, ratios, inflation)
-    return _mend(problem, features, None, values[:, :q], intercept_of(values[:, :q]), doubtful, "gram", mapper)
+    values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper)
+    doubtful = ~((ratios > TRUST) & (probed < LIMIT))
+    return _mend(problem, features, None, values, intercept_of(values), doubtful, "gram", mapper)
 
 
 def solve_own(problem: Problem, features, samples, mapper) -> Solution:
@@ -68,14 +65,13 @@ def solve_own(problem: Problem, features, samples, mapper) -> Solution:
     The probes are further targets, of pure noise: a column's squared coefficient times its sum of squares is on average
     its variance inflation factor. Sums of squares are those of all rows, in proportion.
     """
-    n, q = problem.Y.shape
+    n = len(problem.Y)
     Y = np.column_stack([problem.Y, _probes(n)])
-    values, intercepts, ratios = _solve_submatrices(problem, Y, features, samples, mapper)
-    rows = np.full(len(features), n) if samples is None else samples.sizes
-    square = _column_variance(problem)[features.indices] * np.repeat(rows, features.sizes)
-    inflation = np.maximum(*values[:, q:].T ** 2) * square
-    doubtful = _doubtful(features, ratios, inflation)
-    return _mend(problem, features, samples, values[:, :q], intercepts[:, :q], doubtful, "member_gram", mapper)
+    scale = np.sqrt(_column_variance(problem))
+    values, intercepts, ratios, probed = _solve_submatrices(problem, Y, scale, features, samples, mapper)
+    rows = n if samples is None else samples.sizes
+    doubtful = ~((ratios > TRUST) & (probed**2 * rows < LIMIT))
+    return _mend(problem, features, samples, values, intercepts, doubtful, "member_gram", mapper)
 
 
 def _probes(size):
@@ -83,17 +79,9 @@ def _probes(size):
     return np.random.default_rng(20200608).standard_normal((size, 2))
 
 
-def _doubtful(features, ratios, inflation):
-    """Members with a small pivot, or with an inflation above the limit or not a number."""
-    doubtful = ~(ratios > TRUST)
-    owner = np.repeat(np.arange(len(features)), features.sizes)
-    doubtful[owner[~(inflation < LIMIT)]] = True
-    return doubtful
-
-
 def _mend(problem, features, samples, values, intercepts, doubtful, name, mapper):
     """Solve doubtful members again from the data."""
-    solution = Solution(np.ascontiguousarray(values), intercepts, doubtful, name)
+    solution = Solution(values, intercepts, doubtful, name)
     again = np.flatnonzero(doubtful)
     if len(again):
         rows = None if samples is None else samples.take(again)
@@ -121,55 +109,45 @@ def _compiled(sizes, extra_flops=0.0) -> bool:
     return seconds > WORTH_COMPILING and importlib.util.find_spec("numba") is not None
 
 
-def _solve_principal(G, C, features, mapper):
+def _solve_principal(G, C, scale, q, features, mapper):
+    """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the other solutions."""
     if not _compiled(features.sizes):
-        return lapack.solve_principal(G, C, features, mapper)
+        return lapack.solve_principal(G, C, scale, q, features, mapper)
     from ._kernel.principal import solve_principal
 
-    values = np.empty((len(features.indices), C.shape[1]))
-    ratios = np.empty(len(features))
+    k = len(features)
+    out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
     G, C = np.ascontiguousarray(G), np.ascontiguousarray(C)
 
     def work(start, stop):
-        solve_principal(G, C, features.indptr, features.indices, start, stop, values, ratios)
+        solve_principal(G, C, scale, features.indptr, features.indices, start, stop, out)
 
-    mapper(work, len(features), uses_blas=False)
-    return values, ratios
+    mapper(work, k, uses_blas=False)
+    return out
 
 
-def _solve_submatrices(problem, Y, features, samples, mapper):
-    n, _ = problem.shape
-    rows = np.full(len(features), float(n)) if samples is None else samples.sizes.astype(float)
+def _solve_submatrices(problem, Y, scale, features, samples, mapper):
+    (n, _), k, q = problem.shape, len(features), problem.Y.shape[1]
+    rows = np.full(k, float(n)) if samples is None else samples.sizes.astype(float)
     small = not _compiled(features.sizes, rows * features.sizes**2.0)
     if small or sp.issparse(problem.X) or problem.X.dtype != np.float64:
-        return lapack.solve_submatrices(problem, Y, features, samples, mapper)
+        return lapack.solve_submatrices(problem, Y, scale, features, samples, mapper)
     from ._kernel.gathered import solve_gathered
 
-    out = np.empty((len(features.indices), Y.shape[1])), np.empty((len(features), Y.shape[1])), np.empty(len(features))
+    out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
     if samples is None:
-        given, starts, stops = np.arange(n), np.zeros(len(features), np.int64), np.full(len(features), n)
+        given, starts, stops = np.arange(n), np.zeros(k, np.int64), np.full(k, n)
     else:
         given, starts, stops = samples.indices, samples.indptr[:-1], samples.indptr[1:]
     weight = np.empty(0) if problem.weight is None else problem.weight[given]
     X, Y = _gatherable(problem.X, features, mapper), np.ascontiguousarray(Y)
 
-    def work(start, stop):
-        solve_gathered(
-            X,
-            Y,
-            features.indptr,
-            features.indices,
-            starts,
-            stops,
-            given,
-            weight,
-            problem.fit_intercept,
-            start,
-            stop,
-            out,
-        )
+    columns, centre = (features.indptr, features.indices), problem.fit_intercept
 
-    mapper(work, len(features))
+    def work(start, stop):
+        solve_gathered(X, Y, *columns, starts, stops, given, weight, scale, centre, start, stop, out)
+
+    mapper(work, k, uses_blas=False)
     return out
 
 
@@ -208,7 +186,7 @@ def _complement(G, C, scale, features, mapper):
         return None
     full = P @ C  # (p, q)
     left_out = features.complement()
-    y, _ = _solve_principal(P, full, left_out, mapper)
+    y, _, _ = _solve_principal(P, full, scale, full.shape[1], left_out, mapper)
     values = np.empty((len(features.indices), C.shape[1]))
     for t in range(C.shape[1]):
         dense = np.zeros((len(features), len(G)))

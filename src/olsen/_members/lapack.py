@@ -7,28 +7,35 @@ import scipy.linalg as la
 
 from .problem import Problem
 
-__all__ = ["cholesky_solve", "solve_principal", "solve_submatrices"]
+__all__ = ["cholesky_solve", "largest_probe", "solve_principal", "solve_submatrices"]
 
 
-def solve_principal(G, C, features, mapper):
-    """Solutions of ``G[S, S] b = C[S]``, aligned with the subsets, and every member's smallest pivot ratio."""
-    values = np.empty((len(features.indices), C.shape[1]))
-    ratios = np.empty(len(features))
+def solve_principal(G, C, scale, q, features, mapper):
+    """Solutions of ``G[S, S] b = C[S]`` for the first q right-hand sides, every member's smallest pivot ratio, and the
+    largest ``|x_j| scale_j`` of the solutions for the other ones, the probes."""
+    values = np.empty((len(features.indices), q))
+    ratios, probed = np.empty(len(features)), np.empty(len(features))
 
     def work(start, stop):
         for i in range(start, stop):
             S = features[i]
-            here = slice(features.indptr[i], features.indptr[i + 1])
-            values[here], ratios[i] = cholesky_solve(G[np.ix_(S, S)], C[S])
+            solved, ratios[i] = cholesky_solve(G[np.ix_(S, S)], C[S])
+            values[features.indptr[i] : features.indptr[i + 1]] = solved[:, :q]
+            probed[i] = largest_probe(solved[:, q:], scale[S])
 
     mapper(work, len(features))
-    return values, ratios
+    return values, ratios, probed
 
 
-def solve_submatrices(problem: Problem, Y, features, samples, mapper):
-    """Coefficients, intercepts and pivot ratios of members on their own rows and columns, for targets Y (n, q)."""
-    values = np.empty((len(features.indices), Y.shape[1]))
-    intercepts, ratios = np.empty((len(features), Y.shape[1])), np.empty(len(features))
+def solve_submatrices(problem: Problem, Y, scale, features, samples, mapper):
+    """Coefficients, intercepts, pivot ratios and probes of members on their own rows and columns.
+
+    Y holds the targets (n, q) and after them the probes.
+    """
+    q = problem.Y.shape[1]
+    values = np.empty((len(features.indices), q))
+    intercepts = np.empty((len(features), q))
+    ratios, probed = np.empty(len(features)), np.empty(len(features))
     data = problem.with_targets(Y)
 
     def work(start, stop):
@@ -37,11 +44,17 @@ def solve_submatrices(problem: Problem, Y, features, samples, mapper):
             G = part.A.T @ part.A
             G[np.diag_indices_from(G)] += np.diagonal(G) == 0  # constant columns: coefficient zero
             coef, ratios[i] = cholesky_solve(G, part.A.T @ part.B)
-            values[features.indptr[i] : features.indptr[i + 1]] = coef
-            intercepts[i] = part.intercept(coef)
+            values[features.indptr[i] : features.indptr[i + 1]] = coef[:, :q]
+            intercepts[i] = part.intercept(coef)[:q]
+            probed[i] = largest_probe(coef[:, q:], scale[features[i]])
 
     mapper(work, len(features))
-    return values, intercepts, ratios
+    return values, intercepts, ratios, probed
+
+
+def largest_probe(solved, scale):
+    """Largest entry of the probes' solutions (m, probes), scaled."""
+    return (np.abs(solved).max(axis=1, initial=0.0) * scale).max(initial=0.0)
 
 
 def cholesky_solve(G, C):

@@ -12,12 +12,25 @@ from .registers import (
     ROW,
     TILE,
     factor_diagonal,
+    solve_half_tile,
     solve_tile,
     solve_tile_prefetching,
     substitute_back,
+    substitute_back_three,
 )
 
-__all__ = ["JIT", "copy_padded", "eliminate_block", "finish", "layout", "panel_size", "rhs_row", "workspace"]
+__all__ = [
+    "JIT",
+    "copy_padded",
+    "eliminate_block",
+    "finish",
+    "largest_probe",
+    "layout",
+    "panel_size",
+    "read_targets",
+    "rhs_row",
+    "workspace",
+]
 
 JIT = {"nogil": True, "cache": True, "error_model": "numpy"}
 
@@ -33,15 +46,15 @@ def panel_size(r, n_blocks):
 def layout(m, q):
     """Return the number of block columns and of panels, and the offsets of the member's parts in the workspace.
 
-    The parts are: running minimum of the pivot ratios (at 0), records of the blocks, a vector, the panels; then the
-    end of all that.
+    The parts are: running minimum of the pivot ratios (at 0), records of the blocks, the solutions, the panels; then
+    the end of all that.
     """
     n_blocks = (m + LANES - 1) // LANES
     n_panels = (m + q + LANES - 1) // LANES
     records = LANES
-    vector = records + RECORD * n_blocks
-    panels = vector + LANES * n_blocks
-    return n_blocks, n_panels, records, vector, panels, panels + panel_size(n_panels, n_blocks)
+    solutions = records + RECORD * n_blocks
+    panels = solutions + LANES * n_blocks * q
+    return n_blocks, n_panels, records, solutions, panels, panels + panel_size(n_panels, n_blocks)
 
 
 @njit(**JIT)
@@ -56,32 +69,65 @@ def eliminate_block(work, s, m, q, source, cursor):
     factor_diagonal(work, (diagonal, done, m - done, record, 0))
     for r in range(s + 1, n_panels):
         place = (done, diagonal, record, panels + panel_size(r, n_blocks))
-        if cursor[ROW] < cursor[LAST_ROW]:
+        if r >= n_blocks and m + q - LANES * r <= LANES // 2:
+            solve_half_tile(work, place)
+        elif cursor[ROW] < cursor[LAST_ROW]:
             solve_tile_prefetching(work, place, source, cursor)
         else:
             solve_tile(work, place)
 
 
 @njit(**JIT)
-def finish(work, m, values):
-    """Substitute backwards into ``values`` (m, q) and return the smallest pivot ratio."""
-    n_blocks, _, records, x, panels, _ = layout(m, values.shape[1])
+def finish(work, m, q):
+    """Substitute backwards and return the smallest pivot ratio, 0 after a breakdown.
+
+    Solution ``t`` then starts at offset ``t * round_up(m)`` of the workspace's solutions.
+    """
+    n_blocks, _, records, solutions, panels, _ = layout(m, q)
     ratio = work[:LANES].min()
     if not ratio > 0.0:
-        values[:] = np.nan
         return 0.0
     _blank_padding(work, records + RECORD * (n_blocks - 1), m - LANES * (n_blocks - 1))
-    for t in range(values.shape[1]):
-        row = rhs_row(m, t, n_blocks, panels)
+    length = LANES * n_blocks
+    for t in range(q):
+        row, x = rhs_row(m, t, n_blocks, panels), solutions + length * t
         for j in range(m):
             work[x + j] = work[row + LANES * j]
-        work[x + m : x + LANES * n_blocks] = 0.0
-        for s in range(n_blocks - 1, -1, -1):
-            last = panels + panel_size(n_blocks - 1, n_blocks) + TILE * s
-            place = (records + RECORD * s, last, TILE * (n_blocks - 1), n_blocks - 1 - s, x + LANES * s)
-            substitute_back(work, place)
-        values[:, t] = work[x : x + m]
+        work[x + m : x + length] = 0.0
+    for s in range(n_blocks - 1, -1, -1):
+        record, last = records + RECORD * s, panels + panel_size(n_blocks - 1, n_blocks) + TILE * s
+        up, below, x = TILE * (n_blocks - 1), n_blocks - 1 - s, solutions + LANES * s
+        for t in range(0, q - 2, 3):
+            substitute_back_three(work, (record, last, up, below, x + length * t, length))
+        for t in range(q - q % 3, q):
+            substitute_back(work, (record, last, up, below, x + length * t, length))
     return ratio
+
+
+@njit(**JIT)
+def read_targets(work, m, q, ratio, values):
+    """Copy the first solutions into ``values`` (m, targets); NaN after a breakdown."""
+    n_blocks, _, _, solutions, _, _ = layout(m, q)
+    for t in range(values.shape[1]):
+        x = solutions + LANES * n_blocks * t
+        for j in range(m):
+            values[j, t] = work[x + j] if ratio > 0.0 else np.nan
+
+
+@njit(**JIT)
+def largest_probe(work, m, q, first, scale, own, ratio):
+    """Return the largest ``|x_j| scale[own_j]`` among the solutions from ``first`` on; infinity after a breakdown."""
+    n_blocks, _, _, solutions, _, _ = layout(m, q)
+    if not ratio > 0.0:
+        return np.inf
+    largest = 0.0
+    for t in range(first, q):
+        x = solutions + LANES * n_blocks * t
+        for j in range(m):
+            size = abs(work[x + j]) * scale[own[j]]
+            if not size <= largest:  # also what is not a number
+                largest = size if size == size else np.inf
+    return largest
 
 
 @njit(inline="always")

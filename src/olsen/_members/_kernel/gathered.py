@@ -5,8 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .factor import JIT, copy_padded, eliminate_block, finish, layout, panel_size, workspace
-from .registers import LANES, LIST, TILE, add_gram_tile, gather_tile, shift_and_scale, sum_rows
+from .factor import (
+    JIT,
+    copy_padded,
+    eliminate_block,
+    finish,
+    largest_probe,
+    layout,
+    panel_size,
+    read_targets,
+    workspace,
+)
+from .registers import LANES, LIST, TILE, add_gram_diagonal, add_gram_tile, gather_tile, shift_and_scale, sum_rows
 
 __all__ = ["solve_gathered"]
 
@@ -40,9 +50,11 @@ def _accumulate_gram(work, m, q, depth, data, shift, roots, total, centre, first
             work[origin : origin + LANES] /= depth
         shift_and_scale(work, (panel, depth, origin, roots, total + LANES * r))
     for s in range(n_blocks):
-        for r in range(s, n_panels):
+        here = data + LANES * DEPTH * s
+        add_gram_diagonal(work, (depth, here, panels + panel_size(s, n_blocks) + TILE * s))
+        for r in range(s + 1, n_panels):
             tile = panels + panel_size(r, n_blocks) + TILE * s
-            add_gram_tile(work, (depth, data + LANES * DEPTH * r, data + LANES * DEPTH * s, tile))
+            add_gram_tile(work, (depth, data + LANES * DEPTH * r, here, tile))
 
 
 @njit(**JIT)
@@ -102,12 +114,14 @@ def _solve_gathered_range(
     row_stops,
     rows,
     weights,
+    scale,
     centre,
     begin,
     end,
     values,
     intercepts,
     ratios,
+    probed,
     work,
     own,
     own_rows,
@@ -118,7 +132,7 @@ def _solve_gathered_range(
         start, stop = col_indptr[i], col_indptr[i + 1]
         m = stop - start
         if row_starts[i] == row_stops[i]:
-            ratios[i] = 0.0
+            ratios[i], probed[i] = 0.0, np.inf
             values[start:stop] = np.nan
             intercepts[i] = np.nan
             continue
@@ -128,46 +142,53 @@ def _solve_gathered_range(
         )
         for s in range((m + LANES - 1) // LANES):
             eliminate_block(work, s, m, q, source, cursor)
-        ratios[i] = finish(work, m, values[start:stop]) if m else 1.0
-        for t in range(q):
+        ratios[i], probed[i] = 1.0, 0.0
+        if m:
+            ratios[i] = finish(work, m, q)
+            read_targets(work, m, q, ratios[i], values[start:stop])
+            probed[i] = largest_probe(work, m, q, values.shape[1], scale, own, ratios[i])
+        for t in range(values.shape[1]):
             mean = work[shift + m + t]
             for j in range(m):
                 mean -= work[shift + j] * values[start + j, t]
             intercepts[i, t] = mean
 
 
-def solve_gathered(X, Y, col_indptr, cols, row_starts, row_stops, rows, weights, centre, begin, end, out):
+def solve_gathered(X, Y, col_indptr, cols, row_starts, row_stops, rows, weights, scale, centre, begin, end, out):
     """Solve weighted least squares on submatrices ``X[T, S]`` of members `begin` to `end`, in the caller's thread.
 
     Parameters
     ----------
     X : ndarray of shape (n, p), float64 or float32, C or Fortran order
         The latter is faster where p is large and the rows of a member are many of n.
-    Y : ndarray of shape (n, q), of the same type, C-contiguous
-        Targets.
+    Y : ndarray of shape (n, q + probes), of the same type, C-contiguous
+        Targets; of the last ones, the probes, only the size of their coefficients is wanted.
     col_indptr, cols : ndarray of int64
         Columns of member i are ``cols[col_indptr[i]:col_indptr[i + 1]]``; bounds are not checked here.
     row_starts, row_stops, rows : ndarray of int64
         Its rows are ``rows[row_starts[i]:row_stops[i]]``.
     weights : ndarray of the same type
         Positive weights aligned with `rows`; empty for none.
+    scale : ndarray of shape (p,), float64
+        Factors on the entries of the probes' coefficients.
     centre : bool
         Whether to centre by the weighted means of the member's rows.
     begin, end : int
         Range of members.
     out : tuple of ndarrays
         Receives coefficients (col_indptr[-1], q) in the order of `cols`, NaN after a breakdown; intercepts (k, q);
-        the smallest ``L_jj^2 / G_jj`` of each member (k,), float64.
+        the smallest ``L_jj^2 / G_jj`` of each member (k,), float64; the largest ``|b_j| scale_j`` of its probes (k,),
+        infinity after a breakdown.
     """
-    values, intercepts, ratios = out
+    values, intercepts, ratios, probed = out
     largest = int(np.diff(col_indptr[begin : end + 1]).max(initial=0))
     _, n_panels, _, _, _, size = layout(largest, Y.shape[1])
     work = workspace(size + LANES * n_panels * (DEPTH + 2) + DEPTH, X.dtype)
     own, own_rows = np.zeros(largest + LANES, np.int64), np.zeros(DEPTH, np.int64)
     flat, strides = X.ravel(order="K"), np.array(X.strides) // X.itemsize
     _solve_gathered_range(
-        flat, strides, Y, col_indptr, cols, row_starts, row_stops, rows, weights,
-        centre, begin, end, values, intercepts, ratios, work, own, own_rows, np.zeros(LIST, np.int64),
+        flat, strides, Y, col_indptr, cols, row_starts, row_stops, rows, weights, scale,
+        centre, begin, end, values, intercepts, ratios, probed, work, own, own_rows, np.zeros(LIST, np.int64),
     )  # fmt: skip
     if not centre:
         intercepts[begin:end] = 0.0

@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .factor import JIT, copy_padded, eliminate_block, finish, layout, panel_size, rhs_row, workspace
+from .factor import (
+    JIT,
+    copy_padded,
+    eliminate_block,
+    finish,
+    largest_probe,
+    layout,
+    panel_size,
+    read_targets,
+    rhs_row,
+    workspace,
+)
 from .registers import COLUMN, LANES, LAST_ROW, LIST, ROW, SIZE, STRIDE, TILE, gather_tile
 
 __all__ = ["solve_principal"]
@@ -37,13 +48,13 @@ def _aim(cursor, first_row, last_row, size):
 
 
 @njit(**JIT)
-def _solve_principal_range(G, C, indptr, indices, begin, end, values, ratios, work, own, cursor):
+def _solve_principal_range(G, C, scale, indptr, indices, begin, end, values, ratios, probed, work, own, cursor):
     """Solve the members ``begin`` to ``end``; ``G`` is flat, a ``cursor`` without a stride stays put."""
     q = C.shape[1]
     for i in range(begin, end):
         start, stop = indptr[i], indptr[i + 1]
         m = stop - start
-        ratios[i] = 1.0
+        ratios[i], probed[i] = 1.0, 0.0
         if m == 0:
             continue
         copy_padded(indices, start, stop, own)
@@ -59,31 +70,38 @@ def _solve_principal_range(G, C, indptr, indices, begin, end, values, ratios, wo
             if prefetch and not whole:
                 _aim(cursor, min(LANES * (s + 1), m), min(LANES * (s + 2), m), m)
             eliminate_block(work, s, m, q, G, cursor)
-        ratios[i] = finish(work, m, values[start:stop])
+        ratios[i] = finish(work, m, q)
+        read_targets(work, m, q, ratios[i], values[start:stop])
+        probed[i] = largest_probe(work, m, q, values.shape[1], scale, own, ratios[i])
 
 
-def solve_principal(G, C, indptr, indices, begin, end, values, ratios):
+def solve_principal(G, C, scale, indptr, indices, begin, end, out):
     """Solve ``G[S, S] b = C[S]`` for members `begin` to `end` of one Gram matrix, in the caller's thread.
 
     Parameters
     ----------
     G : ndarray of shape (p, p), float64 or float32, C-contiguous
         Symmetric matrix, both triangles filled. The arithmetic is done in its precision.
-    C : ndarray of shape (p, q), of the same type, C-contiguous
-        Right-hand sides.
+    C : ndarray of shape (p, q + probes), of the same type, C-contiguous
+        Right-hand sides; of the last ones, the probes, only the size of their solutions is wanted.
+    scale : ndarray of shape (p,), float64
+        Factors on the entries of the probes' solutions.
     indptr, indices : ndarray of int64
         Member i owns ``indices[indptr[i]:indptr[i + 1]]``; bounds are not checked here. Sorted subsets are gathered
         faster.
     begin, end : int
         Range of members; the results of a member do not depend on it.
-    values : ndarray of shape (indptr[-1], q), of the same type
-        Receives the solutions, in the order of ``indices``; NaN for a member whose factorisation broke down.
-    ratios : ndarray of shape (k,), float64
-        Receives the smallest ``L_jj^2 / G_jj`` of each member, 0 for a breakdown, 1 for an empty subset.
+    out : tuple of ndarrays
+        Receives the solutions (indptr[-1], q) of the same type, in the order of ``indices``, NaN for a member whose
+        factorisation broke down; the smallest ``L_jj^2 / G_jj`` of each member (k,), 0 for a breakdown, 1 for an empty
+        subset; the largest ``|x_j| scale_j`` of its probes (k,), infinity for a breakdown, 0 without probes.
     """
+    values, ratios, probed = out
     largest = int(np.diff(indptr[begin : end + 1]).max(initial=0))
     work = workspace(layout(largest, C.shape[1])[-1], G.dtype)
     own = np.zeros(largest + LANES, np.int64)
     cursor = np.zeros(LIST + largest + 2 * LANES, np.int64)
     cursor[STRIDE] = G.shape[0] if G.nbytes > PREFETCH_BYTES else 0
-    _solve_principal_range(G.reshape(-1), C, indptr, indices, begin, end, values, ratios, work, own, cursor)
+    _solve_principal_range(
+        G.reshape(-1), C, scale, indptr, indices, begin, end, values, ratios, probed, work, own, cursor
+    )

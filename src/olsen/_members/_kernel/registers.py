@@ -19,13 +19,16 @@ __all__ = [
     "SIZE",
     "STRIDE",
     "TILE",
+    "add_gram_diagonal",
     "add_gram_tile",
     "factor_diagonal",
     "gather_tile",
     "shift_and_scale",
+    "solve_half_tile",
     "solve_tile",
     "solve_tile_prefetching",
     "substitute_back",
+    "substitute_back_three",
     "sum_rows",
 ]
 
@@ -113,10 +116,10 @@ class _Emitter:
         for c, column in enumerate(columns):
             self.store(column, tile, c * LANES)
 
-    def add_products(self, columns, left, right, depth, sign, each_step=None):
+    def add_products(self, columns, left, right, depth, sign, each_step=None, last_rows=True):
         """Return the tile ``columns + sign * left right^T`` of two panels, ``depth`` columns long.
 
-        A column may be given by its lower half only, where the upper half of the tile is not wanted.
+        A column may be given by half of its rows only, the last ones or the first, where the others are not wanted.
         ``each_step`` may emit work to be done on the side, in the shadow of the arithmetic.
         """
         builder = self.builder
@@ -128,7 +131,7 @@ class _Emitter:
             with cgutils.for_range(builder, depth, intp=I64) as loop:
                 shift = builder.mul(loop.index, I64(LANES))
                 a, b = builder.add(left, shift), builder.add(right, shift)
-                vectors = {width: self.load(a, LANES - width, width) for width in {widths[c] for c in now}}
+                vectors = {w: self.load(a, LANES - w if last_rows else 0, w) for w in {widths[c] for c in now}}
                 for c in now:
                     factor = self.broadcast(b, c, widths[c])
                     builder.store(update(factor, vectors[widths[c]], builder.load(cells[c])), cells[c])
@@ -164,8 +167,7 @@ def factor_diagonal(e, panel, done, width, record, lowest):
     scale = e.undefined()
     for c in range(LANES):
         scale = e.insert(scale, builder.load(e.at(tile, c * (LANES + 1))), c)
-    columns = [e.load(tile, c * LANES) if c < half else e.load(tile, c * LANES + half, half) for c in range(LANES)]
-    columns = e.add_products(columns, panel, panel, done, sign=-1)
+    columns = e.add_products(_lower_columns(e, tile), panel, panel, done, sign=-1)
     columns[half:] = [e.permute(column, column, 2 * list(range(half))) for column in columns[half:]]
 
     pivots = e.undefined()
@@ -183,6 +185,12 @@ def factor_diagonal(e, panel, done, width, record, lowest):
     _lower_minimum(e, pivots, scale, width, lowest)
 
 
+def _lower_columns(e, tile):
+    """Load the columns of a tile, the second half of them without their first rows, which lie above the diagonal."""
+    half = LANES // 2
+    return [e.load(tile, c * LANES) if c < half else e.load(tile, c * LANES + half, half) for c in range(LANES)]
+
+
 def _lower_minimum(e, pivots, scale, width, lowest):
     """Update the minimum of ``pivots / scale`` at ``lowest`` by ``width`` lanes; what is not positive sticks as 0."""
     builder = e.builder
@@ -196,18 +204,25 @@ def _lower_minimum(e, pivots, scale, width, lowest):
     e.store(builder.select(builder.fcmp_ordered(">", ratio, zero), smaller, zero), lowest)
 
 
-def _emit_solve(e, done, diagonal, record, panel, each_step=None):
+def _emit_solve(e, done, diagonal, record, panel, each_step=None, rows=LANES):
     """Finish the tile of ``panel`` at column ``done``: subtract, then divide by the factored diagonal tile."""
     tile = e.builder.add(panel, e.builder.mul(done, I64(LANES)))
-    columns = e.add_products(e.load_tile(tile), panel, diagonal, done, sign=-1, each_step=each_step)
+    columns = [e.load(tile, c * LANES, rows) for c in range(LANES)]
+    columns = e.add_products(columns, panel, diagonal, done, sign=-1, each_step=each_step, last_rows=False)
     for c in range(LANES):
         for k in range(c):
-            columns[c] = e.fnma(e.broadcast(record, k * LANES + c), columns[k], columns[c])
-    roots = [e.broadcast(record, TILE + c) for c in range(LANES)]
+            columns[c] = e.fnma(e.broadcast(record, k * LANES + c, rows), columns[k], columns[c])
+    roots = [e.broadcast(record, TILE + c, rows) for c in range(LANES)]
     e.store_tile([e.builder.fmul(root, column) for root, column in zip(roots, columns, strict=True)], tile)
 
 
 solve_tile = _kernel(_emit_solve)
+
+
+@_kernel
+def solve_half_tile(e, done, diagonal, record, panel):
+    """Do the same for the first half of the rows: a panel that holds a few right-hand sides and nothing else."""
+    _emit_solve(e, done, diagonal, record, panel, rows=LANES // 2)
 
 
 @intrinsic
@@ -257,34 +272,49 @@ def _prefetch_step(builder, data, fields):
     return step, write_back
 
 
-@_kernel
-def substitute_back(e, record, tile, stride, n_below, x):
-    """Overwrite the block at ``x`` by its solution, given those of the ``n_below`` blocks after it.
+def _emit_back(e, record, tile, stride, n_below, x, gap, count):
+    """Overwrite the blocks at ``x``, ``x + gap``, ... by their solutions, given those of the blocks after them.
 
     ``tile`` is the last panel's tile in this block column, ``stride`` the distance to the one above, which shrinks by
     a tile from panel to panel.  Going upwards leaves the block solved just before, the only one on the critical
     path, to the end.  The diagonal tile is inverted here because only latency counts at this place.
     """
     builder = e.builder
-    cells = [cgutils.alloca_once_value(builder, e.constant([0] * LANES)) for _ in range(LANES)]
-    place, gap = cgutils.alloca_once_value(builder, tile), cgutils.alloca_once_value(builder, stride)
+    places = [builder.add(x, builder.mul(gap, I64(t))) for t in range(count)]
+    cells = [[cgutils.alloca_once_value(builder, e.constant([0] * LANES)) for _ in range(LANES)] for _ in places]
+    place, step = cgutils.alloca_once_value(builder, tile), cgutils.alloca_once_value(builder, stride)
     with cgutils.for_range(builder, n_below, intp=I64) as loop:
-        here, up = builder.load(place), builder.load(gap)
-        known = e.load(builder.add(x, builder.mul(builder.sub(n_below, loop.index), I64(LANES))))
-        for cell, column in zip(cells, e.load_tile(here), strict=True):
-            builder.store(e.fma(column, known, builder.load(cell)), cell)
+        here, up = builder.load(place), builder.load(step)
+        below = builder.mul(builder.sub(n_below, loop.index), I64(LANES))
+        known = [e.load(builder.add(own, below)) for own in places]
+        for c, column in enumerate(e.load_tile(here)):
+            for t in range(count):
+                builder.store(e.fma(column, known[t], builder.load(cells[t][c])), cells[t][c])
         builder.store(builder.sub(here, up), place)
-        builder.store(builder.sub(up, I64(TILE)), gap)
-    right = builder.fsub(e.load(x), _sum_lanes(e, [builder.load(cell) for cell in cells]))
-
+        builder.store(builder.sub(up, I64(TILE)), step)
     inverse = [e.constant(row) for row in np.eye(LANES)]
-    sums = [e.constant([0] * LANES)] * 2
     for c in range(LANES):
         for k in range(c):
             inverse[c] = e.fnma(e.broadcast(record, k * LANES + c), inverse[k], inverse[c])
-        scaled = builder.fmul(inverse[c], e.broadcast(record, TILE + c))
-        sums[c % 2] = e.fma(scaled, e.splat(right, c), sums[c % 2])
-    e.store(builder.fadd(*sums), x)
+    scaled = [builder.fmul(row, e.broadcast(record, TILE + c)) for c, row in enumerate(inverse)]
+    for t, own in enumerate(places):
+        right = builder.fsub(e.load(own), _sum_lanes(e, [builder.load(cell) for cell in cells[t]]))
+        sums = [e.constant([0] * LANES)] * 2
+        for c in range(LANES):
+            sums[c % 2] = e.fma(scaled[c], e.splat(right, c), sums[c % 2])
+        e.store(builder.fadd(*sums), own)
+
+
+@_kernel
+def substitute_back(e, record, tile, stride, n_below, x, gap):
+    """Solve one block of one right-hand side."""
+    _emit_back(e, record, tile, stride, n_below, x, gap, 1)
+
+
+@_kernel
+def substitute_back_three(e, record, tile, stride, n_below, x, gap):
+    """Solve one block of three right-hand sides, ``gap`` apart, in one pass over the factor."""
+    _emit_back(e, record, tile, stride, n_below, x, gap, 3)
 
 
 def _sum_lanes(e, vectors):
@@ -300,6 +330,14 @@ def _sum_lanes(e, vectors):
 def add_gram_tile(e, depth, left, right, tile):
     """Add ``Z_r^T Z_s`` to a tile; a panel of Z holds ``LANES`` columns of the data, one row after the other."""
     e.store_tile(e.add_products(e.load_tile(tile), left, right, depth, sign=1), tile)
+
+
+@_kernel
+def add_gram_diagonal(e, depth, panel, tile):
+    """Add ``Z_r^T Z_r`` to a tile, where all that matters is its lower triangle."""
+    columns = e.add_products(_lower_columns(e, tile), panel, panel, depth, sign=1)
+    for c, column in enumerate(columns):
+        e.store(column, tile, c * LANES + LANES - column.type.count)
 
 
 @_kernel
