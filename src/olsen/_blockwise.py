@@ -29,7 +29,7 @@ from ._execution import callbacks, memory, pools
 from ._execution.blocks import BlockSource, checked, name_bad_rows, split_rows
 from ._inputs import warn_at_the_peak
 from ._members.problem import Submatrix
-from ._moments import Moments, constant_columns, mirror_lower
+from ._moments import Moments, constant_columns
 from ._streaming import Triangle
 
 __all__ = [
@@ -46,6 +46,9 @@ __all__ = [
 
 GROUPS = 20  # groups of rows when members draw rows
 MERGE = 32  # blocks summed about one shift
+SLICE_BYTES = 1 << 22  # rows centred and squared at a time: they stay in a cache in between
+LANES_BYTES = 1 << 26  # sums that are made side by side
+MOST_LANES = 16
 
 
 class Accumulator:
@@ -57,30 +60,47 @@ class Accumulator:
         self._M: NDArray | None = None
         self._shift = np.zeros(p + q)
         self._rows = self._blocks = self.n_rows = 0
-        self._buffer = np.empty((0, p + q + 1))
 
     def add(self, X, Y, weight=None) -> None:
         """Add rows: X (rows, p), Y (rows, q), weights or None, of any real type."""
         if not len(X):
             return
         if self._M is None:
-            self._M = np.zeros((self.p + self.q + 1,) * 2, order="F")
-            if self.centre:
-                self._shift = np.r_[X.mean(axis=0, dtype=np.float64), Y.mean(axis=0, dtype=np.float64)]
-        if len(self._buffer) < len(X):
-            self._buffer = np.empty((len(X), self.p + self.q + 1))
-        Z = self._buffer[: len(X)]
-        np.subtract(X, self._shift[: self.p], out=Z[:, : self.p])
-        np.subtract(Y, self._shift[self.p :], out=Z[:, self.p : -1])
-        Z[:, -1] = 1.0
-        if weight is not None:
-            Z *= np.sqrt(weight)[:, None]
-        self._M = la.blas.dsyrk(1.0, Z.T, beta=1.0, c=self._M, lower=1, overwrite_c=1)
+            self._open(X, Y)
+        width = self.p + self.q + 1
+        step = min(len(X), max(1, SLICE_BYTES // (8 * width)))
+        Z, product = np.empty((step, width)), np.empty((width, width))  # not kept: there may be many accumulators
+        for start in range(0, len(X), step):
+            here = slice(start, start + step)
+            z = self._fill(Z[: len(X[here])], X[here], Y[here], None if weight is None else weight[here])
+            self._M += np.matmul(z.T, z, out=product)  # a symmetric product, and one that lets other threads run
         self._rows += len(X)
         self.n_rows += len(X)
         self._blocks += 1
         if self._blocks == MERGE:
             self._close()
+
+    def _open(self, X, Y):
+        self._M = np.zeros((self.p + self.q + 1,) * 2)
+        if self.centre:
+            self._shift = np.r_[X.mean(axis=0, dtype=np.float64), Y.mean(axis=0, dtype=np.float64)]
+
+    def _fill(self, Z, X, Y, weight):
+        """Z = [x - s, y - t, 1], rows times the root of their weight."""
+        np.subtract(X, self._shift[: self.p], out=Z[:, : self.p])
+        np.subtract(Y, self._shift[self.p :], out=Z[:, self.p : -1])
+        Z[:, -1] = 1.0
+        if weight is not None:
+            Z *= np.sqrt(weight)[:, None]
+        return Z
+
+    def absorb(self, other: Accumulator) -> None:
+        """Add the rows of another one, which come after these."""
+        self._close()
+        other._close()
+        if other._done is not None:
+            self._done = other._done if self._done is None else self._done.merge(other._done)
+        self.n_rows += other.n_rows
 
     def finite(self) -> bool:
         """Whether all numbers added to the present run were finite: one that is not spoils its square."""
@@ -99,8 +119,7 @@ class Accumulator:
     def _close(self):
         if self._M is None:
             return
-        p, weight = self.p, float(self._M[-1, -1])
-        M = mirror_lower(self._M).T
+        p, weight, M = self.p, float(self._M[-1, -1]), self._M
         offset = M[-1, :-1] / weight if self.centre else np.zeros(p + self.q)
         M = M[:-1, :-1] - weight * np.outer(offset, offset)
         mean = self._shift + offset
@@ -241,25 +260,52 @@ def _solve(estimator, summary, features, chosen):
 
 def summarise(estimator, source: BlockSource, n_groups: int, seed: int) -> Summary:
     """One pass: moments of every group of rows."""
+    memory.keep_freed_memory()
     report = callbacks.progress(estimator, "rows", source.n_rows or "an unknown number")
-    groups: list[Accumulator] = []
+    threads = pools.count_threads(estimator.n_jobs)
+    lanes: list[list[Accumulator]] = []
     summary = None
-    for block in checked(source):
-        if summary is None:
-            p, q = block.X.shape[1], block.y.shape[1]
-            memory.require(8.0 * n_groups * p * p, f"{n_groups} Gram matrices of {p} columns", "Use fewer columns.")
-            groups = [Accumulator(p, q, estimator.fit_intercept) for _ in range(n_groups)]
-            summary = Summary(groups, 0, block.single, block.dtype, seed, source, estimator.fit_intercept)
+
+    def add(block):
+        lane = lanes[block.number % len(lanes)]
         for g, X, Y, weight in split_rows(block, n_groups, seed):
-            groups[g].add(X, Y, weight)
-            if not groups[g].finite():
+            lane[g].add(X, Y, weight)
+            if not lane[g].finite():
                 name_bad_rows(block, source.kind)
-            summary.n_rows += len(X)
+        return block.first + len(block.X)
+
+    def blocks():
+        nonlocal summary
+        for block in checked(source):
+            if summary is None:
+                p, q = block.X.shape[1], block.y.shape[1]
+                lanes.extend(_lanes(p, q, n_groups, estimator.fit_intercept))
+                summary = Summary(lanes[0], 0, block.single, block.dtype, seed, source, estimator.fit_intercept)
+            yield block
+
+    for n_rows in pools.in_order(add, blocks(), threads, lambda block: block.number % len(lanes)):
         if report:
-            report(block.first + len(block.X))
+            report(n_rows)
+    for lane in lanes[1:]:
+        for group, other in zip(lanes[0], lane, strict=True):
+            group.absorb(other)
+    if summary is not None:
+        summary.n_rows = sum(group.n_rows for group in summary.groups)
     if summary is None or summary.n_rows < 2:
         raise ValueError(f"the {source.kind} has {summary.n_rows if summary else 0} rows; at least two are needed.")
     return summary
+
+
+def _lanes(p, q, n_groups, centre):
+    """Accumulators of every group, several times: block b goes to lane b modulo their number.
+
+    Lanes are summed side by side by as many threads as there are. Their number depends on the shape alone, so threads
+    do not change the result.
+    """
+    each = 8.0 * n_groups * (p + q + 1) ** 2
+    memory.require(3 * each, f"{n_groups} Gram matrices of {p} columns", "Use fewer columns.")
+    count = int(min(MOST_LANES, max(1, LANES_BYTES // each)))
+    return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(count)]
 
 
 def refuse_leave_one_out(estimator) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import cache
 from typing import TypeVar
@@ -18,8 +19,9 @@ from typing import TypeVar
 import joblib
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["count_threads", "map_chunks", "one_blas_thread"]
+__all__ = ["count_threads", "in_order", "map_chunks", "one_blas_thread"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -35,7 +37,11 @@ def _controller() -> ThreadpoolController:
 
 def one_blas_thread():
     """Context in which BLAS uses one thread."""
-    return _controller().limit(limits=1, user_api="blas")
+    return _blas_threads(1)
+
+
+def _blas_threads(count: int):
+    return _controller().limit(limits=count, user_api="blas")
 
 
 def map_chunks(
@@ -63,16 +69,18 @@ def map_chunks(
     report : callable, default=None
         Called with the number of finished items after every chunk, from the calling thread.
     blas_threads : bool, default=False
-        Chunks one after the other, each with all threads of BLAS: for work that is a few large products.
+        Chunks one after the other, each with `n_threads` threads of BLAS (with one: as many as BLAS likes): for work
+        that is a few large products.
     uses_blas : bool, default=True
         Whether the work calls BLAS, which is then held to one thread. Setting that takes milliseconds, more than many
         a batch in the compiled kernels.
     """
+    hold = _hold_blas(n_threads, blas_threads, uses_blas)
     if blas_threads:
         n_threads = 1
     size = chunk or max(1, -(-n_items // (4 * n_threads if n_threads > 1 or report else 1)))
     bounds = [(start, min(start + size, n_items)) for start in range(0, n_items, size)]
-    with nullcontext() if blas_threads or not uses_blas else one_blas_thread():
+    with hold:
         if n_threads > 1 and len(bounds) > 1:
             return _share(function, bounds, min(n_threads, len(bounds)), report)
         results = []
@@ -81,6 +89,13 @@ def map_chunks(
             if report:
                 report(stop)
         return results
+
+
+def _hold_blas(n_threads, blas_threads, uses_blas):
+    """Context for BLAS while chunks run."""
+    if blas_threads:
+        return _blas_threads(n_threads) if n_threads > 1 else nullcontext()
+    return one_blas_thread() if uses_blas else nullcontext()
 
 
 def _share(function, bounds, n_threads, report):
@@ -103,6 +118,34 @@ def _share(function, bounds, n_threads, report):
     if report:
         report(bounds[-1][1])
     return results
+
+
+def in_order(function: Callable[[S], T], items: Iterable[S], n_threads: int, lane: Callable[[S], int]) -> Iterator[T]:
+    """Results of ``function(item)``, in the order of the items, which are taken only a few ahead.
+
+    Items of one lane are worked on one after the other, in their order; different lanes side by side. With one thread
+    BLAS may use its own.
+    """
+    if n_threads == 1:
+        yield from map(function, items)
+        return
+
+    def work(item, before):
+        if before is not None:
+            before.result()  # was handed to the threads before this one, so it is at work or done
+        return function(item)
+
+    last: dict[int, Future] = {}
+    waiting: deque[Future] = deque()
+    with one_blas_thread(), ThreadPoolExecutor(n_threads) as threads:
+        for item in items:
+            key = lane(item)
+            last[key] = threads.submit(work, item, last.get(key))
+            waiting.append(last[key])
+            if len(waiting) > n_threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 @cache

@@ -1,6 +1,8 @@
-"""Members one by one through LAPACK, from Python: for few members, sparse data, and machines without numba."""
+"""Members through LAPACK, from Python: for few members, sparse data, and machines without numba."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import scipy.linalg as la
@@ -9,6 +11,9 @@ from .problem import Problem
 
 __all__ = ["cholesky_solve", "largest_probe", "solve_principal", "solve_submatrices"]
 
+SMALL = 48  # columns up to which the calls cost more than the arithmetic
+STACK = 1 << 20  # entries of a stack of matrices
+
 
 def solve_principal(G, C, scale, q, features, mapper):
     """Solutions of ``G[S, S] b = C[S]`` for the first q right-hand sides, every member's smallest pivot ratio, and the
@@ -16,15 +21,42 @@ def solve_principal(G, C, scale, q, features, mapper):
     values = np.empty((len(features.indices), q))
     ratios, probed = np.empty(len(features)), np.empty(len(features))
 
+    def put(i, S, solved, ratio):
+        values[features.indptr[i] : features.indptr[i + 1]] = solved[:, :q]
+        ratios[i], probed[i] = ratio, largest_probe(solved[:, q:], scale[S])
+
     def work(start, stop):
-        for i in range(start, stop):
-            S = features[i]
-            solved, ratios[i] = cholesky_solve(G[np.ix_(S, S)], C[S])
-            values[features.indptr[i] : features.indptr[i + 1]] = solved[:, :q]
-            probed[i] = largest_probe(solved[:, q:], scale[S])
+        for first, last in _runs_of_equal_size(features, start, stop):
+            S = features.indices[features.indptr[first] : features.indptr[last]].reshape(last - first, -1)
+            for i, solution in enumerate(_solve_equal(G, C, S), first):
+                put(i, S[i - first], *solution)
 
     mapper(work, len(features))
     return values, ratios, probed
+
+
+def _runs_of_equal_size(features, start, stop):
+    """Ranges of consecutive members that have as many columns as each other, of at most ``STACK`` entries together."""
+    sizes = features.sizes[start:stop]
+    cuts = [start, *(start + 1 + np.flatnonzero(np.diff(sizes))), stop]
+    for first, last in pairwise(cuts):
+        step = max(1, STACK // max(1, int(features.sizes[first])) ** 2)
+        yield from ((a, min(a + step, last)) for a in range(first, last, step))
+
+
+def _solve_equal(G, C, S):
+    """Pairs (solution, pivot ratio) of members whose columns are the rows of S; small ones in one call for all."""
+    count, m = S.shape
+    if count > 1 and 0 < m <= SMALL:
+        stack = G[S[:, :, None], S[:, None, :]]
+        try:
+            L = np.linalg.cholesky(stack)
+        except np.linalg.LinAlgError:
+            pass  # one of them is singular: one by one
+        else:
+            pivots, squares = (np.diagonal(a, axis1=1, axis2=2) for a in (L, stack))
+            return zip(np.linalg.solve(stack, C[S]), (pivots**2 / squares).min(axis=1), strict=True)
+    return (cholesky_solve(G[np.ix_(s, s)], C[s]) for s in S)
 
 
 def solve_submatrices(problem: Problem, Y, scale, features, samples, mapper):
