@@ -280,6 +280,9 @@ def test_bad_files_are_named(seed, tmp_path):
         ensemble(seed).fit(tmp_path / "X.npy", y[:-1])
     with pytest.raises(ValueError, match="y and sample_weight come with them"):
         ensemble(seed).fit(cut(10, X, y)(), y)
+    (tmp_path / "many" / "2.parquet").write_bytes((tmp_path / "one.parquet").read_bytes()[:1000])
+    with pytest.raises(ValueError, match="cut short"):
+        ensemble(seed).fit(tmp_path / "many", "target")
     for name in ("X.npy", "one.parquet"):
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[: len(whole) // 2])

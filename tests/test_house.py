@@ -31,7 +31,7 @@ LAYERS = {
     "_elsewhere": {"_members", "_execution", "_inputs", "subsets"},
     "_blockwise": {"_elsewhere", "_members", "_moments", "_streaming", "_execution", "_inputs", "subsets"},
     "_distributed": {"_blockwise", "_elsewhere", "_members", "_moments", "_streaming", "_execution", "subsets"},
-    "_large": {"_blockwise", "_distributed", "_elsewhere", "_execution", "_moment_selection"},
+    "_large": {"_blockwise", "_distributed", "_elsewhere", "_execution", "_moment_selection", "_moments"},
     "_risk_curve": {"subsets"},
     "_selection": {"_members", "_moments", "_risk_curve", "subsets"},
     "_moment_selection": {"_selection", "_moments", "_risk_curve", "_execution"},
@@ -52,7 +52,12 @@ LAYERS = {
     "_tables": set(),
     "_terminal": set(),
     "_report": set(),
+    "_predictions": set(),
     "_modelfile": {"_tables"},
+    "_large_tables": {"_execution", "_large", "_tables"},
+    "_fit_table": {
+        "_execution", "_large_tables", "_modelfile", "_report", "_tables", "_terminal", "datasets", "simulation",
+    },
     "cli": None,  # everything public, and the rooms made for it
     "__main__": {"cli"},
     "__init__": None,  # the front door may import everything

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from . import _blockwise, _distributed, _elsewhere, _moment_selection
 from ._execution import blocks, cluster
+from ._moments import Moments
 
-__all__ = ["predicts", "takes", "tunes"]
+__all__ = ["predicts", "takes", "tune_blocks", "tunes"]
 
 
 def takes(estimator, X, y, sample_weight) -> bool:
@@ -26,20 +29,29 @@ def tunes(estimator, X, y, sample_weight) -> bool:
     """The same for an estimator that chooses its size: by k-fold cross-validation from moments of folds."""
     if not cluster.is_dask(X) and _elsewhere.lives_elsewhere(X, y):
         raise ValueError("OLSEnsembleRegressorCV works on the host; choose a size there and fit OLSEnsembleRegressor.")
-    source = None if cluster.is_dask(X) else blocks.open_source(X, y, sample_weight)
-    if source is None and not cluster.is_dask(X):
-        return False
+    if cluster.is_dask(X):
+        parts = partial(cluster.row_parts, X, y, sample_weight, lengths=True)
+        _tune(estimator, lambda folds, seed: _distributed.summarise(estimator, parts(), folds, seed))
+        return True
+    source = blocks.open_source(X, y, sample_weight)
+    if source is not None:
+        tune_blocks(estimator, source)
+    return source is not None
+
+
+def tune_blocks(estimator, source: blocks.BlockSource) -> list[Moments]:
+    """Tune and fit an OLSEnsembleRegressorCV on blocks; the moments of the folds that decided."""
+    return _tune(estimator, partial(_blockwise.summarise, estimator, source))
+
+
+def _tune(estimator, summarise):
     folds = _refuse_other_tuning(estimator)
     seed = _elsewhere.remember_design(estimator, 0, 0, 1)["seed"]
-    if source is None:
-        rows = cluster.row_parts(X, y, sample_weight, lengths=True)
-        summary: _blockwise.Summary = _distributed.summarise(estimator, rows, folds, seed)
-    else:
-        summary = _blockwise.summarise(estimator, source, folds, seed)
+    summary = summarise(folds, seed)
     size, k = _moment_selection.tune(estimator, summary.parts, seed)
     design = _elsewhere.remember_design(estimator, 0, 0, size) | {"seed": seed}
     _blockwise.fit_summary(estimator, summary, design, k=k)
-    return True
+    return summary.parts
 
 
 def _refuse_other_tuning(estimator) -> int:

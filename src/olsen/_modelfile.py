@@ -32,15 +32,18 @@ class ModelFileError(ValueError):
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A fitted estimator, the encoding of its tables, and the sizes of its leave-one-out errors."""
+    """A fitted estimator, the encoding of its tables, and the sizes of its errors.
+
+    The errors are those of leave-one-out, or of a fit in blocks estimates of them for a sample of the rows.
+    """
 
     estimator: Any
     encoding: Encoding
     residuals: NDArray[np.float64]  # absolute, ascending
 
-    def predict(self, table) -> NDArray[np.float64]:
-        """Predictions for the rows of a table."""
-        return np.ravel(self.estimator.predict(self.encoding.features(table)))
+    def predict(self, table, first_row: int = 0) -> NDArray[np.float64]:
+        """Predictions for the rows of a table, or of a part of one that begins at a row."""
+        return np.ravel(self.estimator.predict(self.encoding.features(table, first_row)))
 
     def half_width(self, coverage: float) -> float:
         """Half the width of intervals that hold new observations with this probability (the plain jackknife).

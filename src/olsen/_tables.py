@@ -6,10 +6,9 @@ A table that cannot be used is refused with the column, the count and what to do
 from __future__ import annotations
 
 import csv
-import io
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Encoding", "TableError", "read_table", "write_predictions"]
+__all__ = ["Encoding", "TableError", "is_parquet", "read_table", "refuse_cells", "refuse_missing", "refuse_repeated"]
 
 SEPARATORS = (";", "\t", ",", "|")
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
@@ -30,7 +29,7 @@ class TableError(ValueError):
 
 
 def read_table(path: str | os.PathLike):
-    """Read a CSV or Parquet file into a pyarrow table, with messages about what was noticed.
+    """Read a CSV or Parquet file, or a folder of Parquet files, into a pyarrow table, with messages for people.
 
     Parameters
     ----------
@@ -46,24 +45,35 @@ def read_table(path: str | os.PathLike):
         What a user should know.
     """
     path = Path(path)
-    head = _first_bytes(path)
-    if head[:4] == b"PAR1":
+    if is_parquet(path):
         table, messages = _read_parquet(path), []
     else:
-        table, messages = _read_text(path, head)
+        table, messages = _read_text(path, _first_bytes(path))
     if not table.num_rows:
         raise TableError(f"{path.name} has a header but no rows.")
-    doubled = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    refuse_repeated(table.column_names, path)
+    return table, messages
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a path is a Parquet file or a folder, which must then hold Parquet files."""
+    if not path.is_dir():
+        return _first_bytes(path)[:4] == b"PAR1"
+    if not any(file.suffix in (".parquet", ".pq") for file in path.rglob("*")):
+        raise TableError(f"{path} is a folder without Parquet files, not a table.")
+    return True
+
+
+def refuse_repeated(names: list[str], path: Path) -> None:
+    """Columns are known by their names, so no two may share one."""
+    doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if doubled:
         raise TableError(f"{path.name} has several columns named {_names(doubled)}; rename them first.")
-    return table, messages
 
 
 def _first_bytes(path):
     if not path.exists():
         raise TableError(f"there is no file {path}.")
-    if path.is_dir():
-        raise TableError(f"{path} is a folder, not a table.")
     with open(path, "rb") as file:
         head = file.read(SAMPLE_BYTES)
     if not head.strip():
@@ -82,7 +92,7 @@ def _read_parquet(path):
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path)
+        return pq.read_table(path, partitioning=None)
     except (pa.ArrowInvalid, OSError) as error:
         raise TableError(f"{path.name} is a damaged Parquet file: {_one_line(error)}") from error
 
@@ -199,8 +209,13 @@ class Encoding:
     messages: list[str] = field(default_factory=list)
 
     @classmethod
-    def learn(cls, table, target: str, drop: Iterable[str] = ()) -> Encoding:
-        """Decide for each column of a table how it becomes numbers."""
+    def learn(
+        cls, table, target: str, drop: Iterable[str] = (), distinct: Callable[[list[str]], dict] | None = None
+    ) -> Encoding:
+        """Decide for each column of a table how it becomes numbers.
+
+        Where `table` is the head of a larger one, `distinct` finds the different texts of some columns in all of it.
+        """
         drop = list(drop)
         unknown = [name for name in [target, *drop] if name not in table.column_names]
         if unknown:
@@ -208,17 +223,16 @@ class Encoding:
         names = [name for name in table.column_names if name != target and name not in drop]
         if not names:
             raise TableError(f"the table has no column besides the target {target!r}.")
-        _refuse_missing(table, [target, *names])
-        columns, messages = [], []
+        refuse_missing(table, [target, *names])
+        cls(target, []).response(table)
+        texts = [name for name in names if _is_text(table.column(name).type)]
         for name in names:
-            categories = _categories(table.column(name), name)
-            columns.append({"name": name} if categories is None else {"name": name, "categories": categories})
-            if categories is not None:
-                messages.append(
-                    f"column {name!r} holds text: its {len(categories)} categories become {len(categories) - 1} "
-                    f"column{'s' * (len(categories) != 2)} of 0 and 1 (against {categories[0]!r})."
-                )
-        return cls(target, columns, messages)
+            if name not in texts:
+                _numbers(table.column(name), name)
+        found = _distinct(table, texts) if distinct is None else distinct(texts)
+        categories = {name: _categories(found[name], name, table.num_rows) for name in texts}
+        columns = [{"name": name} | ({"categories": categories[name]} if name in texts else {}) for name in names]
+        return cls(target, columns, [_category_message(name, values) for name, values in categories.items()])
 
     @property
     def names(self) -> list[str]:
@@ -227,87 +241,126 @@ class Encoding:
                  for c in self.columns)  # fmt: skip
         return [name for group in named for name in group]
 
-    def features(self, table) -> NDArray[np.float64]:
-        """Encoded columns of a table, which must hold all columns in use, of the same kind, without gaps."""
-        needed = [column["name"] for column in self.columns]
-        missing = [name for name in needed if name not in table.column_names]
+    @property
+    def needed(self) -> list[str]:
+        """Names of the columns of a table that are in use, the target left out."""
+        return [column["name"] for column in self.columns]
+
+    def features(self, table, first_row: int = 0) -> NDArray[np.float64]:
+        """Encoded columns of a table, which must hold all columns in use, of the same kind, without gaps.
+
+        `first_row` is the number of the table's first row, where it is part of a larger one.
+        """
+        needed = self.needed
+        held = set(table.column_names)  # a fresh list every time it is asked for
+        missing = [name for name in needed if name not in held]
         if missing:
             extra = [name for name in table.column_names if name not in needed and name != self.target]
             hint = f"; it has {_names(extra)}, which the model does not know" if extra else ""
             raise TableError(f"the table lacks {_count(missing, 'column')} of the model: {_names(missing)}{hint}.")
-        _refuse_missing(table, needed)
+        if any(table.column(c["name"]).null_count for c in self.columns if "categories" in c):
+            refuse_missing(table, needed, first_row)
         out = np.empty((table.num_rows, len(self.names)), order="F")
         place = 0
         for column in self.columns:
             encoded = _encode(table.column(column["name"]), column)
             out[:, place : place + encoded.shape[1]] = encoded
             place += encoded.shape[1]
+        if not np.isfinite(out).all():
+            refuse_missing(table, needed, first_row)
         return out
 
-    def response(self, table) -> NDArray[np.float64]:
-        """The target column as numbers."""
+    def response(self, table, first_row: int = 0) -> NDArray[np.float64]:
+        """The target column as numbers, without gaps."""
         column = table.column(self.target)
         if _is_text(column.type):
             raise TableError(f"the target {self.target!r} holds text ({_examples(column)}); it must hold numbers.")
-        return _numbers(column, self.target)
+        values = _numbers(column, self.target)
+        if not np.isfinite(values).all():
+            refuse_missing(table, [self.target], first_row)
+        return values
 
 
-def _refuse_missing(table, names):
-    import pyarrow as pa
+def refuse_missing(table, names: Iterable[str], first_row: int = 0) -> None:
+    """Refuse a table with cells that are missing or not finite, with their number and the first of their rows."""
     import pyarrow.compute as pc
 
-    counts = {}
+    counts, first = {}, table.num_rows
     for name in names:
-        column = table.column(name)
-        count = column.null_count
-        if pa.types.is_floating(column.type):
-            count += pc.sum(pc.invert(pc.is_finite(column))).as_py() or 0
+        bad = pc.invert(_usable(table.column(name)))
+        count = pc.sum(bad).as_py()
         if count:
             counts[name] = count
+            first = min(first, pc.index(bad, True).as_py())
+    refuse_cells(counts, f", the first in row {first_row + first + 1}")
+
+
+def refuse_cells(counts: dict[str, int], where: str = "") -> None:
+    """Refuse a table by the number of missing cells in each column."""
     if counts:
         worst = sorted(counts, key=lambda name: -counts[name])
         listed = ", ".join(f"{name!r} ({counts[name]})" for name in worst[:8])
         more = f" and {len(worst) - 8} more" if len(worst) > 8 else ""
         raise TableError(
             f"{_count(range(sum(counts.values())), 'cell')} missing or not finite, in {_count(counts, 'column')}: "
-            f"{listed}{more}. Fill them, remove these rows, or leave columns out with --drop."
+            f"{listed}{more}{where}. Fill them, remove these rows, or leave columns out with --drop."
         )
 
 
-def _categories(column, name):
-    """None for numbers, the sorted values of a text column otherwise."""
+def _usable(column):
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not _is_text(column.type):
-        _numbers(column, name)
-        return None
-    values = pc.unique(column.cast("string")).to_pylist()
+    return pc.fill_null(pc.is_finite(column), False) if pa.types.is_floating(column.type) else pc.is_valid(column)
+
+
+def _distinct(table, names):
+    import pyarrow.compute as pc
+
+    return {name: pc.unique(table.column(name).cast("string")).to_pylist() for name in names}
+
+
+def _categories(values, name, n_rows):
+    """The sorted values of a text column, if they can be categories."""
     numbers = [value for value in values if _is_number(value)]
     if len(numbers) > len(values) / 2:
         strange = [value for value in values if not _is_number(value)]
         raise TableError(f"column {name!r} holds numbers and text such as {_names(strange, 3)}; correct those cells.")
-    if len(values) > MAX_CATEGORIES or len(values) > max(20, len(column) / 2):
+    if len(values) > MAX_CATEGORIES or len(values) > max(20, n_rows / 2):
+        many = f"more than {MAX_CATEGORIES}" if len(values) > MAX_CATEGORIES else len(values)
         raise TableError(
-            f"column {name!r} holds {len(values)} different texts ({_names(sorted(values), 3)}), too many for "
+            f"column {name!r} holds {many} different texts ({_names(sorted(values), 3)}), too many for "
             f"categories; leave it out with --drop {name!r}."
         )
     return sorted(values)
 
 
+def _category_message(name, categories):
+    n = len(categories)
+    return (
+        f"column {name!r} holds text: its {n} categories become {n - 1} column{'s' * (n != 2)} of 0 and 1 (against "
+        f"{categories[0]!r})."
+    )
+
+
 def _encode(column, how):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     name = how["name"]
     if "categories" not in how:
         if _is_text(column.type):
             raise TableError(f"column {name!r} holds text ({_examples(column)}), but the model learned numbers there.")
         return _numbers(column, name)[:, None]
-    values = [str(value) for value in column.to_pylist()]
-    unknown = sorted(set(values) - set(how["categories"]))
-    if unknown:
+    text = column.cast("string") if _is_text(column.type) else pa.array([str(value) for value in column.to_pylist()])
+    place = pc.index_in(text, value_set=pa.array(how["categories"], "string"))
+    if place.null_count:
+        unknown = sorted(set(pc.unique(text).to_pylist()) - set(how["categories"]))
         raise TableError(
             f"column {name!r} holds {_names(unknown, 5)}, which the model has not seen; it knows "
             f"{_names(how['categories'], 8)}."
         )
-    return (np.array(values)[:, None] == np.array(how["categories"][1:])[None, :]).astype(float)
+    return (np.asarray(place)[:, None] == np.arange(1, len(how["categories"]))).astype(float)
 
 
 def _is_text(kind):
@@ -327,25 +380,6 @@ def _numbers(column, name):
         return np.asarray(column.cast("float64").to_numpy(), dtype=float)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise TableError(f"column {name!r} is of type {column.type}, not numbers; --drop {name!r}.") from error
-
-
-def write_predictions(path: str | os.PathLike | None, columns: Mapping[str, Iterable[float]]) -> str:
-    """Write predictions as Parquet or CSV by the suffix of `path`, or return them as CSV text for the terminal."""
-    import pyarrow as pa
-
-    if path is not None and Path(path).suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        pq.write_table(pa.table(dict(columns)), path)
-        return ""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*([repr(float(v)) for v in values] for values in columns.values()), strict=True))
-    if path is None:
-        return text.getvalue()
-    Path(path).write_text(text.getvalue(), encoding="utf-8")
-    return ""
 
 
 def _examples(column):

@@ -1,15 +1,21 @@
-"""What the command line shows: progress on the error stream, results on standard output."""
+"""What the command line shows: progress on the error stream, results on standard output, what was typed wrongly."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
-__all__ = ["progress_bars", "show", "working"]
+__all__ = ["UsageError", "progress_bars", "row_bar", "show", "working"]
+
+
+class UsageError(ValueError):
+    """What was typed cannot be meant."""
 
 
 @contextmanager
@@ -43,6 +49,40 @@ def progress_bars():
             bar.update(tasks[name], completed=done, visible=done < total)
 
         yield tell
+
+
+@contextmanager
+def row_bar(afterwards: str) -> Iterator[Callable[[str, int, int], None] | None]:
+    """A function for rows done of all rows: a bar with the time left, then a sign for what comes after the rows.
+
+    On a terminal only; otherwise None.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        rows = bar.add_task("", visible=False, state="")
+        later = bar.add_task(afterwards, total=None, visible=False, state="")
+        start = time.perf_counter()
+
+        def tell(doing, done, total):
+            nonlocal start
+            start = time.perf_counter() if done == 0 else start
+            state = f"{done:,} of {total:,} rows{_time_left(time.perf_counter() - start, done, total)}"
+            bar.update(later, visible=done >= total)
+            bar.update(rows, description=doing, completed=done, total=total, visible=done < total, state=state,
+                       refresh=True)  # fmt: skip
+
+        yield tell
+
+
+def _time_left(seconds, done, total):
+    """As if the rest went as fast as the rows so far."""
+    return f", {timedelta(seconds=math.ceil(seconds / done * (total - done)))} left" if done else ""
 
 
 def show(value, text: str) -> None:

@@ -11,23 +11,20 @@ import os
 import shlex
 import sys
 import tempfile
-import warnings
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from . import __version__, _terminal, theory
+from ._terminal import UsageError
 
 __all__ = ["UsageError", "fit", "main", "predict", "reproduce", "risk"]
 
 HELP = "Ensembles of ordinary least squares on random submatrices of the data."
 INSTALL = "olsen: the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
-
-
-class UsageError(ValueError):
-    """What was typed cannot be meant."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -85,7 +82,8 @@ EXAMPLES = {
     "fit": """Examples:
   olsen fit                                   the embedded data
   olsen fit wine.csv --target quality         tune, compare, print
-  olsen fit wine.csv --target quality --out wine.skops --report wine.html""",
+  olsen fit wine.csv --target quality --out wine.skops --report wine.html
+  olsen fit big.parquet --target price --out price.skops    larger than memory""",
     "predict": """Examples:
   olsen predict wine.skops new.csv
   olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv""",
@@ -107,6 +105,7 @@ def fit(
     out: Path | None = None,
     report: Path | None = None,
     drop: list[str] | None = None,
+    out_of_core: bool = False,
     members: int = 100,
     seed: int = 0,
     jobs: int = -1,
@@ -114,10 +113,12 @@ def fit(
 ) -> None:
     """Fit and tune an ensemble on a table, compare it with ridge and least squares, and save it.
 
+    Parquet larger than a quarter of the free memory is read in blocks of rows and never loaded.
+
     Parameters
     ----------
     data : path
-        CSV or Parquet file. Without one: the embedded spectra of soils.
+        CSV file, Parquet file or folder of Parquet files. Without one: the embedded spectra of soils.
     target : str
         Column to predict.
     out : path
@@ -126,6 +127,8 @@ def fit(
         Where to write a report (an .html file that needs nothing else).
     drop : str
         Column to leave out; may be repeated.
+    out_of_core : bool
+        Read Parquet in blocks even if it would fit into memory. Errors then come from 5-fold cross-validation.
     members : int
         Number of least-squares fits to average.
     seed : int
@@ -136,63 +139,30 @@ def fit(
         Print the summary as JSON instead of a table.
     """
     from . import _modelfile, _report
-    from .simulation.storage import versions
 
     for path in (out, report):
         _check_writable(path)
-    X, y, encoding, data_name, messages = _training_data(data, target, drop or [])
-    with _terminal.working(f"fitting {len(y)} rows, {X.shape[1]} columns"), _warnings_as(messages):
-        model = _tuned(X, y, members, seed, jobs)
-        summary = _report.summarise(
-            model, X, y, encoding.names, data_name=data_name, target=encoding.target, messages=messages, seed=seed,
-            command=_command(), versions=versions(),
-        )  # fmt: skip
+    summary, saved = _tuned(data, target, drop or [], members, seed, jobs, out_of_core)
     if out is not None:
-        residuals = np.sort(np.abs(y - _report.left_out_predictions(model, X)[0]))
-        _modelfile.save(out, _modelfile.SavedModel(model, encoding, residuals))
+        _write(out, lambda file: _modelfile.save(file, saved))
     if report is not None:
-        report.write_text(_report.render(summary), encoding="utf-8")
+        _write(report, lambda file: file.write_text(_report.render(summary), encoding="utf-8"))
     written = [str(path) for path in (out, report) if path is not None]
     _terminal.show({**summary, "written": written} if json else None, _report.as_text(summary) + _listed(written))
 
 
-def _training_data(data, target, drop):
-    from ._tables import Encoding, TableError, read_table
+def _tuned(data, target, drop, members, seed, jobs, out_of_core):
+    from . import OLSEnsembleRegressorCV, _fit_table
 
-    if data is None:
-        from .datasets import load_soil_carbon
-
-        soil = load_soil_carbon()
-        encoding = Encoding("carbon (g/100 g)", [{"name": name} for name in soil.feature_names])
-        return soil.data, soil.target, encoding, "embedded example, soil carbon from spectra", []
-    if target is None:
+    if data is not None and target is None:
         raise UsageError("--target is needed: the name of the column to predict.")
-    table, messages = read_table(data)
-    try:
-        encoding = Encoding.learn(table, target, drop)
-    except KeyError as error:
-        raise UsageError(error.args[0]) from None
-    y = encoding.response(table)
-    if len(y) < 5:
-        raise TableError(f"{data.name} has {len(y)} rows; at least 5 are needed.")
-    return encoding.features(table), y, encoding, data.name, messages + encoding.messages
-
-
-@contextmanager
-def _warnings_as(messages):
-    """Warnings become notes under the result instead of lines from inside the library."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    messages += [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-
-
-def _tuned(X, y, members, seed, jobs):
-    from . import OLSEnsembleRegressorCV
-
     if members < 2:
         raise UsageError(f"--members {members}: an ensemble needs at least 2.")
-    return OLSEnsembleRegressorCV(members, n_jobs=jobs, random_state=seed).fit(X, y)
+    large = _fit_table.open_large(data, out_of_core)
+    model = OLSEnsembleRegressorCV(members, n_jobs=jobs, random_state=seed)
+    if large is not None:
+        return _fit_table.fit_blocks(model, large, target, drop, _command())
+    return _fit_table.fit_loaded(model, data, target, drop, _command())
 
 
 def predict(
@@ -202,42 +172,69 @@ def predict(
     *,
     out: Path | None = None,
     interval: float | None = None,
+    out_of_core: bool = False,
     json: bool = False,
 ) -> None:
     """Predict the rows of a table with a saved model.
+
+    Parquet larger than a quarter of the free memory is read, predicted and written in blocks of rows.
 
     Parameters
     ----------
     model : path
         Model saved by ``olsen fit --out``.
     data : path
-        CSV or Parquet file with the columns of the training table; the target may be missing.
+        CSV file, Parquet file or folder of Parquet files with the columns of the training table; the target may be
+        missing.
     out : path
         Where to write the predictions (.csv or .parquet). Without one they are printed.
     interval : float
-        Also give intervals that hold new observations with this probability, from the leave-one-out errors of the fit.
+        Also give intervals that hold new observations with this probability, from the leave-one-out errors of the fit
+        (out of core: from residuals of a sample of rows, stretched to the cross-validated error).
+    out_of_core : bool
+        Read Parquet in blocks even if it would fit into memory.
     json : bool
         Print JSON instead of CSV.
     """
-    from . import _modelfile
-    from ._tables import read_table, write_predictions
+    from . import _fit_table, _modelfile
+    from ._predictions import write_predictions
 
     if interval is not None and not 0 < interval < 1:
         raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.")
     _check_writable(out)
     saved = _modelfile.load(model)
-    table, _ = read_table(data)
-    predicted = saved.predict(table)
-    columns = {saved.encoding.target: predicted}
-    if interval is not None:
-        half = saved.half_width(interval)
-        columns |= {"lower": predicted - half, "upper": predicted + half}
+    half = None if interval is None else saved.half_width(interval)
+    large = _fit_table.open_large(data, out_of_core)
+    shown = large is not None and (json or out is not None)  # not between lines of predictions
+    with _terminal.row_bar("finishing") if shown else nullcontext() as tell:
+        parts = _with_limits(saved.encoding.target, _predicted(saved, data, large, tell), half)
+        if json:
+            parts = list(parts)
+            whole = {name: np.concatenate([part[name] for part in parts]).tolist() for name in parts[0]}
+        if out is not None:
+            rows = _write(out, lambda file: write_predictions(file, parts))
+        elif not json:
+            write_predictions(None, parts)
     if json:
-        _terminal.show({name: [float(v) for v in values] for name, values in columns.items()}, "")
-    if out is not None or not json:
-        sys.stdout.write(write_predictions(out, columns))
+        _terminal.show(whole, "")
     if out is not None:
-        print(f"{len(predicted)} predictions written to {out}", file=sys.stderr)
+        print(f"{rows} predictions written to {out}", file=sys.stderr)
+
+
+def _predicted(saved, data, large, tell):
+    """Predictions of consecutive rows."""
+    from . import _large_tables
+    from ._tables import read_table
+
+    if large is None:
+        return iter([saved.predict(read_table(data)[0])])
+    return _large_tables.predictions(large, saved.encoding, saved.predict, tell)
+
+
+def _with_limits(name, predicted, half):
+    for values in predicted:
+        limits = {} if half is None else {"lower": values - half, "upper": values + half}
+        yield {name: values, **limits}
 
 
 def risk(
@@ -389,6 +386,17 @@ def _check_writable(path: Path | None) -> None:
             pass
     except OSError as error:
         raise OSError(error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)) from None
+
+
+def _write(path: Path, write: Callable[[Path], Any]) -> Any:
+    """Write a file wholly or not at all; pipes and devices have no other way than directly."""
+    from .simulation.storage import atomically
+
+    if path.exists() and not path.is_file():
+        return write(path)
+    result = []
+    atomically(path.resolve(), lambda file: result.append(write(file)))
+    return result[0]
 
 
 def _command() -> str:

@@ -23,6 +23,7 @@ import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,9 +31,11 @@ import numpy as np
 
 from . import memory
 
-__all__ = ["Block", "BlockSource", "Checked", "ahead", "checked", "name_bad_rows", "open_source", "split_rows"]
+__all__ = ["Block", "BlockSource", "Checked", "ahead", "checked", "name_bad_rows", "open_source", "parquet_batches",
+           "split_rows"]  # fmt: skip
 
 BLOCK_BYTES = 1 << 24  # of a block as stored
+PARQUET_BUFFER = 1 << 16  # bytes read at a time from each column of a file
 
 
 class Block(NamedTuple):
@@ -79,7 +82,7 @@ def open_source(X, y, sample_weight) -> BlockSource | None:
     if module == "zarr":
         return _slices(X, y, sample_weight, "zarr array")
     if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
-        return _parquet(X, y, sample_weight, "Arrow dataset")
+        return _parquet(X, y, sample_weight, "Arrow dataset", partial(_dataset_batches, X))
     if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
         return _iterator(X, y, sample_weight)
     return None
@@ -186,7 +189,9 @@ def _open_path(path, y, sample_weight):
 
         return _slices(zarr.open_array(str(path), mode="r"), y, sample_weight, f"zarr array {path}")
     if path.suffix in (".parquet", ".pq") or path.is_dir():
-        return _parquet(_dataset(path), y, sample_weight, f"Parquet {path}")
+        dataset, kind = _dataset(path), f"Parquet {path}"
+        batches = partial(parquet_batches, dataset.files, kind=kind)
+        return _parquet(dataset, y, sample_weight, kind, batches)
     raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
 
 
@@ -260,7 +265,7 @@ def _beside(given, name, n, kind):
     return given
 
 
-def _parquet(dataset, y, sample_weight, kind):
+def _parquet(dataset, y, sample_weight, kind, batches):
     import pyarrow.types
 
     taken = [*(_names(y) or []), *(_names(sample_weight) or [])]
@@ -274,7 +279,10 @@ def _parquet(dataset, y, sample_weight, kind):
     text = [name for name in names if not any(test(dataset.schema.field(name).type) for test in numeric)]
     if text:
         raise ValueError(f"{len(text)} of {len(names)} columns of {kind} do not hold numbers: {', '.join(text[:5])}.")
-    n = dataset.count_rows()
+    try:
+        n = dataset.count_rows()
+    except (OSError, ValueError) as error:  # one of several files
+        raise _cut_short(kind, error) from error
     y_beside = None if _names(y) else _beside(y, "y", n, kind)
     w_beside = None if _names(sample_weight) else _beside(sample_weight, "sample_weight", n, kind)
     if y_beside is None and not _names(y):
@@ -282,7 +290,7 @@ def _parquet(dataset, y, sample_weight, kind):
 
     def read():
         start = 0
-        for batch in _batches(dataset, [*names, *taken], kind, max(1, BLOCK_BYTES // (8 * len(names)))):
+        for batch in batches([*names, *taken], max(1, BLOCK_BYTES // (8 * len(names)))):
             here = slice(start, start + batch.num_rows)
             target = y_beside[here] if y_beside is not None else _stack(batch, y)
             weight = None if sample_weight is None else w_beside[here] if w_beside is not None else _stack(
@@ -294,17 +302,49 @@ def _parquet(dataset, y, sample_weight, kind):
     return BlockSource(read, kind, True, n, names)
 
 
-def _batches(dataset, columns, kind, rows):
-    batches = dataset.to_batches(columns=columns, batch_size=rows)
+def parquet_batches(files, columns, rows: int, kind: str) -> Iterator[Any]:
+    """Arrow batches of some columns, file after file, at most `rows` at a time.
+
+    Not by Arrow's dataset scanner, which decodes whole row groups, several of them ahead: those are often as large as
+    the file.
+    """
+    for name in files:
+        with _open_parquet(name, kind) as file:
+            held = set(file.schema_arrow.names)
+            missing = [column for column in columns if column not in held]
+            if missing:
+                raise ValueError(f"{name} has no column {missing[0]!r}, which other files of {kind} have.")
+            yield from _to_the_end(file.iter_batches(rows, columns=columns), kind)
+
+
+def _open_parquet(name, kind):
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(name, pre_buffer=False, buffer_size=PARQUET_BUFFER)
+    except (OSError, ValueError) as error:
+        raise _cut_short(kind, error) from error
+
+
+def _dataset_batches(dataset, columns, rows):
+    return _to_the_end(dataset.to_batches(columns=columns, batch_size=rows), "Arrow dataset")
+
+
+def _to_the_end(batches, kind):
+    """Batches that have rows."""
     while True:
         try:
             batch = next(batches, None)
         except (OSError, ValueError) as error:
-            raise ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.") from error
+            raise _cut_short(kind, error) from error
         if batch is None:
             return
         if batch.num_rows:
             yield batch
+
+
+def _cut_short(kind, error):
+    return ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.")
 
 
 def _names(given):

@@ -43,7 +43,7 @@ def render(summary: dict) -> str:
         f'<p class="sub">{escape(data["name"])}: {data["rows"]} rows. {escape(_sentence(model))}</p>',
         "<h2>Error of prediction</h2>",
         _error_table(summary["errors"]),
-        '<p class="sub">Root mean squared error on rows left out one at a time, and the share of the variance of '
+        f'<p class="sub">Root mean squared error on rows left out {_left_out(model)}, and the share of the variance of '
         "the target that is explained there.</p>",
         _notes(data["messages"]),
         f'<div class="charts">{"".join(_figures(summary))}</div>',
@@ -58,6 +58,10 @@ def render(summary: dict) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>{''.join(body)}</body></html>\n"
     )
+
+
+def _left_out(model):
+    return "a fifth at a time" if model["criterion"] == "kfold" else "one at a time"
 
 
 def _sentence(model):
@@ -89,8 +93,8 @@ def _notes(messages):
 
 def _figures(summary):
     yield _figure("curve", "Error against the size of the members", _curve_chart(summary), (
-        "Leave-one-out error of the ensemble (blue, with one standard error) and of an infinite one (dashed). "
-        "Small members shrink more."))  # fmt: skip
+        f"Error of the ensemble (blue, with one standard error) and of an infinite one (dashed) on rows left out "
+        f"{_left_out(summary['model'])}. Small members shrink more."))  # fmt: skip
     names, values, notes = zip(*((c["name"], c["effect"], f"{c['drawn']:.0%}") for c in summary["coefficients"]),
                                strict=True)  # fmt: skip
     unit = summary["data"]["target"]

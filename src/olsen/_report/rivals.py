@@ -1,14 +1,18 @@
-"""What else one would have fitted, judged the same way: ridge and least squares, rows left out one at a time."""
+"""What else one would have fitted, judged the same way: ridge and least squares, single rows or folds left out."""
 
 from __future__ import annotations
+
+from functools import reduce
 
 import numpy as np
 import scipy.linalg as la
 
-__all__ = ["least_squares_mse", "ridge_mse"]
+__all__ = ["fold_errors", "least_squares_mse", "ridge_mse"]
 
 PENALTIES = np.logspace(-8, 8, 65)
 MOST_CELLS = 4e8  # of the n x min(n, p) factor; beyond, the comparison is left out rather than waited for
+MOST_COLUMNS = 3000  # of the eigenproblems from moments, likewise
+TRUST = 1e-11  # smallest eigenvalue of a correlation matrix, relative to the largest, that is not taken for rounding
 
 
 def ridge_mse(X, y):
@@ -50,3 +54,47 @@ def least_squares_mse(X, y):
     leverage = 1 / n + np.sum(Q**2, axis=1)
     target = y - y.mean()
     return float(np.mean(((target - Q @ (Q.T @ target)) / np.maximum(1 - leverage, 1e-12)) ** 2))
+
+
+def fold_errors(folds):
+    r"""Mean squared errors of the mean, of least squares and of ridge, cross-validated from moments of folds.
+
+    With G, c, y'y of a test fold about its own means, coefficients b from the others miss it by
+    :math:`y'y - 2b'c + b'Gb + w\,(\bar y - \bar y_{-f} - (\bar x - \bar x_{-f})'b)^2`.
+
+    Returns
+    -------
+    mean, squares, ridge, penalty : float or None
+        The penalty, times n, of the smallest error of ridge. None where there are too few rows, or too many columns.
+    """
+    p, n = len(folds[0].G), sum(fold.n_rows for fold in folds)
+    if p > MOST_COLUMNS:
+        return _fold_error(folds, lambda train: np.zeros((p, 1)))[0], None, None, None
+    mean, squares, *ridge = _fold_error(folds, _rival_coefficients)
+    best = int(np.argmin(ridge))
+    enough = n - max(fold.n_rows for fold in folds) > p + 1
+    return mean, squares if enough else None, ridge[best], PENALTIES[best] * n
+
+
+def _fold_error(folds, coefficients):
+    """Errors of the columns of what ``coefficients(training moments)`` returns."""
+    total = 0.0
+    for f, test in enumerate(folds):
+        train = reduce(lambda a, b: a.merge(b), folds[:f] + folds[f + 1 :])
+        b = coefficients(train)
+        inside = test.yy[0] - 2 * test.C[:, 0] @ b + np.sum(b * (test.G @ b), axis=0)
+        total += inside + test.weight * (test.mean_y[0] - train.mean_y[0] - (test.mean_x - train.mean_x) @ b) ** 2
+    return (total / sum(fold.weight for fold in folds)).tolist()
+
+
+def _rival_coefficients(train):
+    """Coefficients (p, 2 + penalties): zeros for the mean, least squares of least norm, ridge."""
+    spread = np.sqrt(np.diagonal(train.G) / train.weight)
+    unit = np.where(spread > 0, spread, 1.0)
+    values, vectors = la.eigh(train.G / np.outer(unit, unit) / train.weight)
+    values = np.maximum(values, 0.0)
+    kept = values > TRUST * values[-1]
+    inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
+    factors = np.column_stack([0 * values, inverse, 1 / (values[:, None] + PENALTIES)])
+    rotated = vectors.T @ (train.C[:, 0] / unit / train.weight)
+    return vectors @ (factors * rotated[:, None]) / unit[:, None]

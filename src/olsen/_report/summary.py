@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
-__all__ = ["as_text", "left_out_predictions", "summarise"]
+from .rivals import fold_errors, least_squares_mse, ridge_mse
+
+__all__ = ["as_text", "left_out_predictions", "sampled_errors", "summarise", "summarise_folds"]
 
 MOST_POINTS = 2000  # drawn in the scatter plots; more would only make the file large
 MOST_COEFFICIENTS = 15
 
 
-def summarise(
-    model, X, y, names, *, data_name: str, target: str, messages, seed: int, command: str, versions: dict
-) -> dict[str, Any]:
+def summarise(model, X, y, names, **about) -> dict[str, Any]:
     """Collect the summary of a fitted `OLSEnsembleRegressorCV`.
 
     Parameters
@@ -26,16 +27,9 @@ def summarise(
         Training data.
     names : list of str
         Names of the columns of `X`.
-    data_name, target : str
-        Names for people.
-    messages : list of str
-        What was noticed about the table.
-    seed : int
-        Seed of the fit.
-    command : str
-        The command that made it.
-    versions : dict
-        Versions of the packages.
+    **about : dict
+        ``data_name``, ``target`` (names for people), ``messages`` (what was noticed about the table), ``seed`` of the
+        fit, the ``command`` that made it, and ``versions`` of the packages.
 
     Returns
     -------
@@ -43,15 +37,46 @@ def summarise(
         ``data``, ``model``, ``errors``, ``coefficients``, ``curve``, ``predictions``, ``command``, ``versions``.
     """
     predicted, left_out = left_out_predictions(model, X)
+    spread = float(np.mean((y - y.mean()) ** 2)) * (len(y) / (len(y) - 1)) ** 2  # the mean, each row left out
+    errors = _errors(model, spread, least_squares_mse(X, y), *ridge_mse(X, y))
+    points = {**_thinned(y, predicted), "left_out": left_out}
+    return _collect(model, names, len(y), X.std(axis=0), errors, points, out_of_core=False, **about)
+
+
+def summarise_folds(model, folds, X, y, names, **about) -> dict[str, Any]:
+    """The same for a fit in blocks, from the moments of its folds and a sample of its rows."""
+    whole = reduce(lambda a, b: a.merge(b), folds)
+    points = {**_thinned(y, np.ravel(model.predict(X))), "left_out": False}
+    spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
+    return _collect(model, names, whole.n_rows, spread, _errors(model, *fold_errors(folds)), points, out_of_core=True,
+                    **about)  # fmt: skip
+
+
+def sampled_errors(model, folds, X, y):
+    """Absolute residuals of sampled rows, stretched by the ratio of the cross-validated error to that of all rows.
+
+    The sample gives the shape, all rows give the width: fitted values lie closer to the rows than predictions do.
+    """
+    whole = reduce(lambda a, b: a.merge(b), folds)
+    b = np.ravel(model.coef_)
+    fitted = (whole.yy[0] - 2 * b @ whole.C[:, 0] + b @ whole.G @ b) / whole.weight
+    ratio = -model.best_score_ / fitted if fitted > 0 else 1.0
+    return np.abs(y - np.ravel(model.predict(X))) * np.sqrt(max(ratio, 1.0))
+
+
+def _collect(model, names, n_rows, spread, errors, points, *, out_of_core, data_name, target, messages, seed, command,
+             versions):  # fmt: skip
     size, share = int(model.max_features_), float(model.feature_ratio_)
     return {
-        "data": {"name": data_name, "rows": len(y), "columns": X.shape[1], "target": target, "messages": messages},
+        "data": {"name": data_name, "rows": n_rows, "columns": len(names), "target": target, "messages": messages,
+                 "out_of_core": out_of_core},
         "model": {"members": int(model.n_estimators_), "columns_per_member": size, "share": share, "seed": seed,
-                  "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_)},
-        "errors": _errors(model, X, y),
-        "coefficients": _coefficients(model, X, names),
+                  "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_),
+                  "criterion": model.criterion_},
+        "errors": errors,
+        "coefficients": _coefficients(model, spread, names),
         "curve": _curve(model, size),
-        "predictions": {**_thinned(y, predicted), "left_out": left_out},
+        "predictions": points,
         "command": command,
         "versions": versions,
     }  # fmt: skip
@@ -64,19 +89,17 @@ def left_out_predictions(model, X):
     return np.ravel(model.predict(X)), False
 
 
-def _errors(model, X, y):
-    from .rivals import least_squares_mse, ridge_mse
-
-    spread = float(np.mean((y - y.mean()) ** 2)) * (len(y) / (len(y) - 1)) ** 2  # the mean, each row left out
+def _errors(model, spread, squares, ridge, penalty):
     best = int(np.argmin(model.cv_results_["mse"]))
     ours, infinite = (float(model.cv_results_[name][best]) for name in ("mse", "mse_infinity"))
-    ridge, penalty = ridge_mse(X, y)
-    squares = least_squares_mse(X, y)
+    standardised = (
+        "too many columns to compare" if ridge is None else f"standardised columns, best penalty {penalty:.3g}"
+    )
     k = int(model.n_estimators_)
     lines = [
         (f"ensemble, {k} members", ours, ""),
         ("ensemble, infinitely many", infinite, "the same size, no sampling of members left"),
-        ("ridge", ridge, f"standardised columns, best penalty {penalty:.3g}"),
+        ("ridge", ridge, standardised),
         ("least squares", squares, "" if squares is not None else "more columns than rows allow"),
         ("mean of the target", spread, ""),
     ]
@@ -89,9 +112,9 @@ def _line(name, mse, spread, note):
     return {"name": name, "rmse": rmse, "r2": 1 - mse / spread if known and spread > 0 else None, "note": note}
 
 
-def _coefficients(model, X, names):
+def _coefficients(model, spread, names):
     coef = np.ravel(model.coef_)
-    effect = coef * X.std(axis=0)
+    effect = coef * spread
     order = np.argsort(-np.abs(effect))[:MOST_COEFFICIENTS]
     return [
         {"name": names[j], "coefficient": float(coef[j]), "effect": float(effect[j]),
