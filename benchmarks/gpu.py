@@ -6,7 +6,8 @@ Needs the source tree, numpy, scipy, scikit-learn and torch; nothing has to be i
     python benchmarks/gpu.py --quick --device cpu      # a toy run that shows that the script works
 
 Times are the best of repeats, in seconds, with the device synchronised before and after. "solve" starts from drawn
-subsets and includes moments, upload of the masks, all members and their sum; "fit" is the whole call of the estimator.
+subsets and includes moments, upload of the masks, all members and their sum; "fit" is the whole call of the estimator,
+with all cores drawing (n_jobs=-1).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import platform
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # scikit-learn asks for it before it follows arrays of other libraries
@@ -27,6 +29,7 @@ import sklearn
 import torch
 
 from olsen import OLSEnsembleRegressor, subsets
+from olsen._execution import pools
 from olsen._execution.arrays import HOST, space_of
 from olsen._members import Problem, masked_cg, on_device
 
@@ -101,10 +104,12 @@ def measure_parts(X, y, features, repeats, device):
 def run_case(name, shape, device, repeats, dtype):
     n, p, m, k = shape
     X, y = make_data(n, p, device, dtype)
-    drawing, features = best_of(lambda: subsets.draw(p, k, seed=0, size=m, design="balanced"), 2, torch.device("cpu"))
+    model = OLSEnsembleRegressor(k, m, random_state=0, n_jobs=-1)
+    mapper = partial(pools.map_chunks, n_threads=pools.count_threads(-1), uses_blas=False)
+    draw = partial(subsets.draw, p, k, seed=0, size=m, design="balanced", mapper=mapper)
+    drawing, features = best_of(draw, 5, torch.device("cpu"))
     solving, coef = best_of(lambda: solve(X, y, features), repeats, device)
-    model = OLSEnsembleRegressor(k, m, random_state=0)
-    fitting, model = best_of(lambda: model.fit(X, y), max(1, repeats // 2), device)
+    fitting, model = best_of(lambda: model.fit(X, y), repeats, device)
     row = {"case": name, "shape": shape, "dtype": str(dtype), "device": str(device), "solver": model.solver_}
     row |= {"draw_s": drawing, "solve_s": solving, "fit_s": fitting, "fallbacks": model.n_fallbacks_}
     row |= measure_parts(X, y, features, repeats, device)
@@ -163,6 +168,7 @@ def main():
     parser.add_argument("--out", type=Path, help="where to write the results as JSON")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--quick", action="store_true", help="toy sizes")
+    parser.add_argument("--only", nargs="+", choices=list(SHAPES), default=["many", "large"], help="some of the cases")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--no-cpu", action="store_true", help="leave out the comparison with the CPU")
     parser.add_argument("--no-numpy", action="store_true", help="CPU through torch only")
@@ -172,7 +178,7 @@ def main():
     about = header(device)
     print(json.dumps(about))
     with sklearn.config_context(array_api_dispatch=True):
-        for name in ("many", "large"):
+        for name in arguments.only:
             for dtype in (torch.float64, torch.float32):
                 row, data = run_case(name, shapes[name], device, arguments.repeats, dtype)
                 show([row])

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from . import _combining, _members, subsets
-from ._execution import callbacks, pools
+from ._execution import callbacks, memory, pools
 from ._inputs import check_choice, resolve_seed, warn_at_the_peak
 from ._moments import weighted_mean
 
@@ -60,6 +60,7 @@ class FitMembersMixin:
         }
 
     def _draw(self, start, stop):
+        memory.keep_freed_memory()
         mapper = partial(pools.map_chunks, n_threads=pools.count_threads(self.n_jobs), uses_blas=False)
         return subsets.draw_members(start=start, stop=stop, mapper=mapper, **self._design)
 

@@ -95,8 +95,12 @@ class Subsets:
     def mask(self) -> NDArray[np.bool_]:
         """Boolean array of shape (k, n_items): True where an item belongs to a subset."""
         mask = np.zeros((len(self), self.n_items), dtype=bool)
-        first = np.arange(len(self)) * self.n_items
-        mask.reshape(-1)[np.repeat(first, self.sizes) + self.indices] = True  # half the time of a pair of indices
+        first, sizes = np.arange(len(self)) * self.n_items, self.sizes
+        if len(self) and sizes.min() == sizes.max():
+            places = (first[:, None] + self.indices.reshape(len(self), -1)).reshape(-1)
+        else:
+            places = np.repeat(first, sizes) + self.indices
+        mask.reshape(-1)[places] = True  # half the time of a pair of indices
         return mask
 
     def complement(self) -> Subsets:
