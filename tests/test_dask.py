@@ -2,8 +2,8 @@
 
 import os
 import signal
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -189,23 +189,60 @@ def test_on_a_cluster_nothing_of_the_length_of_the_data_comes_home(client, seed)
     assert abs(model.predict(X)[:5].compute() - (X[:5] @ model.coef_ + model.intercept_).compute()).max() < 1e-9
 
 
-def test_killing_a_worker_changes_nothing(client, seed):
-    X, y, _ = data(seed, n=2400)
+def _slow_rows(X, folder):
+    """A Dask array of 24 chunks that take their time; every run of one leaves the worker's process id in `folder`."""
 
     def slowly(block):
-        time.sleep(0.15)
+        import tempfile
+
+        tempfile.NamedTemporaryFile(dir=folder, prefix=f"{os.getpid()}-", delete=False).close()
+        time.sleep(0.1)
         return block
 
-    lazy = da.from_array(X, chunks=(100, P)).map_blocks(slowly, dtype=X.dtype)
+    return da.from_array(X, chunks=(100, P)).map_blocks(slowly, dtype=X.dtype, meta=X[:0])
+
+
+def _kill_a_busy_worker(folder, after):
+    """Wait for `after` runs of chunks, then kill the process that made the last of them."""
+    deadline = time.monotonic() + 60
+    while len(runs := sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)) < after:
+        assert time.monotonic() < deadline, "no worker ever ran a chunk"
+        time.sleep(0.005)
+    victim = int(runs[-1].name.split("-")[0])
+    os.kill(victim, signal.SIGKILL)
+    return victim, time.monotonic()
+
+
+@pytest.mark.parametrize("cls", [OLSEnsembleRegressor, OLSEnsembleRegressorCV], ids=lambda cls: cls.__name__)
+def test_killing_a_worker_changes_nothing(client, cls, seed, tmp_path):
+    """The worker dies while it holds the sums of some chunks and works on another, so chunks must be made again."""
+    X, y, _ = data(seed, n=2400)
+    y = y + 60 * np.random.default_rng(seed).standard_normal(len(y))  # so that tuning stops short of all columns
     target = da.from_array(y, chunks=100)
-    expected = ensemble(seed).fit(lazy, target)
-    first = next(iter(client.run(os.getpid).values()))
-    killer = threading.Timer(0.8, os.kill, (first, signal.SIGKILL))
-    killer.start()
-    model = ensemble(seed).fit(lazy, target)
-    killer.join()
-    assert first not in client.run(os.getpid).values()
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    undisturbed.mkdir(), disturbed.mkdir()
+    expected = cls(30, random_state=seed).fit(_slow_rows(X, undisturbed), target)
+    assert len(list(undisturbed.iterdir())) == 24
+    workers = set(client.run(os.getpid).values())
+    with ThreadPoolExecutor(1) as killer:
+        kill = killer.submit(_kill_a_busy_worker, disturbed, 8)
+        model = cls(30, random_state=seed).fit(_slow_rows(X, disturbed), target)
+        fitted = time.monotonic()
+        victim, killed = kill.result()
+    assert victim in workers and killed < fitted
+    assert len(list(disturbed.iterdir())) > 24
+    assert victim not in client.run(os.getpid).values()
+    assert_bit_identical(model, expected)
+
+
+def assert_bit_identical(model, expected):
     np.testing.assert_array_equal(model.coef_, expected.coef_)
+    assert model.intercept_ == expected.intercept_
+    if isinstance(expected, OLSEnsembleRegressorCV):
+        assert model.max_features_ == expected.max_features_ < P
+        assert model.best_score_ == expected.best_score_
+        for name, values in expected.cv_results_.items():
+            np.testing.assert_array_equal(model.cv_results_[name], values, err_msg=name)
 
 
 def test_joblib_backend_of_dask_serves_ordinary_arrays(client, seed):
