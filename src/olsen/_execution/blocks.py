@@ -317,10 +317,11 @@ def _names(given):
 
 
 def _stack(batch, names):
-    """Columns of an Arrow batch as one array; nulls become NaN."""
+    """Columns of an Arrow batch as one array, in single precision if they all are; nulls become NaN."""
     if isinstance(names, str):
         return batch.column(names).to_numpy(zero_copy_only=False)
-    out = np.empty((batch.num_rows, len(names)))
+    single = all(batch.schema.field(name).type == "float" for name in names)
+    out = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
     for j, name in enumerate(names):
         out[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
     return out
