@@ -5,8 +5,10 @@ import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import joblib
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution import cluster as plumbing
@@ -245,10 +247,101 @@ def assert_bit_identical(model, expected):
             np.testing.assert_array_equal(model.cv_results_[name], values, err_msg=name)
 
 
-def test_joblib_backend_of_dask_serves_ordinary_arrays(client, seed):
-    import joblib
+def tasks_of(client, fit):
+    """What `fit` returns inside joblib's Dask backend, and how many of joblib's tasks the workers ran for it."""
+    client.wait_for_workers(2)  # another test may have killed one
+    with distributed.get_task_stream(client) as stream, joblib.parallel_config("dask"):
+        found = fit()
+    return found, sum(task["key"].startswith("batch_of") for task in stream.data)
 
+
+SPREAD = [
+    ((N, P), {"solver": "gram"}, "gram"),
+    ((N, P), {"max_features": 0.9}, "gram"),
+    ((N, P), {"max_samples": 0.5, "fit_intercept": False}, "member_gram"),
+    ((N, P), {"solver": "orthogonal"}, "orthogonal"),
+    ((25, 60), {"max_features": 40, "max_samples": 0.8}, "interpolator"),
+]
+
+
+@pytest.mark.parametrize(("shape", "settings", "solver"), SPREAD, ids=str)
+def test_joblib_backend_of_dask_makes_members_of_ordinary_arrays_tasks(client, shape, settings, solver, seed):
+    X, y, _ = data(seed, *shape)
+    settings = {"max_features": 0.5, "random_state": seed} | settings
+    expected = OLSEnsembleRegressor(48, **settings).fit(X, y)
+    model, tasks = tasks_of(client, lambda: OLSEnsembleRegressor(48, **settings).fit(X, y))
+    assert tasks == 8, "48 members in four chunks for each of two cores"
+    assert model.solver_ == expected.solver_ == solver
+    assert_same(model, expected, 1e-12)
+
+
+def test_members_distrusted_on_the_cluster_are_solved_there_from_the_rows(client, seed):
     X, y, _ = data(seed)
+    X[:, 1] = X[:, 0]
     expected = ensemble(seed).fit(X, y)
-    with joblib.parallel_config("dask"):
-        assert_same(ensemble(seed, n_jobs=-1).fit(X, y), expected)
+    model, tasks = tasks_of(client, lambda: ensemble(seed).fit(X, y))
+    assert 0 < expected.n_fallbacks_ < 15 and tasks > 8
+    assert_same(model, expected, 1e-12)
+
+
+def test_tuning_on_ordinary_arrays_with_members_on_the_cluster(client, seed):
+    X, y, _ = data(seed, n=120)
+    expected = OLSEnsembleRegressorCV(48, random_state=seed).fit(X, y)
+    model, tasks = tasks_of(client, lambda: OLSEnsembleRegressorCV(48, random_state=seed).fit(X, y))
+    assert tasks == 8 and model.max_features_ == expected.max_features_
+    assert_same(model, expected, 1e-12)
+
+
+@pytest.mark.parametrize("settings", [{"n_jobs": 1}, {"solver": "masked_cg"}], ids=str)
+def test_what_stays_with_the_caller(client, settings, seed):
+    X, y, _ = data(seed)
+    model, tasks = tasks_of(client, lambda: ensemble(seed, **settings).fit(X, y))
+    assert tasks == 0
+    assert_same(model, ensemble(seed, **settings).fit(X, y), 1e-12)
+
+
+def test_fits_that_are_tasks_themselves_send_none(client, seed):
+    X, y, _ = data(seed)
+    expected = cross_val_score(ensemble(seed), X, y, cv=3)
+    scores, tasks = tasks_of(client, lambda: cross_val_score(ensemble(seed), X, y, cv=3))
+    assert tasks == 3
+    np.testing.assert_allclose(scores, expected, rtol=1e-12)
+
+
+def _slow_members(folder):
+    """Make least squares on a worker take its time and leave a trace, as in `_slow_rows`."""
+    import tempfile
+
+    from olsen._members import orthogonal
+
+    plain = orthogonal.least_squares
+
+    def slowly(*args):
+        tempfile.NamedTemporaryFile(dir=folder, prefix=f"{os.getpid()}-", delete=False).close()
+        time.sleep(0.03)
+        return plain(*args)
+
+    orthogonal.least_squares, orthogonal.plain = slowly, plain
+
+
+def _fast_members():
+    from olsen._members import orthogonal
+
+    orthogonal.least_squares = getattr(orthogonal, "plain", orthogonal.least_squares)
+
+
+def test_killing_a_worker_that_solves_members_of_an_ordinary_array_changes_nothing(client, seed, tmp_path):
+    X, y, _ = data(seed)
+    settings = {"max_features": 0.5, "solver": "orthogonal", "random_state": seed}
+    expected = OLSEnsembleRegressor(48, **settings).fit(X, y)
+    client.run(_slow_members, tmp_path)
+    try:
+        with ThreadPoolExecutor(1) as killer:
+            kill = killer.submit(_kill_a_busy_worker, tmp_path, 10)
+            model, _ = tasks_of(client, lambda: OLSEnsembleRegressor(48, **settings).fit(X, y))
+            fitted = time.monotonic()
+            victim, killed = kill.result()
+    finally:
+        client.run(_fast_members)
+    assert killed < fitted and victim not in client.run(os.getpid).values()
+    np.testing.assert_array_equal(model.coef_, expected.coef_)

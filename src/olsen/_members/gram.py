@@ -27,10 +27,11 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from .._execution import memory
+from .._moments import Moments
 from . import lapack, orthogonal
 from .problem import Problem, Solution
 
-__all__ = ["solve_own", "solve_shared"]
+__all__ = ["from_moments", "solve_own", "solve_shared"]
 
 LIMIT = 3e4  # largest trusted entry of the probed inverse correlation matrix
 TRUST = 1e-5  # smallest trusted pivot, relative to its diagonal entry
@@ -40,8 +41,13 @@ WORTH_COMPILING = 0.02  # seconds in LAPACK from which the compiled kernel is us
 
 def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
     """All members from the Gram matrix of all rows."""
-    moments = problem.moments_by(mapper)
-    q = problem.Y.shape[1]
+    found = from_moments(problem.moments_by(mapper), features, mapper)
+    return _mend(problem, features, None, found, mapper)
+
+
+def from_moments(moments: Moments, features, mapper) -> Solution:
+    """The same without a look at the data; members marked `refitted` are still to be solved again from there."""
+    q = moments.C.shape[1]
     scale = np.sqrt(np.diagonal(moments.G))
     dead = scale == 0
     G = moments.G + np.diag(dead.astype(float)) if dead.any() else moments.G  # constant columns: coefficient zero
@@ -59,7 +65,7 @@ def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
     if not (np.abs(values[:, q:]).max(initial=0.0) * scale.max() < LIMIT and ratios.min(initial=1.0) > TRUST):
         inflation = np.maximum(*np.abs(values[:, q:]).T) * scale[features.indices]
         doubtful = _doubtful(features, ratios, inflation)
-    return _mend(problem, features, None, values[:, :q], intercept_of(values[:, :q]), doubtful, "gram", mapper)
+    return Solution(np.ascontiguousarray(values[:, :q]), intercept_of(values[:, :q]), doubtful, "gram")
 
 
 def solve_own(problem: Problem, features, samples, mapper) -> Solution:
@@ -75,7 +81,8 @@ def solve_own(problem: Problem, features, samples, mapper) -> Solution:
     square = _column_variance(problem)[features.indices] * np.repeat(rows, features.sizes)
     inflation = np.maximum(*values[:, q:].T ** 2) * square
     doubtful = _doubtful(features, ratios, inflation)
-    return _mend(problem, features, samples, values[:, :q], intercepts[:, :q], doubtful, "member_gram", mapper)
+    found = Solution(np.ascontiguousarray(values[:, :q]), intercepts[:, :q], doubtful, "member_gram")
+    return _mend(problem, features, samples, found, mapper)
 
 
 def _probes(size):
@@ -91,10 +98,9 @@ def _doubtful(features, ratios, inflation):
     return doubtful
 
 
-def _mend(problem, features, samples, values, intercepts, doubtful, name, mapper):
+def _mend(problem, features, samples, solution, mapper):
     """Solve doubtful members again from the data."""
-    solution = Solution(np.ascontiguousarray(values), intercepts, doubtful, name)
-    again = np.flatnonzero(doubtful)
+    again = np.flatnonzero(solution.refitted)
     if len(again):
         rows = None if samples is None else samples.take(again)
         part = orthogonal.solve(problem, features.take(again), rows, mapper)
