@@ -218,8 +218,8 @@ def test_row_subsets_are_groups_of_rows_whatever_the_blocks(seed):
     models = [ensemble(seed, max_samples=0.5).fit(cut(size, X, y, weight)(), None) for size in (700, 101, 33)]
     for model in models[1:]:
         np.testing.assert_allclose(model.coef_, models[0].coef_, atol=1e-8)
-    group = blocks._row_groups(0, N, 20, seed)
-    assert np.array_equal(blocks._row_groups(13, 50, 20, seed), group[13:63])
+    group = blocks.row_groups(0, N, 20, seed)
+    assert np.array_equal(blocks.row_groups(13, 50, 20, seed), group[13:63])
     plain = ensemble(seed).fit(X, y, weight)
     assert not np.allclose(models[0].coef_, plain.coef_, atol=1e-8)
     assert np.corrcoef(models[0].predict(X), plain.predict(X))[0, 1] > 0.99
@@ -229,7 +229,7 @@ def test_row_subsets_equal_members_solved_on_those_rows(seed):
     """A member's rows are whole groups: the same as a fit on these rows."""
     X, y, _ = data(seed)
     model = OLSEnsembleRegressor(1, 1.0, max_samples=0.25, random_state=seed).fit(cut(64, X, y)(), None)
-    group = blocks._row_groups(0, N, 20, seed)
+    group = blocks.row_groups(0, N, 20, seed)
     from olsen import subsets
 
     (chosen,) = subsets.draw(20, 1, seed=seed, size=5, design="balanced", stream=subsets.ROWS)
@@ -246,7 +246,7 @@ def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(q, fit_inter
     Y = Y + 20 * np.random.default_rng(seed).standard_normal(Y.shape)
     X = X if fit_intercept else X - X.mean(axis=0)  # far from zero and without intercept, all columns look alike
     settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform", "fit_intercept": fit_intercept}
-    folds = blocks._row_groups(0, N, 5, seed).astype(int)
+    folds = blocks.row_groups(0, N, 5, seed).astype(int)
     expected = OLSEnsembleRegressorCV(30, cv=PredefinedSplit(folds), **settings).fit(X, Y)
     model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, Y)(), None)
     assert model.criterion_ == "kfold" and model.max_features_ == expected.max_features_

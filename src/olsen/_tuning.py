@@ -201,7 +201,8 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-            Training data. Paths hold a dense copy.
+            Training data. Paths hold a dense copy. Files, blocks, Dask collections and arrays on a GPU as in
+            :class:`OLSEnsembleRegressor`; there sizes are compared by k-fold cross-validation.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None

@@ -27,10 +27,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import memory
 
-__all__ = ["Block", "BlockSource", "Checked", "ahead", "checked", "name_bad_rows", "open_source", "split_rows"]
+__all__ = [
+    "Block",
+    "BlockSource",
+    "Checked",
+    "ahead",
+    "checked",
+    "name_bad_rows",
+    "open_source",
+    "row_groups",
+    "split_rows",
+]
 
 BLOCK_BYTES = 1 << 24  # of a block as stored
 
@@ -134,13 +145,14 @@ def split_rows(block: Checked, n_groups: int, seed: int):
     if n_groups == 1:
         yield 0, block.X[keep], block.y[keep], None if block.weight is None else block.weight[keep]
         return
-    group = _row_groups(block.first, len(block.X), n_groups, seed)
+    group = row_groups(block.first, len(block.X), n_groups, seed)
     for g in range(n_groups):
         here = group == g if block.weight is None else (group == g) & keep
         yield g, block.X[here], block.y[here], None if block.weight is None else block.weight[here]
 
 
-def _row_groups(first, count, n_groups, seed):
+def row_groups(first: int, count: int, n_groups: int, seed: int) -> NDArray[np.uint64]:
+    """Groups of `count` rows from row `first` on: each depends on the seed and on the row's number alone."""
     key = np.random.SeedSequence(seed, spawn_key=(2,)).generate_state(2, np.uint64)
     skip = first % 4  # Philox gives four numbers for each counter value
     raw = np.random.Philox(key=key, counter=first // 4).random_raw(skip + count)[skip:]
