@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 
-from olsen import OLSEnsembleRegressor, _moments
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, _moments
 from olsen._execution import arrays
 from olsen._members import masked_cg
 
@@ -76,6 +76,54 @@ def test_single_precision_is_summed_in_double(xp, seed):
     model = OLSEnsembleRegressor(20, 0.4, random_state=seed).fit(xp.asarray(X), xp.asarray(y.astype(np.float32)))
     assert model.coef_.dtype == xp.float32
     np.testing.assert_allclose(host(model.coef_), expected.coef_, rtol=0, atol=1e-5)
+
+
+def test_integers_have_floating_coefficients(xp, seed):
+    X, y, _ = data(seed)
+    X = np.rint(10 * X).astype(np.int64)
+    expected = OLSEnsembleRegressor(20, 0.4, random_state=seed).fit(X, y)
+    model = OLSEnsembleRegressor(20, 0.4, random_state=seed).fit(xp.asarray(X), xp.asarray(y))
+    np.testing.assert_allclose(host(model.coef_), expected.coef_, rtol=0, atol=1e-8)
+
+
+TUNING = [{}, {"cv": 3, "fit_intercept": False}, {"cv": "gcv", "n_estimators": "auto"}, {"max_features": [3, 9, 20]}]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("q", [None, 2])
+@pytest.mark.parametrize("settings", TUNING, ids=str)
+def test_sizes_are_chosen_as_in_blocks(xp, settings, q, weighted, seed):
+    """The same rows in the same folds, those of weight zero left out."""
+    X, Y, weight = data(seed, q=q)
+    Y = Y + 15 * np.random.default_rng(seed).standard_normal(Y.shape)
+    rows = (X, Y, weight) if weighted else (X, Y)
+    settings = {"n_estimators": 20, "random_state": seed} | settings
+    expected = OLSEnsembleRegressorCV(**settings).fit(iter([rows]), None)
+    model = OLSEnsembleRegressorCV(**settings).fit(*(xp.asarray(a) for a in rows))
+    assert (model.max_features_, model.n_estimators_) == (expected.max_features_, expected.n_estimators_)
+    assert (model.criterion_, model.scale_) == (expected.criterion_, 1.0)
+    np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
+    given = xp.asarray(X)
+    assert type(model.coef_) is type(given) and model.coef_.dtype == given.dtype
+    np.testing.assert_allclose(host(model.coef_), expected.coef_, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(host(model.predict(given)), expected.predict(X), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("settings", "n", "message"),
+    [
+        ({"warm_start": True}, 150, "always fitted anew"),
+        ({"mixing": "stacking"}, 150, "on a device only mixing='mean'"),
+        ({"cv": 40}, 41, "41 rows are too few for 40 folds"),
+    ],
+    ids=str,
+)
+def test_tuning_that_cannot_be_done_on_a_device_is_refused(xp, settings, n, message, seed):
+    X, y, _ = data(seed, n=n)
+    model = OLSEnsembleRegressorCV(5, **settings)
+    with pytest.raises(ValueError, match=message):
+        model.fit(xp.asarray(X), xp.asarray(y))
+    assert vars(model).keys() == vars(OLSEnsembleRegressorCV()).keys()
 
 
 def test_dependent_columns_are_solved_from_the_data(xp, seed):

@@ -103,7 +103,7 @@ def test_the_comparison_is_cross_validation_over_the_same_folds(olsen, parquet):
     X, y, _ = data()
     text = olsen("fit", parquet, "--target", "y", "--members", "20", "--seed", "3", "--out-of-core", "--json")[1]
     errors = {line["name"]: line for line in json.loads(text)["errors"]}
-    folds = PredefinedSplit(blocks._row_groups(0, N, 5, 3).astype(int))
+    folds = PredefinedSplit(blocks.row_groups(0, N, 5, 3).astype(int))
     per_row = float(errors["ridge"]["note"].split()[-1]) / N
     ridges = []
     for train, test in folds.split():

@@ -2,11 +2,13 @@
 
 import os
 import signal
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
+import joblib
 import numpy as np
 import pytest
+from sklearn.model_selection import cross_val_score
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution import cluster as plumbing
@@ -189,29 +191,157 @@ def test_on_a_cluster_nothing_of_the_length_of_the_data_comes_home(client, seed)
     assert abs(model.predict(X)[:5].compute() - (X[:5] @ model.coef_ + model.intercept_).compute()).max() < 1e-9
 
 
-def test_killing_a_worker_changes_nothing(client, seed):
-    X, y, _ = data(seed, n=2400)
+def _slow_rows(X, folder):
+    """A Dask array of 24 chunks that take their time; every run of one leaves the worker's process id in `folder`."""
 
     def slowly(block):
-        time.sleep(0.15)
+        import tempfile
+
+        tempfile.NamedTemporaryFile(dir=folder, prefix=f"{os.getpid()}-", delete=False).close()
+        time.sleep(0.1)
         return block
 
-    lazy = da.from_array(X, chunks=(100, P)).map_blocks(slowly, dtype=X.dtype)
+    return da.from_array(X, chunks=(100, P)).map_blocks(slowly, dtype=X.dtype, meta=X[:0])
+
+
+def _kill_a_busy_worker(folder, after):
+    """Wait for `after` runs of chunks, then kill the process that made the last of them."""
+    deadline = time.monotonic() + 60
+    while len(runs := sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)) < after:
+        assert time.monotonic() < deadline, "no worker ever ran a chunk"
+        time.sleep(0.005)
+    victim = int(runs[-1].name.split("-")[0])
+    os.kill(victim, signal.SIGKILL)
+    return victim, time.monotonic()
+
+
+@pytest.mark.parametrize("cls", [OLSEnsembleRegressor, OLSEnsembleRegressorCV], ids=lambda cls: cls.__name__)
+def test_killing_a_worker_changes_nothing(client, cls, seed, tmp_path):
+    """The worker dies while it holds the sums of some chunks and works on another, so chunks must be made again."""
+    X, y, _ = data(seed, n=2400)
+    y = y + 60 * np.random.default_rng(seed).standard_normal(len(y))  # so that tuning stops short of all columns
     target = da.from_array(y, chunks=100)
-    expected = ensemble(seed).fit(lazy, target)
-    first = next(iter(client.run(os.getpid).values()))
-    killer = threading.Timer(0.8, os.kill, (first, signal.SIGKILL))
-    killer.start()
-    model = ensemble(seed).fit(lazy, target)
-    killer.join()
-    assert first not in client.run(os.getpid).values()
+    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
+    undisturbed.mkdir(), disturbed.mkdir()
+    expected = cls(30, random_state=seed).fit(_slow_rows(X, undisturbed), target)
+    assert len(list(undisturbed.iterdir())) == 24
+    workers = set(client.run(os.getpid).values())
+    with ThreadPoolExecutor(1) as killer:
+        kill = killer.submit(_kill_a_busy_worker, disturbed, 8)
+        model = cls(30, random_state=seed).fit(_slow_rows(X, disturbed), target)
+        fitted = time.monotonic()
+        victim, killed = kill.result()
+    assert victim in workers and killed < fitted
+    assert len(list(disturbed.iterdir())) > 24
+    assert victim not in client.run(os.getpid).values()
+    assert_bit_identical(model, expected)
+
+
+def assert_bit_identical(model, expected):
     np.testing.assert_array_equal(model.coef_, expected.coef_)
+    assert model.intercept_ == expected.intercept_
+    if isinstance(expected, OLSEnsembleRegressorCV):
+        assert model.max_features_ == expected.max_features_ < P
+        assert model.best_score_ == expected.best_score_
+        for name, values in expected.cv_results_.items():
+            np.testing.assert_array_equal(model.cv_results_[name], values, err_msg=name)
 
 
-def test_joblib_backend_of_dask_serves_ordinary_arrays(client, seed):
-    import joblib
+def tasks_of(client, fit):
+    """What `fit` returns inside joblib's Dask backend, and how many of joblib's tasks the workers ran for it."""
+    client.wait_for_workers(2)  # another test may have killed one
+    with distributed.get_task_stream(client) as stream, joblib.parallel_config("dask"):
+        found = fit()
+    return found, sum(task["key"].startswith("batch_of") for task in stream.data)
 
+
+SPREAD = [
+    ((N, P), {"solver": "gram"}, "gram"),
+    ((N, P), {"max_features": 0.9}, "gram"),
+    ((N, P), {"max_samples": 0.5, "fit_intercept": False}, "member_gram"),
+    ((N, P), {"solver": "orthogonal"}, "orthogonal"),
+    ((25, 60), {"max_features": 40, "max_samples": 0.8}, "interpolator"),
+]
+
+
+@pytest.mark.parametrize(("shape", "settings", "solver"), SPREAD, ids=str)
+def test_joblib_backend_of_dask_makes_members_of_ordinary_arrays_tasks(client, shape, settings, solver, seed):
+    X, y, _ = data(seed, *shape)
+    settings = {"max_features": 0.5, "random_state": seed} | settings
+    expected = OLSEnsembleRegressor(48, **settings).fit(X, y)
+    model, tasks = tasks_of(client, lambda: OLSEnsembleRegressor(48, **settings).fit(X, y))
+    assert tasks == 8, "48 members in four chunks for each of two cores"
+    assert model.solver_ == expected.solver_ == solver
+    assert_same(model, expected, 1e-12)
+
+
+def test_members_distrusted_on_the_cluster_are_solved_there_from_the_rows(client, seed):
     X, y, _ = data(seed)
+    X[:, 1] = X[:, 0]
     expected = ensemble(seed).fit(X, y)
-    with joblib.parallel_config("dask"):
-        assert_same(ensemble(seed, n_jobs=-1).fit(X, y), expected)
+    model, tasks = tasks_of(client, lambda: ensemble(seed).fit(X, y))
+    assert 0 < expected.n_fallbacks_ < 15 and tasks > 8
+    assert_same(model, expected, 1e-12)
+
+
+def test_tuning_on_ordinary_arrays_with_members_on_the_cluster(client, seed):
+    X, y, _ = data(seed, n=120)
+    expected = OLSEnsembleRegressorCV(48, random_state=seed).fit(X, y)
+    model, tasks = tasks_of(client, lambda: OLSEnsembleRegressorCV(48, random_state=seed).fit(X, y))
+    assert tasks == 8 and model.max_features_ == expected.max_features_
+    assert_same(model, expected, 1e-12)
+
+
+@pytest.mark.parametrize("settings", [{"n_jobs": 1}, {"solver": "masked_cg"}], ids=str)
+def test_what_stays_with_the_caller(client, settings, seed):
+    X, y, _ = data(seed)
+    model, tasks = tasks_of(client, lambda: ensemble(seed, **settings).fit(X, y))
+    assert tasks == 0
+    assert_same(model, ensemble(seed, **settings).fit(X, y), 1e-12)
+
+
+def test_fits_that_are_tasks_themselves_send_none(client, seed):
+    X, y, _ = data(seed)
+    expected = cross_val_score(ensemble(seed), X, y, cv=3)
+    scores, tasks = tasks_of(client, lambda: cross_val_score(ensemble(seed), X, y, cv=3))
+    assert tasks == 3
+    np.testing.assert_allclose(scores, expected, rtol=1e-12)
+
+
+def _slow_members(folder):
+    """Make least squares on a worker take its time and leave a trace, as in `_slow_rows`."""
+    import tempfile
+
+    from olsen._members import orthogonal
+
+    plain = orthogonal.least_squares
+
+    def slowly(*args):
+        tempfile.NamedTemporaryFile(dir=folder, prefix=f"{os.getpid()}-", delete=False).close()
+        time.sleep(0.03)
+        return plain(*args)
+
+    orthogonal.least_squares, orthogonal.plain = slowly, plain
+
+
+def _fast_members():
+    from olsen._members import orthogonal
+
+    orthogonal.least_squares = getattr(orthogonal, "plain", orthogonal.least_squares)
+
+
+def test_killing_a_worker_that_solves_members_of_an_ordinary_array_changes_nothing(client, seed, tmp_path):
+    X, y, _ = data(seed)
+    settings = {"max_features": 0.5, "solver": "orthogonal", "random_state": seed}
+    expected = OLSEnsembleRegressor(48, **settings).fit(X, y)
+    client.run(_slow_members, tmp_path)
+    try:
+        with ThreadPoolExecutor(1) as killer:
+            kill = killer.submit(_kill_a_busy_worker, tmp_path, 10)
+            model, _ = tasks_of(client, lambda: OLSEnsembleRegressor(48, **settings).fit(X, y))
+            fitted = time.monotonic()
+            victim, killed = kill.result()
+    finally:
+        client.run(_fast_members)
+    assert killed < fitted and victim not in client.run(os.getpid).values()
+    np.testing.assert_array_equal(model.coef_, expected.coef_)

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
-import scipy.linalg as la
 from numpy.typing import NDArray
 
 from . import _members, subsets
@@ -28,7 +27,7 @@ from ._elsewhere import remember_design, set_attributes
 from ._execution import callbacks, memory, pools
 from ._execution.blocks import BlockSource, checked, name_bad_rows, split_rows
 from ._inputs import warn_at_the_peak
-from ._members.problem import Submatrix
+from ._members.problem import Submatrix, rounding_cutoff
 from ._moments import Moments, constant_columns
 from ._streaming import Triangle
 
@@ -179,7 +178,8 @@ class BlockProblem(_members.Problem):
         """The problem of some groups of rows."""
         m = summary.merged(which)
         lost = int(summary.fit_intercept)
-        rcond = np.finfo(np.float64).eps * max(m.n_rows, len(m.G)) if rcond is None else rcond  # of the data's rows
+        if rcond is None:
+            rcond = rounding_cutoff(max(m.n_rows, len(m.G)), np.sqrt(np.diagonal(m.G)), m.mean_x, m.weight)
         problem = cls(_Shape((m.n_rows - lost, len(m.G))), np.empty((0, m.C.shape[1])), None, False, rcond, tol)
         plain = Moments(m.n_rows, m.weight, 0 * m.mean_x, 0 * m.mean_y, m.G, m.C, m.yy, False)
         vars(problem).update(moments=plain, means=(m.mean_x, m.mean_y), summary=summary, which=which)
@@ -189,9 +189,7 @@ class BlockProblem(_members.Problem):
     def _factor(self) -> tuple[NDArray, NDArray]:
         """Rows that have the same least-squares solutions as the data."""
         summary, which = vars(self)["summary"], vars(self)["which"]
-        p, q = self.X.shape[1], self.Y.shape[1]
-        stacked = np.vstack([summary.triangles[g].R for g in which])
-        whole = Triangle(stacked if len(which) == 1 else la.qr(stacked, mode="r")[0][: p + q + 1], 0, q)
+        whole = reduce(Triangle.join, [summary.triangles[g] for g in which])
         centred, _, _ = whole.problem(_members.Problem(None, self.Y, None, summary.fit_intercept))
         return centred.X, centred.Y
 

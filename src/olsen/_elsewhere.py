@@ -7,15 +7,30 @@ the results are rounded to the type of X.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
+
 import numpy as np
+from numpy.typing import NDArray
 
 from . import _members
 from ._execution.arrays import Space, out_of_memory, space_of
+from ._execution.blocks import row_groups
 from ._execution.memory import describe
 from ._inputs import resolve_seed, warn_at_the_peak
 from ._members import on_device
 
-__all__ = ["fit", "lives_elsewhere", "predict", "remember_design", "set_attributes"]
+__all__ = [
+    "fit",
+    "fit_problem",
+    "fold_moments",
+    "lives_elsewhere",
+    "predict",
+    "refuse_warm_start",
+    "remember_design",
+    "set_attributes",
+    "validate",
+]
 
 
 def lives_elsewhere(*arrays) -> bool:
@@ -26,30 +41,36 @@ def lives_elsewhere(*arrays) -> bool:
 def fit(estimator, X, y, sample_weight) -> None:
     """Set the fitted attributes of an ensemble from arrays on a device."""
     _refuse_parameters(estimator)
-    problem, single = _validate(estimator, X, y, sample_weight)
-    space, k = problem.space, estimator.n_estimators
+    problem, single, _ = validate(estimator, X, y, sample_weight)
+    fit_problem(estimator, problem, single, remember_design(estimator, *problem.shape), estimator.n_estimators)
+
+
+def fit_problem(estimator, problem: _members.Problem, single: bool, design: dict, k: int) -> None:
+    """The same for `k` members of a given design."""
+    space = problem.space
     estimator.n_features_in_ = problem.shape[1]
-    estimator._kept_rows = None
-    estimator._design = remember_design(estimator, *problem.shape)
+    estimator._kept_rows, estimator._design = None, design
     features, samples = estimator._draw(0, k)
     if estimator.sampling == "fixed":
         rows = problem.shape[0] if samples is None else int(samples.sizes[0])
         warn_at_the_peak(int(features.sizes[0]), rows, estimator.fit_intercept)
-    total = _solve(problem, features, samples, estimator.solver)
+    with _memory_named(problem):
+        total = on_device.solve_sum(problem, features, samples, estimator.solver)
     set_attributes(estimator, features, total.solver, total.refitted)
     mu = estimator.scale_
-    coef = space.xp.astype((mu / k) * total.coef.T, X.dtype)
-    intercept = space.xp.astype((mu * total.intercept + (1 - mu) * total.mean_y) / k, X.dtype)
+    coef = space.xp.astype((mu / k) * total.coef.T, problem.X.dtype)
+    intercept = space.xp.astype((mu * total.intercept + (1 - mu) * total.mean_y) / k, problem.X.dtype)
     estimator.coef_ = coef[0, :] if single else coef
     estimator.intercept_ = (intercept[0] if single else intercept) if estimator.fit_intercept else 0.0
     for name in ("_training", "_deletions", "_triangle", "feature_names_in_"):
         estimator.__dict__.pop(name, None)
 
 
-def _solve(problem, features, samples, solver):
-    """The sum of all members; what ran out of memory is said in words."""
+@contextmanager
+def _memory_named(problem):
+    """Whatever error a library raises when its device runs out of memory, in words."""
     try:
-        return on_device.solve_sum(problem, features, samples, solver)
+        yield
     except Exception as error:
         if isinstance(error, MemoryError) or not out_of_memory(error):
             raise
@@ -59,6 +80,30 @@ def _solve(problem, features, samples, solver):
             f"{describe(8.0 * p * p)} there, and rows are summed in blocks of {describe(2.0**31)}. Free some memory, "
             f"take fewer columns, or move X to the host."
         ) from error
+
+
+def fold_moments(problem: _members.Problem, kept: NDArray | None, n_given: int, n_folds: int, seed: int) -> list:
+    """Moments on the host of random folds of rows, made on the device; rows fall where they would in blocks."""
+    fold = row_groups(0, n_given, n_folds, seed)
+    fold = fold if kept is None else fold[kept]
+    rows = [np.flatnonzero(fold == f) for f in range(n_folds)]
+    if min(map(len, rows)) == 0:
+        raise ValueError(
+            f"{len(fold)} rows are too few for {n_folds} folds of random rows; set cv to a smaller number."
+        )
+    with _memory_named(problem):
+        return [_on_host(_take(problem, problem.space.put(own)).moments, problem.space) for own in rows]
+
+
+def _take(problem, rows):
+    parts = {name: getattr(problem, name) for name in ("X", "Y", "weight")}
+    take = problem.space.xp.take
+    return replace(problem, **{name: None if a is None else take(a, rows, axis=0) for name, a in parts.items()})
+
+
+def _on_host(moments, space):
+    names = ("mean_x", "mean_y", "G", "C", "yy")
+    return replace(moments, **{name: space.get(getattr(moments, name)).astype(np.float64) for name in names})
 
 
 def predict(estimator, X):
@@ -105,12 +150,17 @@ def _refuse_parameters(estimator):
             f"scale={estimator.scale!r} with mixing={estimator.mixing!r} needs leave-one-out residuals, which are not "
             f"computed on other devices. Use a number and mixing='mean', or move the data to the host."
         )
+    refuse_warm_start(estimator)
+
+
+def refuse_warm_start(estimator) -> None:
+    """Say that members on a device are not kept."""
     if estimator.warm_start:
         raise ValueError("warm_start=True needs data on the host; members on a device are always fitted anew.")
 
 
-def _validate(estimator, X, y, sample_weight):
-    """The problem on the device of X, and whether y was a vector."""
+def validate(estimator, X, y, sample_weight) -> tuple[_members.Problem, bool, NDArray | None]:
+    """The problem on the device of X, whether y was a vector, and the rows of positive weight where some have none."""
     space = _same_space({"X": X, "y": y, "sample_weight": sample_weight})
     xp = space.xp
     if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
@@ -123,16 +173,17 @@ def _validate(estimator, X, y, sample_weight):
         if array is not None:
             _refuse_nonfinite(array, name, space)
     Y = space.cast(y)
-    weight = None if sample_weight is None else space.cast(sample_weight)
+    weight, given_rows = None if sample_weight is None else space.cast(sample_weight), None
     if weight is not None:
         if bool(xp.any(weight < 0)):
             raise ValueError("sample_weight holds negative numbers; weights must be at least zero.")
         kept = xp.nonzero(weight > 0)[0]  # a weight of zero equals a dropped row, before anything is drawn
         if kept.shape[0] < X.shape[0]:
             X, Y, weight = (xp.take(a, kept, axis=0) for a in (X, Y, weight))
+            given_rows = space.get(kept)
     Y = Y[:, None] if Y.ndim == 1 else Y
     problem = _members.Problem(X, Y, weight, estimator.fit_intercept, estimator.rcond, estimator.tol, space)
-    return problem, y.ndim == 1
+    return problem, y.ndim == 1, given_rows
 
 
 def _same_space(named) -> Space:

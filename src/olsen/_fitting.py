@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from . import _combining, _members, subsets
-from ._execution import callbacks, memory, pools
+from ._execution import callbacks, memory, pools, tasks
 from ._inputs import check_choice, resolve_seed, warn_at_the_peak
 from ._moments import weighted_mean
 
@@ -86,8 +86,10 @@ class FitMembersMixin:
 
     def _solve(self, problem, features, samples):
         report = callbacks.progress(self, "members", len(features))
-        threads = pools.count_threads(self.n_jobs)
-        return _members.solve(problem, features, samples, solver=self.solver, n_threads=threads, report=report)
+        threads, spread = pools.count_threads(self.n_jobs), tasks.wanted(self.n_jobs)
+        return _members.solve(
+            problem, features, samples, solver=self.solver, n_threads=threads, report=report, spread=spread
+        )
 
     def _combine(self, problem, n_estimators, scale):
         """Weights of all members and the scale, from leave-one-out residuals where they are asked for."""

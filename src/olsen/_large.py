@@ -28,7 +28,8 @@ def takes(estimator, X, y, sample_weight) -> bool:
 def tunes(estimator, X, y, sample_weight) -> bool:
     """The same for an estimator that chooses its size: by k-fold cross-validation from moments of folds."""
     if not cluster.is_dask(X) and _elsewhere.lives_elsewhere(X, y):
-        raise ValueError("OLSEnsembleRegressorCV works on the host; choose a size there and fit OLSEnsembleRegressor.")
+        _tune_elsewhere(estimator, X, y, sample_weight)
+        return True
     if cluster.is_dask(X):
         parts = partial(cluster.row_parts, X, y, sample_weight, lengths=True)
         _tune(estimator, lambda folds, seed: _distributed.summarise(estimator, parts(), folds, seed))
@@ -54,24 +55,36 @@ def _tune(estimator, summarise):
     return summary.parts
 
 
+def _tune_elsewhere(estimator, X, y, sample_weight):
+    """Folds are summed on the device, sizes compared on the host, and members fitted on the device."""
+    _elsewhere.refuse_warm_start(estimator)
+    n_folds = _refuse_other_tuning(estimator)
+    seed = _elsewhere.remember_design(estimator, 0, 0, 1)["seed"]
+    problem, single, kept = _elsewhere.validate(estimator, X, y, sample_weight)
+    folds = _elsewhere.fold_moments(problem, kept, X.shape[0], n_folds, seed)
+    size, k = _moment_selection.tune(estimator, folds, seed)
+    design = _elsewhere.remember_design(estimator, *problem.shape, size) | {"seed": seed}
+    _elsewhere.fit_problem(estimator, problem, single, design, k)
+
+
 def _refuse_other_tuning(estimator) -> int:
     """Number of folds, or an error for what needs every row."""
     asked = {"tune": "max_features", "max_samples": 1.0, "mixing": "mean"}
     for name, value in asked.items():
         if getattr(estimator, name) != value:
             raise ValueError(
-                f"{name}={getattr(estimator, name)!r} needs every row again; with X in blocks or on a cluster only "
-                f"{name}={value!r} is there."
+                f"{name}={getattr(estimator, name)!r} needs every row again; with X in blocks, on a cluster or on a "
+                f"device only {name}={value!r} is there."
             )
     if estimator.inclusion not in ("uniform", "loo"):
-        raise ValueError(f"inclusion={estimator.inclusion!r} needs every row; with X in blocks use 'uniform'.")
+        raise ValueError(f"inclusion={estimator.inclusion!r} needs every row; use 'uniform', or an array in memory.")
     if estimator.cv is None or estimator.cv == "gcv":
         return _moment_selection.FOLDS
     if isinstance(estimator.cv, int) and estimator.cv >= 2:
         return estimator.cv
     raise ValueError(
-        f"cv={estimator.cv!r} cannot be used with X in blocks or on a cluster: None means 5-fold there, an int that "
-        f"many folds of random rows, 'gcv' generalised cross-validation."
+        f"cv={estimator.cv!r} cannot be used with X in blocks, on a cluster or on a device: None means 5-fold there, "
+        f"an int that many folds of random rows, 'gcv' generalised cross-validation."
     )
 
 

@@ -4,7 +4,9 @@ r"""Rows that arrive in batches: the triangular factor of everything seen so far
 
 R, of p + q + 1 rows at most, is all that least squares on any columns can ask of the data, and unlike X'X it does not
 square the condition number. A new batch is stacked under R and factored again, so memory does not grow with rows.
-The first row of R holds the means, the rows below are a problem on centred data with the same members.
+The first row of R holds the means, the rows below are a problem on centred data with the same members. With an
+intercept the means of the first batch are taken off all rows beforehand: rounding is then relative to the spread of a
+column, not to its distance from zero.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from ._members import Problem
+from ._members.problem import rounding_cutoff
+from ._moments import constant_columns
 
 __all__ = ["Triangle"]
 
@@ -28,35 +32,53 @@ class Triangle:
     R: NDArray[np.float64]  # (min(n, 1 + p + q), 1 + p + q); the first column is zero without intercept
     n_rows: int
     n_targets: int
+    shift: NDArray[np.float64]  # (p + q,) taken off X and Y
 
     @classmethod
     def empty(cls, p: int, q: int) -> Triangle:
         """No rows seen."""
-        return cls(np.zeros((0, 1 + p + q)), 0, q)
+        return cls(np.zeros((0, 1 + p + q)), 0, q, np.zeros(p + q))
 
     def add(self, problem: Problem) -> Triangle:
         """The factor with the rows of `problem` stacked under it."""
         X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
-        ones = np.full((len(X), 1), 1.0 if problem.fit_intercept else 0.0)
-        rows = np.hstack([ones, X, problem.Y]).astype(np.float64, copy=False)
+        rows = np.hstack([np.ones((len(X), 1)), X, problem.Y]).astype(np.float64, copy=False)
+        shift = self.shift
+        if problem.fit_intercept:
+            shift = shift if self.n_rows else rows[:, 1:].mean(axis=0)
+            rows[:, 1:] -= shift
+        else:
+            rows[:, 0] = 0.0
         if problem.weight is not None:
             rows = rows * np.sqrt(problem.weight)[:, None]
-        (R,) = la.qr(np.vstack([self.R, rows]), mode="r", check_finite=False, overwrite_a=True)
-        return Triangle(R[: R.shape[1]], self.n_rows + len(rows), self.n_targets)
+        return self._stack(rows, len(rows), shift)
 
     def join(self, other: Triangle) -> Triangle:
         """The factor of both sets of rows."""
-        (R,) = la.qr(np.vstack([self.R, other.R]), mode="r", check_finite=False, overwrite_a=True)
-        return Triangle(R[: R.shape[1]], self.n_rows + other.n_rows, self.n_targets)
+        if not self.n_rows:
+            return other
+        moved = other.R.copy()
+        moved[:, 1:] += moved[:, :1] * (other.shift - self.shift)
+        return self._stack(moved, other.n_rows, self.shift)
+
+    def _stack(self, rows, count, shift):
+        (R,) = la.qr(np.vstack([self.R, rows]), mode="r", check_finite=False, overwrite_a=True)
+        return Triangle(R[: R.shape[1]], self.n_rows + count, self.n_targets, shift)
 
     def problem(self, like: Problem) -> tuple[Problem, NDArray, NDArray]:
         """The centred problem without intercept, and the means of X and y (zeros without intercept)."""
         q = self.n_targets
         X, Y = self.R[:, 1:-q], self.R[:, -q:]
-        # rounding grows with the rows that went in, not with those of the factor: the cut-off is that of the data
-        rcond = np.finfo(np.float64).eps * max(self.n_rows, X.shape[1]) if like.rcond is None else like.rcond
-        if not like.fit_intercept:
-            means = np.zeros(X.shape[1]), np.zeros(q)
-            return Problem(X, Y, None, False, rcond, like.tol), *means
-        means = X[0] / self.R[0, 0], Y[0] / self.R[0, 0]
-        return Problem(X[1:], Y[1:], None, False, rcond, like.tol), *means
+        mean = np.zeros(len(self.shift))
+        if like.fit_intercept:
+            mean = self.shift + self.R[0, 1:] / self.R[0, 0]
+            X, Y = X[1:].copy(), Y[1:]
+        mean_x, mean_y, weight = mean[:-q], mean[-q:], float(self.R[0, 0] ** 2)
+        length = np.linalg.norm(X, axis=0)
+        if like.fit_intercept:
+            constant = constant_columns(length**2, mean_x, weight)
+            X[:, constant], length[constant] = 0.0, 0.0
+        rcond = like.rcond
+        if rcond is None:  # rounding grows with the rows that went in, not with those of the factor
+            rcond = rounding_cutoff(max(self.n_rows, X.shape[1]), length, mean_x, weight)
+        return Problem(X, Y, None, False, rcond, like.tol), mean_x, mean_y

@@ -82,7 +82,8 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
     warm_start : bool, default=False
         Whether a further call of `fit` on the same data keeps the size and the members there are and adds new ones.
     n_jobs : int, default=None
-        Threads over paths and members; results do not depend on it.
+        Threads over paths and members; results do not depend on it. Members can be tasks of a cluster, as in
+        :class:`OLSEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
         Seed of paths and members.
     verbose : int, default=0
@@ -200,7 +201,8 @@ class OLSEnsembleRegressorCV(FitMembersMixin, FittedEnsembleMixin, callbacks.Cal
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-            Training data. Paths hold a dense copy.
+            Training data. Paths hold a dense copy. Files, blocks, Dask collections and arrays on a GPU as in
+            :class:`OLSEnsembleRegressor`; there sizes are compared by k-fold cross-validation.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None

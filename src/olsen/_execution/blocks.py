@@ -28,11 +28,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import memory
 
-__all__ = ["Block", "BlockSource", "Checked", "ahead", "checked", "name_bad_rows", "open_source", "parquet_batches",
-           "split_rows"]  # fmt: skip
+__all__ = [
+    "Block",
+    "BlockSource",
+    "Checked",
+    "ahead",
+    "checked",
+    "name_bad_rows",
+    "open_source",
+    "parquet_batches",
+    "row_groups",
+    "split_rows",
+]
 
 BLOCK_BYTES = 1 << 24  # of a block as stored
 PARQUET_BUFFER = 1 << 16  # bytes read at a time from each column of a file
@@ -137,13 +148,14 @@ def split_rows(block: Checked, n_groups: int, seed: int):
     if n_groups == 1:
         yield 0, block.X[keep], block.y[keep], None if block.weight is None else block.weight[keep]
         return
-    group = _row_groups(block.first, len(block.X), n_groups, seed)
+    group = row_groups(block.first, len(block.X), n_groups, seed)
     for g in range(n_groups):
         here = group == g if block.weight is None else (group == g) & keep
         yield g, block.X[here], block.y[here], None if block.weight is None else block.weight[here]
 
 
-def _row_groups(first, count, n_groups, seed):
+def row_groups(first: int, count: int, n_groups: int, seed: int) -> NDArray[np.uint64]:
+    """Groups of `count` rows from row `first` on: each depends on the seed and on the row's number alone."""
     key = np.random.SeedSequence(seed, spawn_key=(2,)).generate_state(2, np.uint64)
     skip = first % 4  # Philox gives four numbers for each counter value
     raw = np.random.Philox(key=key, counter=first // 4).random_raw(skip + count)[skip:]
@@ -357,10 +369,11 @@ def _names(given):
 
 
 def _stack(batch, names):
-    """Columns of an Arrow batch as one array; nulls become NaN."""
+    """Columns of an Arrow batch as one array, in single precision if they all are; nulls become NaN."""
     if isinstance(names, str):
         return batch.column(names).to_numpy(zero_copy_only=False)
-    out = np.empty((batch.num_rows, len(names)))
+    single = all(batch.schema.field(name).type == "float" for name in names)
+    out = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
     for j, name in enumerate(names):
         out[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
     return out

@@ -19,15 +19,38 @@ from typing import TypeVar
 import joblib
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["count_threads", "in_order", "map_chunks", "one_blas_thread"]
+__all__ = ["backend_is_dask", "count_threads", "in_order", "inside_dask_task", "map_chunks", "one_blas_thread"]
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """Threads meant by `n_jobs`, with scikit-learn's meaning of None and of negative numbers."""
-    return joblib.effective_n_jobs(n_jobs)
+    """Threads meant by `n_jobs`, with scikit-learn's meaning of None and of negative numbers.
+
+    Joblib's Dask backend counts the cores of the cluster, which are not those of this machine.
+    """
+    found = joblib.effective_n_jobs(n_jobs)
+    if found > 1 and backend_is_dask():
+        return 1 if inside_dask_task() else min(found, joblib.cpu_count())
+    return found
+
+
+def backend_is_dask() -> bool:
+    """Whether ``joblib.parallel_config("dask")`` is in force."""
+    backend, _ = joblib.parallel.get_active_backend()
+    return type(backend).__module__ == "joblib._dask"
+
+
+def inside_dask_task() -> bool:
+    """Whether this is running on a worker of a cluster."""
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 @cache

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._execution import memory, pools
-from . import gram, interpolator, masked_cg, orthogonal
+from . import gram, interpolator, masked_cg, on_cluster, orthogonal
 from .problem import Problem, Solution
 
 __all__ = ["SOLVERS", "Problem", "Solution", "choose", "solve"]
@@ -61,32 +61,48 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
     return min(cost, key=lambda name: cost[name])
 
 
-def solve(problem: Problem, features, samples, *, solver: str = "auto", n_threads: int = 1, report=None) -> Solution:
+def solve(
+    problem: Problem,
+    features,
+    samples,
+    *,
+    solver: str = "auto",
+    n_threads: int = 1,
+    report=None,
+    spread: bool = False,
+) -> Solution:
     """Coefficients and intercepts of all members.
 
     Members with at least as many columns as degrees of freedom go to the interpolator whatever `solver` says; the
     others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS keeps to one: its own
-    would spin for milliseconds after every product and take the cores from ours.
+    would spin for milliseconds after every product and take the cores from ours. With `spread`, chunks of members are
+    tasks of the cluster that joblib's active backend stands for.
     """
     memory.keep_freed_memory()
     with pools.one_blas_thread() if n_threads > 1 and problem.space.on_host else nullcontext():
-        return _solve(problem, features, samples, solver, n_threads, report)
+        return _solve(problem, features, samples, solver, n_threads, report, spread)
 
 
-def _solve(problem, features, samples, solver, n_threads, report):
+def _solve(problem, features, samples, solver, n_threads, report, spread):
     n, p = problem.shape
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept
     wide = sizes > rows
     mapper = partial(pools.map_chunks, n_threads=n_threads, report=report)
+
+    def run(name, features, samples):
+        away = spread and name in on_cluster.SPREAD and len(features)
+        work = partial(on_cluster.solve, name) if away else SOLVERS[name]
+        return work(problem, features, samples, mapper)
+
     if solver == "masked_cg":  # serves members of both kinds
-        return SOLVERS[solver](problem, features, samples, mapper)
+        return run(solver, features, samples)
     if wide.all():
-        return SOLVERS["interpolator"](problem, features, samples, mapper)
+        return run("interpolator", features, samples)
     nnz = float(problem.X.nnz) if sp.issparse(problem.X) else None
     name = _name(solver, n, p, sizes[~wide], None if samples is None else rows[~wide], nnz)
     if not wide.any():
-        return SOLVERS[name](problem, features, samples, mapper)
+        return run(name, features, samples)
     out = Solution(
         np.empty((len(features.indices), problem.Y.shape[1])),
         np.empty((len(sizes), problem.Y.shape[1])),
@@ -95,7 +111,7 @@ def _solve(problem, features, samples, solver, n_threads, report):
     )
     for which, one in ((wide, "interpolator"), (~wide, name)):
         members = np.flatnonzero(which)
-        part = SOLVERS[one](problem, features.take(members), samples and samples.take(members), mapper)
+        part = run(one, features.take(members), samples and samples.take(members))
         out.put(members, sizes, part, refitted=False)
     return out
 

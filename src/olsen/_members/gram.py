@@ -27,10 +27,11 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from .._execution import memory
+from .._moments import Moments
 from . import lapack, orthogonal
 from .problem import Problem, Solution
 
-__all__ = ["solve_own", "solve_shared"]
+__all__ = ["from_moments", "solve_own", "solve_shared"]
 
 LIMIT = 3e4  # largest trusted entry of the probed inverse correlation matrix
 TRUST = 1e-5  # smallest trusted pivot, relative to its diagonal entry
@@ -40,8 +41,13 @@ WORTH_COMPILING = 0.02  # seconds in LAPACK from which the compiled kernel is us
 
 def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
     """All members from the Gram matrix of all rows."""
-    moments = problem.moments_by(mapper)
-    q = problem.Y.shape[1]
+    found = from_moments(problem.moments_by(mapper), features, mapper)
+    return _mend(problem, features, None, found, mapper)
+
+
+def from_moments(moments: Moments, features, mapper) -> Solution:
+    """The same without a look at the data; members marked `refitted` are still to be solved again from there."""
+    q = moments.C.shape[1]
     scale = np.sqrt(np.diagonal(moments.G))
     dead = scale == 0
     G = moments.G + np.diag(dead.astype(float)) if dead.any() else moments.G  # constant columns: coefficient zero
@@ -56,7 +62,7 @@ def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
     C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
     values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper)
     doubtful = ~((ratios > TRUST) & (probed < LIMIT))
-    return _mend(problem, features, None, values, intercept_of(values), doubtful, "gram", mapper)
+    return Solution(values, intercept_of(values), doubtful, "gram")
 
 
 def solve_own(problem: Problem, features, samples, mapper) -> Solution:
@@ -71,7 +77,7 @@ def solve_own(problem: Problem, features, samples, mapper) -> Solution:
     values, intercepts, ratios, probed = _solve_submatrices(problem, Y, scale, features, samples, mapper)
     rows = n if samples is None else samples.sizes
     doubtful = ~((ratios > TRUST) & (probed**2 * rows < LIMIT))
-    return _mend(problem, features, samples, values, intercepts, doubtful, "member_gram", mapper)
+    return _mend(problem, features, samples, Solution(values, intercepts, doubtful, "member_gram"), mapper)
 
 
 def _probes(size):
@@ -79,10 +85,9 @@ def _probes(size):
     return np.random.default_rng(20200608).standard_normal((size, 2))
 
 
-def _mend(problem, features, samples, values, intercepts, doubtful, name, mapper):
+def _mend(problem, features, samples, solution, mapper):
     """Solve doubtful members again from the data."""
-    solution = Solution(values, intercepts, doubtful, name)
-    again = np.flatnonzero(doubtful)
+    again = np.flatnonzero(solution.refitted)
     if len(again):
         rows = None if samples is None else samples.take(again)
         part = orthogonal.solve(problem, features.take(again), rows, mapper)

@@ -50,12 +50,12 @@ def _solve_equal(G, C, S):
     if count > 1 and 0 < m <= SMALL:
         stack = G[S[:, :, None], S[:, None, :]]
         try:
-            L = np.linalg.cholesky(stack)
+            L, solved = np.linalg.cholesky(stack), np.linalg.solve(stack, C[S])
         except np.linalg.LinAlgError:
             pass  # one of them is singular: one by one
         else:
             pivots, squares = (np.diagonal(a, axis1=1, axis2=2) for a in (L, stack))
-            return zip(np.linalg.solve(stack, C[S]), (pivots**2 / squares).min(axis=1), strict=True)
+            return zip(solved, (pivots**2 / squares).min(axis=1), strict=True)
     return (cholesky_solve(G[np.ix_(s, s)], C[s]) for s in S)
 
 

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from .. import _moments
 from .._execution.arrays import HOST, Space
 
-__all__ = ["Problem", "Solution", "Submatrix"]
+__all__ = ["Problem", "Solution", "Submatrix", "rounding_cutoff"]
+
+
+def rounding_cutoff(largest: int, length: NDArray, mean: NDArray, weight: float) -> float:
+    """Relative size of what rounding alone makes of dependent columns of given lengths about their means."""
+    far = np.abs(mean) * np.sqrt(weight) / np.where(length > 0, length, np.inf)
+    return float(np.finfo(np.float64).eps * max(largest, 4 * far.max(initial=0.0)))
 
 
 @dataclass(frozen=True)
@@ -32,10 +38,8 @@ class Submatrix:
         """Relative size below which a direction of A is rounding: of the factorisation, or of taking the means out."""
         if rcond is not None:
             return rcond
-        eps = np.finfo(np.float64).eps
-        length = np.linalg.norm(self.A, axis=0)
-        far = np.abs(self.mean_x) * np.linalg.norm(self.root) / np.where(length > 0, length, np.inf)
-        return float(eps * max(max(self.A.shape, default=1), 4 * far.max(initial=0.0)))
+        weight = float(self.root @ self.root)
+        return rounding_cutoff(max(self.A.shape, default=1), np.linalg.norm(self.A, axis=0), self.mean_x, weight)
 
     def intercept(self, coef: NDArray) -> NDArray:
         """Intercept that goes with coefficients of shape (m, q)."""
