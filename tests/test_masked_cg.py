@@ -76,11 +76,12 @@ def test_tolerance_bounds_the_error(seed):
         assert np.linalg.norm(got - exact) < 3 * tol * np.linalg.norm(exact)
 
 
-@pytest.mark.parametrize("kind", ["plain", "float32", "weighted", "no intercept", "correlated", "units"])
+@pytest.mark.parametrize("kind", ["plain", "float32", "weighted", "no intercept", "correlated", "units", "far"])
 def test_a_gram_matrix_in_single_precision_gives_answers_in_double(kind, seed, monkeypatch):
     monkeypatch.setattr(masked_cg, "SINGLE_FROM", 0.0)
     X, Y = data(seed, n=500, p=60, q=2, correlation=0.9 if kind == "correlated" else 0.0)
     X = X.astype(np.float32) if kind == "float32" else X * np.logspace(-25, 25, 60) if kind == "units" else X
+    X = X + 2e4 if kind == "far" else X
     weight = np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
     problem = Problem(X - X.mean(axis=0) if kind == "no intercept" else X, Y, weight, kind != "no intercept")
     features = draw(60, 20, seed=seed, size=25)

@@ -54,6 +54,15 @@ def test_threads_do_not_change_the_draw(sampling, design, monkeypatch):
     assert shared.indices.tolist() == alone.indices.tolist() and shared.indptr.tolist() == alone.indptr.tolist()
 
 
+@pytest.mark.parametrize("bits", [2, 9, 40])
+def test_orders_follow_the_whole_key(bits, seed):
+    """Keys that share their first bits, in pairs and in threes, are told apart by the others."""
+    rng = np.random.default_rng(seed)
+    raw = rng.integers(0, 2**bits, (200, 300), dtype=np.uint64) << np.uint64(63 - bits)
+    raw |= rng.permuted(np.tile(np.arange(300, dtype=np.uint64), (200, 1)), axis=1) << np.uint64(12)
+    np.testing.assert_array_equal(subsets._order(raw), np.argsort(raw, axis=1))
+
+
 @pytest.mark.parametrize(("sampling", "design"), LAWS)
 def test_every_item_is_equally_likely(sampling, design, seed):
     k = 20_000

@@ -23,7 +23,8 @@ from ._execution.arrays import HOST, Space
 
 __all__ = ["Moments", "constant_columns", "from_data", "mirror_lower", "weighted_mean"]
 
-SMALL = 2e8  # flops of a Gram matrix below which one thread makes it
+TINY = 1e7  # flops of a Gram matrix below which it is not worth sharing
+SMALL = 4e8  # flops below which two threads share it by rows, and above which any number of them by columns
 _DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
 _BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
 
@@ -159,18 +160,35 @@ def constant_columns(sum_of_squares: NDArray, mean: NDArray, weight: float) -> N
 
 def _dense_squares(X, Y, weight, mean_x, mean_y, mapper=None):
     n, p = X.shape
-    G, C, yy = np.zeros((p, p), order="F"), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
     blocks = _row_blocks(n, p, _BLOCK_BYTES)
-    buffer = np.empty((blocks[0].stop if blocks else 0, p))
+    if len(blocks) <= 1:
+        x, y = _centred(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
+        return _gram(x, mapper), x.T @ y, (y * y).sum(axis=0)
+
+    def work(*_):
+        return _sum_of_blocks(X, Y, weight, mean_x, mean_y, blocks)
+
+    # seconds of large products: the threads of BLAS, as many as the caller's
+    return mapper(work, 1, chunk=1, report=None, blas_threads=True)[0] if mapper else work()
+
+
+def _centred(X, Y, weight, mean_x, mean_y, buffer):
+    """Rows about the means, times the root of their weight, in float64 whatever X is."""
+    x, y = np.subtract(X, mean_x, out=buffer), Y - mean_y
+    if weight is not None:
+        root = np.sqrt(weight)[:, None]
+        x *= root
+        y = y * root
+    return x, y
+
+
+def _sum_of_blocks(X, Y, weight, mean_x, mean_y, blocks):
+    p = X.shape[1]
+    G, C, yy = np.zeros((p, p), order="F"), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
+    buffer = np.empty((blocks[0].stop, p))
     for block in blocks:
-        x = np.subtract(X[block], mean_x, out=buffer[: block.stop - block.start])  # float64 whatever X is
-        y = Y[block] - mean_y
-        if weight is not None:
-            root = np.sqrt(weight[block])[:, None]
-            x *= root
-            y = y * root
-        if len(blocks) == 1:
-            return _gram(x, mapper), x.T @ y, (y * y).sum(axis=0)
+        w = None if weight is None else weight[block]
+        x, y = _centred(X[block], Y[block], w, mean_x, mean_y, buffer[: block.stop - block.start])
         # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
         G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         C += x.T @ y
@@ -179,14 +197,18 @@ def _dense_squares(X, Y, weight, mean_x, mean_y, mapper=None):
 
 
 def _gram(x, mapper):
-    """x'x in stripes of rows that are shared among the caller's threads.
+    """x'x in parts that are shared among the caller's threads: halves of the rows, or stripes of the result.
 
     BLAS threads would keep spinning for milliseconds after the product and take the cores from members that come next.
-    Stripes depend on the number of columns alone, so that threads do not change the result.
+    Parts depend on the shape alone, so that threads do not change the result.
     """
-    p = x.shape[1]
+    n, p = x.shape
     n_stripes = min(8, p // 64)
-    if mapper is None or n_stripes < 2 or len(x) * float(p) ** 2 < SMALL:
+    if mapper is not None and n >= 100 and TINY < n * float(p) ** 2 < SMALL:
+        halves = [x[: n // 2], x[n // 2 :]]
+        first, second = mapper(lambda i, _: halves[i].T @ halves[i], 2, chunk=1, report=None, uses_blas=False)
+        return np.add(first, second, out=first)
+    if mapper is None or n_stripes < 2 or n * float(p) ** 2 < SMALL:
         return x.T @ x
     edges = np.rint(p * np.sqrt(np.arange(n_stripes + 1) / n_stripes)).astype(int)  # equal areas of the lower triangle
     G = np.empty((p, p))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,8 @@ from typing import TypeVar
 
 import joblib
 from threadpoolctl import ThreadpoolController
+
+from .cores import free_thread, place_apart
 
 __all__ = ["backend_is_dask", "count_threads", "in_order", "inside_dask_task", "map_chunks", "one_blas_thread"]
 
@@ -127,14 +130,17 @@ def _share(function, bounds, n_threads, report):
     todo = iter(enumerate(bounds))  # an iterator hands out each item once, also among threads
     finished = itertools.count(1)
 
-    def drain(tell):
+    def drain(tell, cores=None):
+        free_thread(cores)
         for i, (start, stop) in todo:
             results[i] = function(start, stop)
             done = next(finished)
             if tell:
                 tell(min(done * (bounds[0][1] - bounds[0][0]), bounds[-1][1]))
 
-    others = [_pool(n_threads - 1).submit(drain, None) for _ in range(n_threads - 1)]
+    pool, members = _pool(n_threads - 1)
+    cores = place_apart(members)
+    others = [pool.submit(drain, None, cores) for _ in range(n_threads - 1)]
     drain(report)
     for other in others:
         other.result()
@@ -172,9 +178,14 @@ def in_order(function: Callable[[S], T], items: Iterable[S], n_threads: int, lan
 
 
 @cache
-def _pool(n_threads: int) -> ThreadPoolExecutor:
-    """Threads that are kept: starting them takes as long as a small ensemble."""
-    return ThreadPoolExecutor(n_threads, thread_name_prefix="olsen")
+def _pool(n_threads: int) -> tuple[ThreadPoolExecutor, list[int]]:
+    """Threads that are kept, because starting them takes as long as a small ensemble, and their native numbers."""
+    numbers: list[int] = []
+
+    def note_number():
+        numbers.append(threading.get_native_id())
+
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="olsen", initializer=note_number), numbers
 
 
 if hasattr(os, "register_at_fork"):

@@ -67,7 +67,7 @@ def solve(problem: Problem, features, samples, mapper) -> Solution:
         outcomes: list[tuple[NDArray, Outcome]] = []
 
         def work(start, stop, kind=kind, members=members, outcomes=outcomes):
-            for part in solve_batches(problem, features, samples, kind, members[start:stop]):
+            for part in solve_batches(problem, features, samples, kind, members[start:stop], mapper):
                 _gather(out, features, part)
                 outcomes.append((part.members, part.outcome))
 
@@ -106,10 +106,16 @@ def pays_for_gram(problem: Problem, k: int) -> bool:
     return float(n) * p < STEPS * k * (4.0 * n - 2.0 * p)
 
 
-def solve_batches(problem: Problem, features, samples, kind: str, members: NDArray[np.int64]) -> Iterator[Solved]:
+def solve_batches(
+    problem: Problem, features, samples, kind: str, members: NDArray[np.int64], mapper=None
+) -> Iterator[Solved]:
     """Solve members batch by batch, as many at a time as memory allows."""
     n, p = problem.shape
-    prepared: Any = {"gram": lambda given: given.moments, "single": refined.prepare}.get(kind, _rows)(problem)
+    prepared: Any
+    if kind == "single":
+        prepared = refined.prepare(problem, mapper)
+    else:
+        prepared = problem.moments if kind == "gram" else _rows(problem)
     probing = WHOLE if kind in ("gram", "single") and n >= 2 * p else OWN
     smallest = np.nan
     limit = _batch_size(problem, kind, samples is not None)

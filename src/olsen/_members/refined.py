@@ -12,7 +12,8 @@ Mathematically this is iterative refinement; members for which it does not pay a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import scipy.linalg as la
@@ -30,7 +31,8 @@ INNER_TOL = 1e-5  # relative error of one round
 LIMIT = 1e4  # largest trusted inverse eigenvalue: a round must gain digits
 ROUNDS = 6
 ROUNDING = 1e-6  # relative size of the rounding of a Gram matrix in float32, and of a step on it
-_BLOCK_BYTES = 1 << 26
+SLICE = 128  # rows that are centred, squared and rounded while they are in a cache
+_BLOCK_BYTES = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -45,51 +47,80 @@ class SingleMoments:
     unit: NDArray[np.float64]
 
 
-def prepare(problem: Problem) -> SingleMoments:
-    """One pass over the rows after their means."""
-    n, p = problem.shape
-    Y, weight = problem.Y, problem.weight
+def prepare(problem: Problem, mapper=None) -> SingleMoments:
+    """One pass over the rows after their means; `mapper` shares it among threads."""
+    (n, p), Y, weight = problem.shape, problem.Y, problem.weight
     mean_x, mean_y = np.zeros(p), np.zeros(Y.shape[1])
     if problem.fit_intercept:
         mean_x, mean_y = _moments.weighted_mean(problem.X, weight), _moments.weighted_mean(Y, weight)
-    G = np.zeros((p, p), dtype=np.float32, order="F")
-    C, squares = np.zeros((p, Y.shape[1])), np.zeros(p)
-    unit = np.empty(0)
-    for rows, x in _centred_blocks(problem, mean_x):
-        w = None if weight is None else weight[rows][:, None]
-        target = Y[rows] - mean_y
-        C += x.T @ (target if w is None else w * target)
-        if w is not None:
-            x *= np.sqrt(w)
-        squares += np.einsum("ij,ij->j", x, x)
-        if not len(unit):  # columns to about unit spread: float32 has a narrow range
-            unit = np.where(squares > 0, np.sqrt(squares / len(x)), 1.0)
-        single = np.divide(x, unit, dtype=np.float32, casting="same_kind")
-        G = la.blas.ssyrk(1.0, single.T, beta=1.0, c=G, lower=1, overwrite_c=1)
+    unit = _spread(problem, mean_x)
+    G, C, squares = np.zeros((p, p), dtype=np.float32, order="F"), np.zeros((p, Y.shape[1])), np.zeros(p)
+    step = min(n, max(SLICE, _BLOCK_BYTES // (4 * p)))
+    single = np.empty((step, p), dtype=np.float32)
+    for start in range(0, n, step):
+        rows = slice(start, min(start + step, n))
+        part = replace(problem, X=problem.X[rows], Y=Y[rows] - mean_y, weight=None if weight is None else weight[rows])
+        for c, square in _slices(part, mean_x, unit, single, mapper):
+            C += c
+            squares += square
+        G = la.blas.ssyrk(1.0, single[: rows.stop - start].T, beta=1.0, c=G, lower=1, overwrite_c=1)
     total = float(n) if weight is None else float(weight.sum())
     squares[_moments.constant_columns(squares, mean_x, total)] = 0.0
     return SingleMoments(mean_x, mean_y, C, squares, _moments.mirror_lower(G).T, unit)
 
 
-def _centred_blocks(problem, mean_x):
-    """Pairs (rows, centred rows in float64), in one buffer that the next block overwrites."""
-    n, p = problem.shape
-    step = max(1, _BLOCK_BYTES // (8 * p))
-    buffer = np.empty((min(step, n), p))
-    for start in range(0, n, step):
-        rows = slice(start, min(start + step, n))
-        yield rows, np.subtract(problem.X[rows], mean_x, out=buffer[: rows.stop - start])
+def _spread(problem, mean_x):
+    """About the root mean square of the centred columns, from some of the rows: float32 has a narrow range."""
+    some = problem.X[:: max(1, problem.shape[0] // 500)] - mean_x
+    square = np.mean(some * some, axis=0)
+    return np.where(square > 0, np.sqrt(square), 1.0)
 
 
-def _normal_product(problem, mean_x, V):
-    """X'(X V) about the means, in float64."""
-    out = np.zeros_like(V)
-    for rows, x in _centred_blocks(problem, mean_x):
-        T = x @ V
+def _slices(part: Problem, mean_x, unit, single, mapper):
+    """X'y and squares of slices of rows, which go over `unit` and in float32 to `single`; small enough for a cache."""
+    n, p = part.shape
+
+    def work(start, stop):
+        rows, found = slice(start * SLICE, min(stop * SLICE, n)), []
+        buffer = np.empty((SLICE, p))
+        for first in range(rows.start, rows.stop, SLICE):
+            here = slice(first, min(first + SLICE, n))
+            x = np.subtract(part.X[here], mean_x, out=buffer[: here.stop - first])
+            y = part.Y[here]
+            if part.weight is not None:
+                root = np.sqrt(part.weight[here])[:, None]
+                x *= root
+                y = y * root
+            found.append((x.T @ y, np.einsum("ij,ij->j", x, x)))
+            np.divide(x, unit, out=single[here], casting="same_kind")
+        return found
+
+    count = -(-n // SLICE)
+    parts = [work(0, count)] if mapper is None else mapper(work, count, report=None)
+    return chain.from_iterable(parts)
+
+
+def _normal_product(problem, moments, V):
+    """X'(X V) about the means, in float64; the means come out of X where they are large, else out of the products."""
+    mean_x, near = moments.mean_x, _near(moments, problem)
+    out, sums = np.zeros_like(V), np.zeros(V.shape[1])
+    step = max(1, _BLOCK_BYTES // (8 * problem.shape[1]))
+    for start in range(0, problem.shape[0], step):
+        rows = slice(start, start + step)
+        x = np.asarray(problem.X[rows], dtype=np.float64) if near else problem.X[rows] - mean_x
+        T = x @ V - mean_x @ V if near else x @ V
         if problem.weight is not None:
             T *= problem.weight[rows][:, None]
         out += x.T @ T
-    return out
+        sums += T.sum(axis=0)
+    return out - np.outer(mean_x, sums) if near else out
+
+
+def _near(moments, problem):
+    """Whether the means are so small that taking them out of the products, not of X, costs at most three digits."""
+    total = len(problem.Y) if problem.weight is None else problem.weight.sum()
+    alive = moments.squares > 0
+    return bool(np.all(moments.mean_x[alive] ** 2 * total <= 1e6 * moments.squares[alive]))
 
 
 def solve_batch(problem: Problem, moments: SingleMoments, mask, tol: float, outcome: Outcome, *, probing, **how):
@@ -103,7 +134,7 @@ def solve_batch(problem: Problem, moments: SingleMoments, mask, tol: float, outc
     X = found.astype(np.float64)
     single = Gram(moments.G, single.W[:, target])
     for _ in range(ROUNDS):
-        R = B - W * _normal_product(problem, moments.mean_x, W * X)
+        R = B - W * _normal_product(problem, moments, W * X)
         active = _judge(outcome, R, X, member, tol)
         if not active.any():
             break
