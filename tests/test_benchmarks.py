@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-GROUPS = {"fit": 2, "predict": 1, "kernel": 2, "choice": 3, "tuning": 2, "fresh": 2}  # rows at toy size
+GROUPS = {"fit": 2, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuning": 2, "fresh": 2}  # rows at toy size
 METHODS = ("time_", "peakmem_")
 
 
@@ -50,6 +50,11 @@ def test_a_group_stores_its_rows(results, group):
 def test_fits_agree_with_least_squares_on_the_same_submatrices(results):
     rows = json.loads((results / "fit.json").read_text(encoding="utf-8"))["rows"]
     assert all(row["difference"] < 1e-8 for row in rows)
+
+
+def test_the_iteration_agrees_with_the_direct_solver(results):
+    dense, _ = json.loads((results / "iteration.json").read_text(encoding="utf-8"))["rows"]
+    assert dense["difference"] < 1e-6
 
 
 def test_report_holds_every_table(results, tmp_path):

@@ -15,7 +15,6 @@ BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
     ("script", "arguments", "needs"),
     [
         ("gpu.py", ["--quick", "--device", "cpu", "--repeats", "1", "--no-numpy"], "torch"),
-        ("masked_cg.py", ["--quick"], "numpy"),
         ("out_of_core.py", ["--rows", "3000", "--columns", "20", "--members", "5", "--repeats", "1"], "numpy"),
     ],
 )

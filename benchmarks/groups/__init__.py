@@ -1,6 +1,6 @@
 """The groups of a benchmark run: each module has TITLE, NOTE, ``run(quick) -> rows`` and ``cells(row) -> dict``."""
 
-from . import choice, figure, fit, fresh, kernel, predict, tuning
+from . import choice, figure, fit, fresh, iteration, kernel, predict, tuning
 
 __all__ = ["GROUPS"]
 
@@ -9,6 +9,7 @@ GROUPS = {
     "predict": predict,
     "kernel": kernel,
     "choice": choice,
+    "iteration": iteration,
     "tuning": tuning,
     "figure2": figure,
     "fresh": fresh,

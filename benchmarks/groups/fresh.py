@@ -19,7 +19,7 @@ HERE = Path(__file__).parents[1]
 WIDE = (500, 20_000, 100, 500)
 TOY_WIDE = (20, 50, 5, 6)
 
-PEAK = """
+PEAK_FUNCTION = """
 import json, re, resource, sys
 from pathlib import Path
 
@@ -29,7 +29,10 @@ def peak():
     if status.exists():
         return 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", status.read_text()).group(1))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
+"""
+PEAK = (
+    PEAK_FUNCTION
+    + """
 from problems import linear
 from olsen import OLSEnsembleRegressor
 
@@ -39,6 +42,7 @@ before = peak()
 OLSEnsembleRegressor(k, m, n_jobs=2, random_state=0).fit(X, y)
 print(json.dumps([before, peak()]))
 """
+)
 IMPORT = "import time; start = time.perf_counter(); import {name}; print(time.perf_counter() - start)"
 NAMES = ("sklearn.linear_model", "olsen")
 
