@@ -34,6 +34,7 @@ from olsen._execution.arrays import HOST, space_of
 from olsen._members import Problem, masked_cg, on_device
 
 SHAPES = {"large": (40_000, 20_000, 10_000, 500), "many": (800, 400, 120, 20_000)}
+THREADS = partial(pools.map_chunks, n_threads=pools.count_threads(-1), uses_blas=False)
 QUICK = {"large": (800, 400, 200, 20), "many": (160, 80, 24, 500)}
 
 
@@ -72,7 +73,7 @@ def problem_of(X, y):
 
 def solve(X, y, features):
     """Mean coefficients of all members, from data and drawn subsets."""
-    return on_device.solve_sum(problem_of(X, y), features, None).coef[:, 0] / len(features)
+    return on_device.solve_sum(problem_of(X, y), features, None, mapper=THREADS).coef[:, 0] / len(features)
 
 
 def members(X, y, features):
@@ -89,9 +90,9 @@ def measure_parts(X, y, features, repeats, device):
     _ = problem.moments
     everyone = np.arange(len(features))
     iteration, parts = best_of(
-        lambda: list(masked_cg.solve_batches(problem, features, None, "gram", everyone)), repeats, device
+        lambda: list(masked_cg.solve_batches(problem, features, None, "gram", everyone, THREADS)), repeats, device
     )
-    upload, _ = best_of(lambda: problem.space.put(features.mask()), repeats, device)
+    upload, _ = best_of(lambda: problem.space.put(features.mask(THREADS)), repeats, device)
     return {
         "moments_s": moments,
         "iteration_s": iteration,
@@ -105,8 +106,7 @@ def run_case(name, shape, device, repeats, dtype):
     n, p, m, k = shape
     X, y = make_data(n, p, device, dtype)
     model = OLSEnsembleRegressor(k, m, random_state=0, n_jobs=-1)
-    mapper = partial(pools.map_chunks, n_threads=pools.count_threads(-1), uses_blas=False)
-    draw = partial(subsets.draw, p, k, seed=0, size=m, design="balanced", mapper=mapper)
+    draw = partial(subsets.draw, p, k, seed=0, size=m, design="balanced", mapper=THREADS)
     drawing, features = best_of(draw, 5, torch.device("cpu"))
     solving, coef = best_of(lambda: solve(X, y, features), repeats, device)
     fitting, model = best_of(lambda: model.fit(X, y), repeats, device)

@@ -50,7 +50,10 @@ def test_threads_do_not_change_the_draw(sampling, design, monkeypatch):
     how = {"seed": 3, "size": 7, "design": design, "sampling": sampling, "start": 5}
     alone = draw(20, 60, **how)
     monkeypatch.setattr(subsets, "_WORTH_SHARING", 0)
-    shared = draw(20, 60, mapper=partial(pools.map_chunks, n_threads=3), **how)
+    mapper = partial(pools.map_chunks, n_threads=3)
+    shared = draw(20, 60, mapper=mapper, **how)
+    np.testing.assert_array_equal(shared.mask(mapper), alone.mask())
+    np.testing.assert_array_equal(shared.counts(mapper), alone.mask().sum(axis=0))
     assert shared.indices.tolist() == alone.indices.tolist() and shared.indptr.tolist() == alone.indptr.tolist()
 
 

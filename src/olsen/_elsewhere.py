@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _members
+from ._execution import pools
 from ._execution.arrays import Space, out_of_memory, space_of
 from ._execution.blocks import row_groups
 from ._execution.memory import describe
@@ -55,7 +57,7 @@ def fit_problem(estimator, problem: _members.Problem, single: bool, design: dict
         rows = problem.shape[0] if samples is None else int(samples.sizes[0])
         warn_at_the_peak(int(features.sizes[0]), rows, estimator.fit_intercept)
     with _memory_named(problem):
-        total = on_device.solve_sum(problem, features, samples, estimator.solver)
+        total = on_device.solve_sum(problem, features, samples, estimator.solver, _threads(estimator))
     set_attributes(estimator, features, total.solver, total.refitted)
     mu = estimator.scale_
     coef = space.xp.astype((mu / k) * total.coef.T, problem.X.dtype)
@@ -64,6 +66,11 @@ def fit_problem(estimator, problem: _members.Problem, single: bool, design: dict
     estimator.intercept_ = (intercept[0] if single else intercept) if estimator.fit_intercept else 0.0
     for name in ("_training", "_deletions", "_triangle", "feature_names_in_"):
         estimator.__dict__.pop(name, None)
+
+
+def _threads(estimator):
+    """The host's threads, for what members need of it."""
+    return partial(pools.map_chunks, n_threads=pools.count_threads(estimator.n_jobs), uses_blas=False)
 
 
 @contextmanager
@@ -140,7 +147,7 @@ def set_attributes(estimator, features, solver: str, refitted: int) -> None:
     k = len(features)
     estimator.scale_ = 1.0 if estimator.scale == "loo" else float(estimator.scale)
     estimator.n_estimators_, estimator.n_fallbacks_ = k, refitted
-    estimator.weights_, estimator.inclusion_ = np.full(k, 1 / k), features.counts() / k
+    estimator.weights_, estimator.inclusion_ = np.full(k, 1 / k), features.counts(_threads(estimator)) / k
     estimator.solver_ = solver
 
 

@@ -89,19 +89,28 @@ class Subsets:
         """Number of items in each subset."""
         return np.diff(self.indptr)
 
-    def counts(self) -> NDArray[np.int64]:
-        """How many subsets hold each item."""
-        return np.bincount(self.indices, minlength=self.n_items)
+    def counts(self, mapper=None) -> NDArray[np.int64]:
+        """How many subsets hold each item; `mapper` as in :func:`draw`."""
 
-    def mask(self) -> NDArray[np.bool_]:
-        """Boolean array of shape (k, n_items): True where an item belongs to a subset."""
+        def work(start, stop):
+            return np.bincount(self.indices[start:stop], minlength=self.n_items)
+
+        return np.sum(_share(work, len(self.indices), len(self.indices), mapper), axis=0)
+
+    def mask(self, mapper=None) -> NDArray[np.bool_]:
+        """Boolean array of shape (k, n_items): True where an item belongs to a subset; `mapper` as in :func:`draw`."""
         mask = np.zeros((len(self), self.n_items), dtype=bool)
-        first, sizes = np.arange(len(self)) * self.n_items, self.sizes
-        if len(self) and sizes.min() == sizes.max():
-            places = (first[:, None] + self.indices.reshape(len(self), -1)).reshape(-1)
-        else:
-            places = np.repeat(first, sizes) + self.indices
-        mask.reshape(-1)[places] = True  # half the time of a pair of indices
+
+        def work(start, stop):
+            part = self.slice(start, stop)
+            first, sizes = np.arange(start, stop) * self.n_items, part.sizes
+            if len(part) and sizes.min() == sizes.max():
+                places = (first[:, None] + part.indices.reshape(len(part), -1)).reshape(-1)
+            else:
+                places = np.repeat(first, sizes) + part.indices
+            mask.reshape(-1)[places] = True  # half the time of a pair of indices
+
+        _share(work, len(self), len(self.indices), mapper)
         return mask
 
     def complement(self) -> Subsets:
@@ -245,11 +254,17 @@ def draw(
         bounds = [(a, min(a + at_once, end)) for a in range(begin, end, at_once)]
         return [rule(_raw(n_items + 1, first + a, first + b, seed, stream, attempt)) for a, b in bounds]
 
-    small = mapper is None or (last - first) * n_items < _WORTH_SHARING
-    parts = draw_groups(0, last - first) if small else [*chain.from_iterable(mapper(draw_groups, last - first))]
+    parts = list(chain.from_iterable(_share(draw_groups, last - first, (last - first) * n_items, mapper)))
     drawn = _join(parts, n_items)
     skip = start - start // per_group * per_group
     return drawn.slice(skip, skip + stop - start)
+
+
+def _share(work, n_items, numbers, mapper):
+    """Results of ``work(start, stop)`` on chunks, few ones: they take turns at the interpreter."""
+    if mapper is None or numbers < _WORTH_SHARING:
+        return [work(0, n_items)]
+    return mapper(work, n_items, chunk=-(-n_items // 8))
 
 
 def draw_members(

@@ -19,7 +19,6 @@ sums them decides on the type.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import memory
+from .maps import row_reader
 
 __all__ = [
     "Block",
@@ -55,6 +55,7 @@ class Block(NamedTuple):
     X: Any  # (rows, p)
     y: Any  # (rows,) or (rows, q)
     weight: Any  # (rows,) or None
+    release: Callable[[], None] | None = None  # to be called when X has been used
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class Checked:
     first: int
     single: bool  # whether y was a vector
     dtype: Any  # floating type of results
+    release: Callable[[], None] | None = None  # to be called when X has been used
 
 
 def checked(source: BlockSource) -> Iterator[Checked]:
@@ -135,7 +137,8 @@ def checked(source: BlockSource) -> Iterator[Checked]:
             raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
         if weight is not None and (weight < 0).any():
             raise ValueError(f"{where} has negative weights.")
-        yield Checked(X, y, weight, number, first, single, np.float32 if X.dtype == np.float32 else np.float64)
+        dtype = np.float32 if X.dtype == np.float32 else np.float64
+        yield Checked(X, y, weight, number, first, single, dtype, block.release)
         first += len(X)
 
 
@@ -236,31 +239,16 @@ def _slices(X, y, sample_weight, kind):
     if chunk:
         rows = max(chunk[0], rows // chunk[0] * chunk[0])
 
-    take = _row_reader(X)
+    take = row_reader(X)
 
     def read():
         for start in range(0, n, rows):
             here = slice(start, min(start + rows, n))
             weight = None if weights is None else np.asarray(weights[here])
-            yield Block(take(here), np.asarray(targets[here]), weight)
+            x, release = take(here)
+            yield Block(x, np.asarray(targets[here]), weight, release)
 
     return BlockSource(read, kind, True, n)
-
-
-def _row_reader(X):
-    """Function that copies rows; memory maps give their pages back, or they would count as this process's memory."""
-    if not isinstance(X, np.memmap):
-        return lambda here: np.asarray(X[here])
-    pages: Any = getattr(X, "_mmap", None)
-    release = X.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED") and hasattr(pages, "madvise")
-
-    def take(here):
-        rows = np.array(X[here])
-        if release:
-            pages.madvise(mmap.MADV_DONTNEED)
-        return rows
-
-    return take
 
 
 def _beside(given, name, n, kind):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -127,7 +128,7 @@ def solve_batches(
             continue
         probe = None if probing == WHOLE and np.isfinite(smallest) else probing
         try:
-            solved = _solve_batch(problem, features, samples, kind, here, prepared, probe, smallest)
+            solved = _solve_batch(problem, features, samples, kind, here, prepared, probe, smallest, mapper)
         except Exception as error:
             limit = smaller_batch(error, len(here))
             todo.append(here)
@@ -140,9 +141,9 @@ def solve_batches(
         yield solved
 
 
-def _solve_batch(problem, features, samples, kind, members, prepared, probing, smallest) -> Solved:
+def _solve_batch(problem, features, samples, kind, members, prepared, probing, smallest, mapper) -> Solved:
     space = problem.space
-    mask = space.put(_mask(features, members)).T
+    mask = space.put(_mask(features, members, mapper)).T
     outcome = Outcome.waiting(len(members))
     outcome.smallest[:] = smallest
     how: dict[str, Any] = {"max_steps": MAX_STEPS}
@@ -156,7 +157,7 @@ def _solve_batch(problem, features, samples, kind, members, prepared, probing, s
     if kind == "gram":
         batch = gram_batch(problem, mask, probing)
     else:
-        row_mask = None if samples is None else space.put(_mask(samples, members)).T
+        row_mask = None if samples is None else space.put(_mask(samples, members, mapper)).T
         batch = {"normal": normal_batch, "dual": dual_batch}[kind](problem, prepared, mask, row_mask, probing)
         outcome.state[_holds_any(features, members, prepared.far)] = UNTRUSTED
     how["too_slow"] = _too_slow(problem, kind, features, samples, members, batch.operator.flops(), probing)
@@ -237,10 +238,11 @@ def _holds_any(features, members, items):
     return np.array([items[features[i]].any() for i in members])
 
 
-def _mask(subsets, members):
+def _mask(subsets, members, mapper=None):
     """Boolean (k, items) of some members."""
+    quiet = None if mapper is None else partial(mapper, report=None, uses_blas=False)
     whole = len(members) == len(subsets)
-    return subsets.mask() if whole else subsets.take(members).mask()
+    return (subsets if whole else subsets.take(members)).mask(quiet)
 
 
 def _batch_size(problem, kind, own_rows):

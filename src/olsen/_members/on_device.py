@@ -40,8 +40,8 @@ class MemberSum:
         )
 
 
-def solve_sum(problem: Problem, features, samples, solver: str = "auto") -> MemberSum:
-    """Sum of all members' coefficients and intercepts, on the device of the problem."""
+def solve_sum(problem: Problem, features, samples, solver: str = "auto", mapper=None) -> MemberSum:
+    """Sum of all members' coefficients and intercepts, on the problem's device; `mapper` serves the host's part."""
     if solver not in SOLVERS:
         raise ValueError(f"solver={solver!r} does not run on {problem.space.device}; choose one of {SOLVERS}.")
     q, p = problem.Y.shape[1], problem.shape[1]
@@ -53,7 +53,7 @@ def solve_sum(problem: Problem, features, samples, solver: str = "auto") -> Memb
     for kind, members in masked_cg.kinds(problem, features, samples).items():
         left = members
         if name == "masked_cg" or kind == "dual":
-            total, left = _add_iterated(total, problem, features, samples, kind, members)
+            total, left = _add_iterated(total, problem, features, samples, kind, members, mapper)
         if kind == "dual":
             total = _add_from_host(total, problem, features, samples, left, refit=True)
             continue
@@ -62,11 +62,11 @@ def solve_sum(problem: Problem, features, samples, solver: str = "auto") -> Memb
     return total
 
 
-def _add_iterated(total, problem, features, samples, kind, members):
+def _add_iterated(total, problem, features, samples, kind, members, mapper):
     """Add the members that converge; the numbers of the others."""
     left, xp, space = [], problem.space.xp, problem.space
     errors = []
-    for part in masked_cg.solve_batches(problem, features, samples, kind, members):
+    for part in masked_cg.solve_batches(problem, features, samples, kind, members, mapper):
         state = part.outcome.state
         use = space.put((state == DONE).astype(np.float64))
         mean_y = xp.sum(part.mean_y * use[None, :], axis=1)
