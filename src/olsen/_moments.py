@@ -24,7 +24,8 @@ from ._execution.arrays import HOST, Space
 __all__ = ["Moments", "constant_columns", "from_data", "mirror_lower", "weighted_mean"]
 
 TINY = 1e7  # flops of a Gram matrix below which it is not worth sharing
-SMALL = 4e8  # flops below which two threads share it by rows, and above which any number of them by columns
+SMALL = 2e8  # flops below which it gains nothing from threads of BLAS
+LARGE = 4e9  # flops below which two threads share it by rows, and above which any number of them by columns
 _DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
 _BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
 
@@ -203,13 +204,22 @@ def _gram(x, mapper):
     Parts depend on the shape alone, so that threads do not change the result.
     """
     n, p = x.shape
-    n_stripes = min(8, p // 64)
-    if mapper is not None and n >= 100 and TINY < n * float(p) ** 2 < SMALL:
-        halves = [x[: n // 2], x[n // 2 :]]
-        first, second = mapper(lambda i, _: halves[i].T @ halves[i], 2, chunk=1, report=None, uses_blas=False)
-        return np.add(first, second, out=first)
-    if mapper is None or n_stripes < 2 or n * float(p) ** 2 < SMALL:
+    flops = n * float(p) ** 2
+    if mapper is None or flops < TINY or n < 100:
         return x.T @ x
+    alone = mapper.keywords["n_threads"] == 1 and flops >= SMALL  # nobody waits for the cores of BLAS
+    share = partial(mapper, chunk=1, report=None, uses_blas=False, blas_threads=alone)
+    return _gram_in_halves(x, share) if flops < LARGE or p < 512 else _gram_in_stripes(x, share)
+
+
+def _gram_in_halves(x, share):
+    halves = [x[: len(x) // 2], x[len(x) // 2 :]]
+    first, second = share(lambda i, _: halves[i].T @ halves[i], 2)
+    return np.add(first, second, out=first)
+
+
+def _gram_in_stripes(x, share):
+    p, n_stripes = x.shape[1], 8
     edges = np.rint(p * np.sqrt(np.arange(n_stripes + 1) / n_stripes)).astype(int)  # equal areas of the lower triangle
     G = np.empty((p, p))
 
@@ -217,8 +227,7 @@ def _gram(x, mapper):
         for a, b in zip(edges[start:stop], edges[start + 1 : stop + 1], strict=True):
             np.matmul(x[:, a:b].T, x[:, :b], out=G[a:b, :b])
 
-    alone = mapper.keywords["n_threads"] == 1  # nobody waits for the cores
-    mapper(work, n_stripes, chunk=1, report=None, blas_threads=alone)
+    share(work, n_stripes)
     return np.where(np.tri(p, dtype=bool), G, G.T)
 
 

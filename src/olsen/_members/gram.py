@@ -27,7 +27,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from .._execution import memory
-from .._moments import Moments
+from .._moments import Moments, mirror_lower
 from . import lapack, orthogonal
 from .problem import Problem, Solution
 
@@ -182,20 +182,32 @@ def _complement(G, C, scale, features, mapper):
     The diagonal of the inverse holds the variance inflation factors of all columns together, which bound those of every
     subset: no member needs a probe of its own.
     """
-    L, info = la.lapack.dpotrf(G, lower=True)
+    L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
     if info:
         return None
-    P, info = la.lapack.dpotri(L, lower=True)
-    P = np.where(np.tri(len(G), dtype=bool), P, P.T)
+    P, info = la.lapack.dpotri(L, lower=True, overwrite_c=True)
+    P = mirror_lower(P).T
     if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < COMPLEMENT_LIMIT:
         return None
     full = P @ C  # (p, q)
     left_out = features.complement()
     y, _, _ = _solve_principal(P, full, scale, full.shape[1], left_out, mapper)
     values = np.empty((len(features.indices), C.shape[1]))
-    for t in range(C.shape[1]):
-        dense = np.zeros((len(features), len(G)))
-        dense[np.repeat(np.arange(len(features)), left_out.sizes), left_out.indices] = y[:, t]
-        solved = full[:, t] - dense @ P
-        values[:, t] = solved[np.repeat(np.arange(len(features)), features.sizes), features.indices]
+
+    def work(start, stop):
+        kept, out = features.slice(start, stop), left_out.slice(start, stop)
+        here, there = (slice(s.indptr[start], s.indptr[stop]) for s in (features, left_out))
+        for t in range(C.shape[1]):
+            dense = np.zeros((stop - start, len(G)))
+            dense[_owner(out), out.indices] = y[there, t]
+            solved = full[:, t] - dense @ P
+            values[here, t] = solved[_owner(kept), kept.indices]
+
+    # few chunks: every product reads the whole of P
+    mapper(work, len(features), chunk=min(256, -(-len(features) // mapper.keywords["n_threads"])), report=None)
     return values
+
+
+def _owner(subsets):
+    """Number of the subset that each of the indices belongs to."""
+    return np.repeat(np.arange(len(subsets)), subsets.sizes)
