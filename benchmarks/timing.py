@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-__all__ = ["best", "interleave", "judged", "seconds", "summary"]
+__all__ = ["best", "clock", "interleave", "judged", "seconds", "summary"]
 
 TURN = 1.0  # seconds a contender may use up in one turn
 CALLS = 4  # most calls in one turn
 REST = 0.06  # seconds before every call
+SHORT = 2e-3  # seconds below which a call is made many times in a row
+ROW = 0.02  # seconds of such a row
 SLOW = 4.0  # seconds from which a contender gets one more turn only
 
 
@@ -17,12 +19,20 @@ def seconds(function: Callable) -> float:
     """Wall clock of one call.
 
     BLAS threads spin for some 20 ms after their last product; a pause lets those of the contender before fall asleep,
-    so that everyone starts on idle cores.
+    so that everyone starts on idle cores. A core needs a while to wake up from it, longer than a short call takes:
+    of those the mean of many in a row counts.
     """
     time.sleep(REST)
+    took = clock(function, 1)
+    return took if took >= SHORT else clock(function, int(ROW / took) + 1)
+
+
+def clock(function: Callable, calls: int) -> float:
+    """Seconds of a call, in a row of them."""
     start = time.perf_counter()
-    function()
-    return time.perf_counter() - start
+    for _ in range(calls):
+        function()
+    return (time.perf_counter() - start) / calls
 
 
 def interleave(contenders: dict[str, Callable], rounds: int = 3, first: dict | None = None) -> dict[str, list[float]]:
