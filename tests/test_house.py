@@ -16,7 +16,8 @@ SOURCE = Path(olsen.__file__).parent
 
 # room -> rooms it may import; a room is the first part of a module's name below olsen
 LAYERS = {
-    "subsets": set(),
+    "_keys": set(),
+    "subsets": {"_keys"},
     "theory": set(),
     "_execution": set(),
     "datasets": set(),

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from . import _keys
+
 __all__ = ["Subsets", "draw", "draw_members", "group_size", "permutations", "resolve_size"]
 
 COLUMNS, ROWS = 0, 1  # the two streams of a seed
 _CHUNK_ITEMS = 1 << 22  # random numbers held at a time
 _WORTH_SHARING = 1 << 19  # random numbers, about six milliseconds, from which threads pay
-_FEW_ITEMS = 4000  # up to which three keys of a row seldom share their first bits
 _MAX_ATTEMPTS = 1000
 
 
@@ -183,7 +184,7 @@ def permutations(n_items: int, stop: int, *, seed: int, start: int = 0, stream: 
     >>> bool((permutations(5, 4, seed=0)[2:] == permutations(5, 4, seed=0, start=2)).all())
     True
     """
-    return _order(_raw(n_items + 1, start, stop, seed, stream)[:, :n_items])
+    return _keys.order(_keys.raw_keys(n_items + 1, start, stop, seed, stream)[:, :n_items])
 
 
 def draw(
@@ -252,7 +253,7 @@ def draw(
     def draw_groups(begin, end):
         at_once = max(1, _CHUNK_ITEMS // max(1, n_items))
         bounds = [(a, min(a + at_once, end)) for a in range(begin, end, at_once)]
-        return [rule(_raw(n_items + 1, first + a, first + b, seed, stream, attempt)) for a, b in bounds]
+        return [rule(_keys.raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt)) for a, b in bounds]
 
     parts = list(chain.from_iterable(_share(draw_groups, last - first, (last - first) * n_items, mapper)))
     drawn = _join(parts, n_items)
@@ -410,18 +411,18 @@ def _smallest_keys(raw, size):
     n_items = raw.shape[1]
     if size == n_items:
         return _from_rows(np.broadcast_to(np.arange(n_items), raw.shape), n_items)
-    keys, mask = _numbered(raw)
+    keys, mask = _keys.numbered(raw)
     keys.partition(size - 1, axis=1)
-    return _from_rows(_ascending(keys[:, :size] & mask, n_items), n_items)
+    return _from_rows(_keys.ascending(keys[:, :size] & mask, n_items), n_items)
 
 
 def _cut_blocks(raw, size, per_group):
     """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one half."""
     n_groups, n_items = raw.shape
     block = min(size, n_items - size)
-    order = _order(raw)[:, : per_group * block].reshape(n_groups * per_group, block)
+    order = _keys.order(raw)[:, : per_group * block].reshape(n_groups * per_group, block)
     if block == size:
-        return _from_rows(_ascending(order, n_items), n_items)
+        return _from_rows(_keys.ascending(order, n_items), n_items)
     kept = np.ones((len(order), n_items), dtype=bool)
     np.put_along_axis(kept, order, False, axis=1)
     return _from_mask(kept)
@@ -429,7 +430,7 @@ def _cut_blocks(raw, size, per_group):
 
 def _flip_coins(raw, chance, per_group):
     """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that avoid each other."""
-    u = _uniform(raw)[:, None, :] + (np.arange(per_group) / per_group)[:, None]
+    u = _keys.uniform(raw)[:, None, :] + (np.arange(per_group) / per_group)[:, None]
     return _from_mask(((u % 1.0) < chance).reshape(-1, len(chance)))
 
 
@@ -440,68 +441,15 @@ def _systematic(raw, chance, per_group):
     point u + integer falls there, which has probability exactly chance_j.
     """
     n_items = len(chance)
-    order = _order(raw[:, :n_items])
+    order = _keys.order(raw[:, :n_items])
     high = np.cumsum(chance[order], axis=1)
     low = high - chance[order]
-    offset = (_uniform(raw[:, n_items])[:, None] + np.arange(per_group) / per_group) % 1.0
+    offset = (_keys.uniform(raw[:, n_items])[:, None] + np.arange(per_group) / per_group) % 1.0
     points = offset[:, :, None]
     picked = np.ceil(high[:, None, :] - points) > np.ceil(low[:, None, :] - points)  # (groups, per_group, n_items)
     mask = np.zeros(picked.shape, dtype=bool)
     np.put_along_axis(mask, np.broadcast_to(order[:, None, :], picked.shape), picked, axis=2)
     return _from_mask(mask.reshape(-1, n_items))
-
-
-def _raw(width, start, stop, seed, stream, attempt=0):
-    """Rows `start` to `stop` of an endless table of 64-bit keys; row r starts at its own counter value."""
-    counters = -(-width // 4)  # Philox gives four numbers for each counter value
-    key = np.random.SeedSequence(seed, spawn_key=(stream, attempt)).generate_state(2, np.uint64)
-    bits = np.random.Philox(key=key, counter=start * counters)
-    return bits.random_raw((stop - start) * counters * 4).reshape(stop - start, counters * 4)[:, :width]
-
-
-def _order(raw):
-    """Items in the order of their keys, row by row."""
-    if raw.shape[1] > _FEW_ITEMS:
-        return _order_by_all_bits(raw)
-    # half of the bits sort several times as fast and rarely tie; the other half decides between two that do
-    keys, mask = _numbered((raw >> np.uint64(32)).astype(np.uint32))
-    keys.sort(axis=1)
-    row, j = np.nonzero((keys[:, 1:] ^ keys[:, :-1]) <= mask)
-    order = (keys & mask).astype(np.int64)
-    first, second = order[row, j], order[row, j + 1]
-    swap = raw[row, first] > raw[row, second]
-    order[row[swap], j[swap]], order[row[swap], j[swap] + 1] = second[swap], first[swap]
-    three = row[1:][(np.diff(row) == 0) & (np.diff(j) == 1)]
-    order[three] = _order_by_all_bits(raw[three])
-    return order
-
-
-def _order_by_all_bits(raw):
-    keys, mask = _numbered(raw)
-    keys.sort(axis=1)
-    keys &= mask
-    return keys.view(np.int64)
-
-
-def _numbered(raw):
-    """Keys whose last bits are the item's number, and the mask of these bits.
-
-    Sorting values, twice as fast as sorting indices, then gives the order; enough bits stay for ties to be out of the
-    question.
-    """
-    mask = raw.dtype.type((1 << max(1, int(raw.shape[1] - 1).bit_length())) - 1)
-    keys = np.bitwise_and(raw, ~mask)
-    keys |= np.arange(raw.shape[1], dtype=raw.dtype)
-    return keys, mask
-
-
-def _ascending(items, n_items):
-    """Rows of item numbers, sorted; half as many bytes sort several times as fast."""
-    return np.sort(items.astype(np.int32) if n_items <= 2**31 else items, axis=1)
-
-
-def _uniform(raw):
-    return (raw >> np.uint64(11)) * 2.0**-53
 
 
 def _from_rows(rows, n_items):
