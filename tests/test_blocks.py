@@ -359,6 +359,39 @@ def test_text_columns_of_parquet_are_named(tmp_path):
         OLSEnsembleRegressor(3).fit(tmp_path / "t.parquet", "y")
 
 
+@pytest.mark.parametrize("where", ["X", "y"])
+@pytest.mark.parametrize("number", [0, 31, 32, 495, 500, 511, 512])
+def test_a_bad_number_is_found_in_every_block(number, where):
+    """Also in those that complete a run of blocks summed about one shift."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((10 * 520, 4)), rng.standard_normal(10 * 520)
+    (X if where == "X" else y)[10 * number + 3] = np.nan
+    model = OLSEnsembleRegressor(3, random_state=0)
+    with pytest.raises(ValueError, match=rf"block {number} of the .* in {where}, in 1 rows: {10 * number + 3}"):
+        model.fit(cut(10, X, y), None)
+    assert not hasattr(model, "coef_")
+
+
+def test_a_weight_that_is_no_number_is_named_and_not_dropped(seed):
+    X, y, weight = data(seed)
+    weight[207] = np.nan
+    with pytest.raises(ValueError, match=r"block 2 .* in sample_weight, in 1 rows: 207"):
+        ensemble(seed).fit(cut(100, X, y, weight), None)
+
+
+@pytest.mark.parametrize("q", [None, 2])
+def test_blocks_without_rows_add_nothing(q, seed):
+    X, y, _ = data(seed, q)
+
+    def read():
+        yield X[:0], y[:0]
+        yield X[:300], y[:300]
+        yield X[300:300], y[300:300]
+        yield X[300:], y[300:]
+
+    assert_same(ensemble(seed).fit(read, None), ensemble(seed).fit(X, y))
+
+
 def test_nulls_in_parquet_are_named_by_row(tmp_path):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     values = [1.0, 2.0, None, 4.0]

@@ -265,6 +265,15 @@ def test_predictions_in_blocks_are_those_of_the_loaded_table(olsen, parquet, mod
     assert olsen(*arguments)[1].count("\n") == N + 1
 
 
+@pytest.mark.parametrize("options", [[], ["--json"], ["--out", "p.parquet"], ["--out", "p.csv"]])
+def test_a_table_without_rows_has_no_predictions(olsen, parquet, model_file, tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pq.read_table(parquet).slice(0, 0), "empty.parquet")
+    code, out, err = olsen("predict", model_file, "empty.parquet", "--out-of-core", *options)
+    assert (code, out) == (1, "") and "empty.parquet has a header but no rows." in one_line(err)
+    assert not list(tmp_path.glob("p.*"))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -65,6 +65,8 @@ class Accumulator:
         """Add rows: X (rows, p), Y (rows, q), weights or None, of any real type."""
         if not len(X):
             return
+        if self._blocks == MERGE:
+            self._close()  # not before: whether the numbers were finite is asked after they were added
         M = self._open(X, Y) if self._M is None else self._M
         width = self.p + self.q + 1
         step = min(len(X), max(1, SLICE_BYTES // (8 * width)))
@@ -76,8 +78,6 @@ class Accumulator:
         self._rows += len(X)
         self.n_rows += len(X)
         self._blocks += 1
-        if self._blocks == MERGE:
-            self._close()
 
     def _open(self, X, Y):
         self._M = np.zeros((self.p + self.q + 1,) * 2, order="F")

@@ -170,6 +170,8 @@ def _encoded(table, encoding, sample, tell):
 
 def predictions(table: ParquetTable, encoding: Encoding, predict, tell: Tell | None) -> Iterator[NDArray[np.float64]]:
     """Predictions of consecutive rows, from a function of a part of the table and the number of its first row."""
+    if not table.n_rows:
+        raise TableError(f"{table.path.name} has a header but no rows.")
     encoding.features(table.schema.empty_table())  # wrong columns and types are refused before any row is read
     for first, part in _parts(table, encoding.needed, _block_rows(len(encoding.names)), tell, "predicting"):
         with _naming_block(table, first, part):

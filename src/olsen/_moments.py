@@ -9,7 +9,6 @@ the data when it is not to be trusted (see ``_members.gram``).
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from ._execution import memory, pools
 from ._execution.arrays import HOST, Space
+from ._execution.blas_threads import one_blas_thread
 
 __all__ = ["Moments", "constant_columns", "from_data", "mirror_lower", "weighted_mean"]
 
@@ -97,11 +97,11 @@ def from_data(X, Y, weight, *, centre: bool, space: Space = HOST, mapper=None) -
         "Use solver='member_gram', which forms one small Gram for each member, or 'masked_cg', which needs none.",
     )
     total = float(n) if weight is None else float(weight.sum())
-    mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
-    mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
     square = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
-    # small products gain nothing from BLAS threads, and with one they round alike however many threads the members have
-    with pools.one_blas_thread() if n * float(p) ** 2 < SMALL else nullcontext():
+    # one thread of BLAS, so that sums round alike however many threads the members have; `_gram` asks for more
+    with one_blas_thread():
+        mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
+        mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
         G, C, yy = square(X, Y, weight, mean_x, mean_y)
     dead = constant_columns(np.diagonal(G), mean_x, total)
     G[dead], G[:, dead], C[dead] = 0.0, 0.0, 0.0
@@ -161,6 +161,7 @@ def constant_columns(sum_of_squares: NDArray, mean: NDArray, weight: float) -> N
 
 def _dense_squares(X, Y, weight, mean_x, mean_y, mapper=None):
     n, p = X.shape
+    mapper = mapper or partial(pools.map_chunks, n_threads=1)
     blocks = _row_blocks(n, p, _BLOCK_BYTES)
     if len(blocks) <= 1:
         x, y = _centred(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
@@ -170,7 +171,7 @@ def _dense_squares(X, Y, weight, mean_x, mean_y, mapper=None):
         return _sum_of_blocks(X, Y, weight, mean_x, mean_y, blocks)
 
     # seconds of large products: the threads of BLAS, as many as the caller's
-    return mapper(work, 1, chunk=1, report=None, blas_threads=True)[0] if mapper else work()
+    return mapper(work, 1, chunk=1, report=None, blas_threads=True)[0]
 
 
 def _centred(X, Y, weight, mean_x, mean_y, buffer):
@@ -192,7 +193,8 @@ def _sum_of_blocks(X, Y, weight, mean_x, mean_y, blocks):
         x, y = _centred(X[block], Y[block], w, mean_x, mean_y, buffer[: block.stop - block.start])
         # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
         G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
-        C += x.T @ y
+        with one_blas_thread():
+            C += x.T @ y
         yy += (y * y).sum(axis=0)
     return mirror_lower(G).T, C, yy
 
@@ -205,7 +207,7 @@ def _gram(x, mapper):
     """
     n, p = x.shape
     flops = n * float(p) ** 2
-    if mapper is None or flops < TINY or n < 100:
+    if flops < TINY or n < 100:
         return x.T @ x
     alone = mapper.keywords["n_threads"] == 1 and flops >= SMALL  # nobody waits for the cores of BLAS
     share = partial(mapper, chunk=1, report=None, uses_blas=False, blas_threads=alone)

@@ -119,7 +119,7 @@ def checked(source: BlockSource) -> Iterator[Checked]:
     shape, first = None, 0
     for number, block in enumerate(ahead(source.read())):
         X, y = _dense(block.X), np.asarray(block.y)
-        single, y = y.ndim == 1, y.reshape(len(y), -1)
+        single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
         where = f"block {number} of the {source.kind}"
         if X.ndim != 2 or X.dtype.kind not in "fiub" or y.dtype.kind not in "fiub":
             raise ValueError(
@@ -138,7 +138,10 @@ def checked(source: BlockSource) -> Iterator[Checked]:
         if weight is not None and (weight < 0).any():
             raise ValueError(f"{where} has negative weights.")
         dtype = np.float32 if X.dtype == np.float32 else np.float64
-        yield Checked(X, y, weight, number, first, single, dtype, block.release)
+        whole = Checked(X, y, weight, number, first, single, dtype, block.release)
+        if weight is not None and np.isnan(weight).any():
+            name_bad_rows(whole, source.kind)
+        yield whole
         first += len(X)
 
 

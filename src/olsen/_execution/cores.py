@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 
 __all__ = ["free_thread", "place_apart"]
@@ -24,20 +25,19 @@ def place_apart(threads: Iterable[int]) -> set[int] | None:
     here = _current_core()
     if here is None:
         return None
-    try:
-        allowed = os.sched_getaffinity(0)
-        others = sorted(allowed - {here})
-        for i, thread in enumerate(threads if others else ()):
+    allowed = os.sched_getaffinity(0)
+    others = sorted(allowed - {here})
+    for i, thread in enumerate(threads if others else ()):
+        with suppress(OSError):  # gone, or not permitted here: it wakes where the scheduler likes
             os.sched_setaffinity(thread, {others[i % len(others)]})
-    except OSError:  # not permitted here: they wake where the scheduler likes
-        return None
     return allowed
 
 
 def free_thread(cores: set[int] | None) -> None:
     """Let the calling thread run on all of these cores again."""
     if cores:
-        os.sched_setaffinity(0, cores)
+        with suppress(OSError):  # the cores of this process have changed meanwhile
+            os.sched_setaffinity(0, cores)
 
 
 def _current_core() -> int | None:

@@ -8,21 +8,19 @@ set of BLAS threads and they would fight for the cores.
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
-from functools import cache
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, nullcontext
 from typing import TypeVar
 
 import joblib
-from threadpoolctl import ThreadpoolController
 
-from .cores import free_thread, place_apart
+from . import kept_threads
+from .blas_threads import blas_threads as limit_blas
+from .blas_threads import one_blas_thread
 
-__all__ = ["backend_is_dask", "count_threads", "in_order", "inside_dask_task", "map_chunks", "one_blas_thread"]
+__all__ = ["backend_is_dask", "count_threads", "in_order", "inside_dask_task", "map_chunks"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -56,20 +54,6 @@ def inside_dask_task() -> bool:
     return True
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()  # finding the loaded libraries takes milliseconds, so it is done once
-
-
-def one_blas_thread():
-    """Context in which BLAS uses one thread."""
-    return _blas_threads(1)
-
-
-def _blas_threads(count: int):
-    return _controller().limit(limits=count, user_api="blas")
-
-
 def map_chunks(
     function: Callable[[int, int], T],
     n_items: int,
@@ -98,8 +82,7 @@ def map_chunks(
         Chunks one after the other, each with `n_threads` threads of BLAS (with one: as many as BLAS likes): for work
         that is a few large products.
     uses_blas : bool, default=True
-        Whether the work calls BLAS, which is then held to one thread. Setting that takes milliseconds, more than many
-        a batch in the compiled kernels.
+        Whether the work calls BLAS, which is then held to one thread.
     """
     hold = _hold_blas(n_threads, blas_threads, uses_blas)
     if blas_threads:
@@ -120,7 +103,7 @@ def map_chunks(
 def _hold_blas(n_threads, blas_threads, uses_blas):
     """Context for BLAS while chunks run."""
     if blas_threads:
-        return _blas_threads(n_threads) if n_threads > 1 else nullcontext()
+        return limit_blas(n_threads if n_threads > 1 else None)
     return one_blas_thread() if uses_blas else nullcontext()
 
 
@@ -130,19 +113,22 @@ def _share(function, bounds, n_threads, report):
     todo = iter(enumerate(bounds))  # an iterator hands out each item once, also among threads
     finished = itertools.count(1)
 
-    def drain(tell, cores=None):
-        free_thread(cores)
+    def drain(tell=None):
         for i, (start, stop) in todo:
             results[i] = function(start, stop)
             done = next(finished)
             if tell:
                 tell(min(done * (bounds[0][1] - bounds[0][0]), bounds[-1][1]))
 
-    pool, members = _pool(n_threads - 1)
-    cores = place_apart(members)
-    others = [pool.submit(drain, None, cores) for _ in range(n_threads - 1)]
-    drain(report)
-    for other in others:
+    others = kept_threads.submit(drain, n_threads - 1)
+    try:
+        drain(report)
+    finally:
+        for _ in todo:
+            pass  # after an error nothing more is handed out
+        begun = [other for other in others if not other.cancel()]  # busy threads need not come any more
+        wait(begun)
+    for other in begun:
         other.result()
     if report:
         report(bounds[-1][1])
@@ -166,7 +152,9 @@ def in_order(function: Callable[[S], T], items: Iterable[S], n_threads: int, lan
 
     last: dict[int, Future] = {}
     waiting: deque[Future] = deque()
-    with one_blas_thread(), ThreadPoolExecutor(n_threads) as threads:
+    close: Callable[[], None] = getattr(items, "close", lambda: None)
+    with ExitStack() as source, one_blas_thread(), ThreadPoolExecutor(n_threads) as threads:
+        source.callback(close)
         for item in items:
             key = lane(item)
             last[key] = threads.submit(work, item, last.get(key))
@@ -175,18 +163,3 @@ def in_order(function: Callable[[S], T], items: Iterable[S], n_threads: int, lan
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-
-
-@cache
-def _pool(n_threads: int) -> tuple[ThreadPoolExecutor, list[int]]:
-    """Threads that are kept, because starting them takes as long as a small ensemble, and their native numbers."""
-    numbers: list[int] = []
-
-    def note_number():
-        numbers.append(threading.get_native_id())
-
-    return ThreadPoolExecutor(n_threads, thread_name_prefix="olsen", initializer=note_number), numbers
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._execution import memory, pools
+from .._execution.blas_threads import one_blas_thread
 from . import gram, interpolator, masked_cg, on_cluster, orthogonal
 from .problem import Problem, Solution
 
@@ -79,7 +80,7 @@ def solve(
     tasks of the cluster that joblib's active backend stands for.
     """
     memory.keep_freed_memory()
-    with pools.one_blas_thread() if n_threads > 1 and problem.space.on_host else nullcontext():
+    with one_blas_thread() if n_threads > 1 and problem.space.on_host else nullcontext():
         return _solve(problem, features, samples, solver, n_threads, report, spread)
 
 

@@ -27,6 +27,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 from .._execution import memory
+from .._execution.blas_threads import one_blas_thread
 from .._moments import Moments, mirror_lower
 from . import lapack, orthogonal
 from .problem import Problem, Solution
@@ -182,6 +183,11 @@ def _complement(G, C, scale, features, mapper):
     The diagonal of the inverse holds the variance inflation factors of all columns together, which bound those of every
     subset: no member needs a probe of its own.
     """
+    with one_blas_thread():  # whatever the threads of members: results should not depend on them
+        return _complement_values(G, C, scale, features, mapper)
+
+
+def _complement_values(G, C, scale, features, mapper):
     L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
     if info:
         return None
@@ -203,8 +209,7 @@ def _complement(G, C, scale, features, mapper):
             solved = full[:, t] - dense @ P
             values[here, t] = solved[_owner(kept), kept.indices]
 
-    # few chunks: every product reads the whole of P
-    mapper(work, len(features), chunk=min(256, -(-len(features) // mapper.keywords["n_threads"])), report=None)
+    mapper(work, len(features), chunk=64, report=None)  # not fewer: every product reads the whole of P
     return values
 
 

@@ -47,16 +47,17 @@ def _runs_of_equal_size(features, start, stop):
 def _solve_equal(G, C, S):
     """Pairs (solution, pivot ratio) of members whose columns are the rows of S; small ones in one call for all."""
     count, m = S.shape
-    if count > 1 and 0 < m <= SMALL:
-        stack = G[S[:, :, None], S[:, None, :]]
-        try:
-            L, solved = np.linalg.cholesky(stack), np.linalg.solve(stack, C[S])
-        except np.linalg.LinAlgError:
-            pass  # one of them is singular: one by one
-        else:
-            pivots, squares = (np.diagonal(a, axis1=1, axis2=2) for a in (L, stack))
-            return zip(solved, (pivots**2 / squares).min(axis=1), strict=True)
-    return (cholesky_solve(G[np.ix_(s, s)], C[s]) for s in S)
+    if not 0 < m <= SMALL:
+        return [cholesky_solve(G[np.ix_(s, s)], C[s]) for s in S]
+    stack = G[S[:, :, None], S[:, None, :]]
+    try:
+        L, solved = np.linalg.cholesky(stack), np.linalg.solve(stack, C[S])
+    except np.linalg.LinAlgError:
+        if count == 1:
+            return [cholesky_solve(stack[0], C[S[0]])]
+        return [solution for s in S for solution in _solve_equal(G, C, s[None])]  # one of them is singular: one by one
+    pivots, squares = (np.diagonal(a, axis1=1, axis2=2) for a in (L, stack))
+    return zip(solved, (pivots**2 / squares).min(axis=1), strict=True)
 
 
 def solve_submatrices(problem: Problem, Y, scale, features, samples, mapper):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution import pools
+from .._execution.blas_threads import one_blas_thread
 from .methods import QUANTITIES
 from .problems import LinearProblem
 from .storage import TrialStore, describe, digest
@@ -168,7 +169,7 @@ def _chunks(numbers):
 
 def _in_threads(work, items, n_threads):
     """Pairs (item, result), as they finish. Threads suffice: solvers release the interpreter lock."""
-    with pools.one_blas_thread():  # held here, once: threads that set and reset it themselves would undo each other
+    with one_blas_thread():  # held here, once: threads that set and reset it themselves would undo each other
         if n_threads == 1:
             yield from ((item, work(item)) for item in items)
             return
