@@ -25,7 +25,7 @@ there is one, to what is aimed at; a limit that is missed says FAIL.
 
 - Us and the peers run in one process on the same data and take turns (A B A B ...), so that a noisy moment hits all of
   them alike. Of every contender the best time counts. Fast ones are called several times in a turn; those that take
-  more than 4 seconds are called twice in all, and the grid search once. Calls of less than 2 ms are made in a row of
+  more than 4 seconds are called twice in all, and the grid search once. Calls of less than 4 ms are made in a row of
   20 ms, of which the mean is taken.
 - Whole calls are timed: validation of the input, drawing of subsets and everything else a user waits for. Compiled code
   is loaded and scikit-learn's worker processes are started before the first clock.

@@ -10,7 +10,7 @@ __all__ = ["best", "clock", "interleave", "judged", "seconds", "summary"]
 TURN = 1.0  # seconds a contender may use up in one turn
 CALLS = 4  # most calls in one turn
 REST = 0.06  # seconds before every call
-SHORT = 2e-3  # seconds below which a call is made many times in a row
+SHORT = 4e-3  # seconds below which a call is made many times in a row
 ROW = 0.02  # seconds of such a row
 SLOW = 4.0  # seconds from which a contender gets one more turn only
 

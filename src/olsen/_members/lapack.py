@@ -31,7 +31,8 @@ def solve_principal(G, C, scale, q, features, mapper):
             for i, solution in enumerate(_solve_equal(G, C, S), first):
                 put(i, S[i - first], *solution)
 
-    mapper(work, len(features))
+    small = features.sizes.max(initial=0) <= SMALL  # then a stack is worth more than a thread
+    mapper(work, len(features), chunk=256 if small else None)
     return values, ratios, probed
 
 
