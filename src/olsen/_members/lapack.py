@@ -31,8 +31,9 @@ def solve_principal(G, C, scale, q, features, mapper):
             for i, solution in enumerate(_solve_equal(G, C, S), first):
                 put(i, S[i - first], *solution)
 
-    small = features.sizes.max(initial=0) <= SMALL  # then a stack is worth more than a thread
-    mapper(work, len(features), chunk=256 if small else None)
+    # of small members a stack is worth more than a thread, unless somebody watches the progress
+    together = features.sizes.max(initial=0) <= SMALL and mapper.keywords.get("report") is None
+    mapper(work, len(features), chunk=256 if together else None)
     return values, ratios, probed
 
 
