@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# The torch that the array tests run with, on the CPU. Empty (make test TORCH=) leaves them out.
+TORCH ?= torch==2.13.0
+TORCH_READY := $(VENV)/.torch
 
 .PHONY: run reproduce test test-browser test-statistical bench clean
 
@@ -11,10 +14,15 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
 
+$(TORCH_READY): $(READY)
+	test -z '$(TORCH)' || $(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)' \
+	  || echo '$(TORCH) cannot be installed here: the tests that need it are skipped'
+	touch $@
+
 run: $(READY)  ## fit the embedded data set and compare
 	$(BIN)/python examples/soil_carbon.py --out out/soil_carbon.png
 
-test: $(READY)  ## everything CI checks, in minutes
+test: $(READY) $(TORCH_READY)  ## everything CI checks, in minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
