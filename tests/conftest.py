@@ -1,5 +1,9 @@
 """Shared by all tests. Every test is valid for any seed; `pytest --seeds 0-9` tries several."""
 
+import pytest
+
+from olsen import cli
+
 
 def pytest_addoption(parser):
     parser.addoption("--seeds", default="0", help="seeds of the `seed` fixture: 7, or 0-9")
@@ -9,3 +13,15 @@ def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
         first, _, last = metafunc.config.getoption("--seeds").partition("-")
         metafunc.parametrize("seed", range(int(first), int(last or first) + 1))
+
+
+@pytest.fixture
+def olsen(capsys):
+    """Run the command line in this process: exit code, standard output, error stream."""
+
+    def run(*arguments):
+        code = cli.main([str(a) for a in arguments])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run

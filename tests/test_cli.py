@@ -17,18 +17,6 @@ pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 
 
-@pytest.fixture
-def olsen(capsys):
-    """Run the command line in this process: exit code, standard output, error stream."""
-
-    def run(*arguments):
-        code = cli.main([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
 def one_line(text):
     assert text.startswith("olsen: ") and text.count("\n") == 1, text
     return text

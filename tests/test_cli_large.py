@@ -26,18 +26,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 6_000)
 
 
-@pytest.fixture
-def olsen(capsys):
-    """Run the command line in this process: exit code, standard output, error stream."""
-
-    def run(*arguments):
-        code = cli.main([str(a) for a in arguments])
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
-
-
 def data(seed=0):
     """Encoded columns, the target, and the same as a table with a column of text."""
     rng = np.random.default_rng(seed)

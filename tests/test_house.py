@@ -17,7 +17,8 @@ SOURCE = Path(olsen.__file__).parent
 # room -> rooms it may import; a room is the first part of a module's name below olsen
 LAYERS = {
     "_keys": set(),
-    "subsets": {"_keys"},
+    "_laws": {"_keys"},
+    "subsets": {"_keys", "_laws"},
     "theory": set(),
     "_execution": set(),
     "datasets": set(),
@@ -31,7 +32,9 @@ LAYERS = {
     "_inputs": {"_members", "_moments", "_execution"},
     "_elsewhere": {"_members", "_execution", "_inputs", "subsets"},
     "_blockwise": {"_elsewhere", "_members", "_moments", "_streaming", "_execution", "_inputs", "subsets"},
-    "_distributed": {"_blockwise", "_elsewhere", "_members", "_moments", "_streaming", "_execution", "subsets"},
+    "_distributed": {
+        "_blockwise", "_elsewhere", "_inputs", "_members", "_moments", "_streaming", "_execution", "subsets",
+    },
     "_large": {"_blockwise", "_distributed", "_elsewhere", "_execution", "_moment_selection", "_moments"},
     "_risk_curve": {"subsets"},
     "_selection": {"_members", "_moments", "_risk_curve", "subsets"},

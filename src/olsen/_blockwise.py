@@ -27,7 +27,7 @@ from ._elsewhere import remember_design, set_attributes
 from ._execution import callbacks, memory, pools
 from ._execution.blas import add_gram
 from ._execution.blocks import BlockSource, checked, name_bad_rows, split_rows
-from ._inputs import warn_at_the_peak
+from ._inputs import uses_all_rows, warn_at_the_peak
 from ._members.problem import Submatrix, rounding_cutoff
 from ._moments import Moments, constant_columns, mirror_lower
 from ._streaming import Triangle
@@ -213,7 +213,7 @@ def fit(estimator, source: BlockSource) -> None:
     """Set the fitted attributes of an ensemble from blocks."""
     refuse_leave_one_out(estimator)
     design = remember_design(estimator, source.n_rows or 0, 0)
-    groups = 1 if _all_rows(estimator.max_samples) else GROUPS
+    groups = 1 if uses_all_rows(estimator.max_samples) else GROUPS
     summary = summarise(estimator, source, groups, design["seed"])
     fit_summary(estimator, summary, design)
 
@@ -317,10 +317,6 @@ def refuse_leave_one_out(estimator) -> None:
             f"scale={estimator.scale!r} with mixing={estimator.mixing!r} needs leave-one-out residuals of all rows, "
             f"which are not computed from blocks. Use a number and mixing='mean', or load X as an array."
         )
-
-
-def _all_rows(max_samples) -> bool:
-    return isinstance(max_samples, float) and max_samples == 1.0
 
 
 def _choose_groups(estimator, summary, k, seed):

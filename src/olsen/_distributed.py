@@ -26,6 +26,7 @@ from ._blockwise import Accumulator, Summary
 from ._elsewhere import remember_design, set_attributes
 from ._execution import cluster, memory
 from ._execution.blocks import BLOCK_BYTES, BlockSource, Checked, name_bad_rows, split_rows
+from ._inputs import uses_all_rows
 from ._members import masked_cg
 from ._members.batches import Batch, shared_rows_batch
 from ._members.operators import Normal
@@ -40,7 +41,7 @@ MEMBERS_AT_ONCE = 8  # members of one task, where members are tasks
 def fit(estimator, X, y, sample_weight) -> None:
     """Set the fitted attributes of an ensemble from Dask collections."""
     _blockwise.refuse_leave_one_out(estimator)
-    all_rows = isinstance(estimator.max_samples, float) and estimator.max_samples == 1.0
+    all_rows = uses_all_rows(estimator.max_samples)
     parts = cluster.row_parts(X, y, sample_weight, lengths=not all_rows)
     p = parts.n_columns
     groups = 1 if all_rows else _blockwise.GROUPS

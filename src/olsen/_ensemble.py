@@ -10,7 +10,7 @@ from . import _large
 from ._execution import callbacks
 from ._fitted import FittedEnsembleMixin
 from ._fitting import FitMembersMixin, mean_coefficients
-from ._inputs import all_or_nothing, check_count, validate_training
+from ._inputs import all_or_nothing, check_count, uses_all_rows, validate_training
 from ._streaming import Triangle
 
 __all__ = ["OLSEnsembleRegressor"]
@@ -198,7 +198,7 @@ class OLSEnsembleRegressor(FitMembersMixin, FittedEnsembleMixin, callbacks.Callb
             self._forget("_deletions", "_triangle")
         return self
 
-    @available_if(lambda self: _uses_all_rows(self.max_samples))
+    @available_if(lambda self: _can_stream(self.max_samples))
     def partial_fit(self, X, y, sample_weight=None):
         """Add rows to those seen so far and solve all members again.
 
@@ -284,14 +284,10 @@ class OLSEnsembleRegressor(FitMembersMixin, FittedEnsembleMixin, callbacks.Callb
             return Triangle.empty(p, q).add(self._data())
         return Triangle.empty(p, q)
 
-    def _forget(self, *names):
-        for name in names:
-            self.__dict__.pop(name, None)
 
-
-def _uses_all_rows(max_samples):
+def _can_stream(max_samples):
     """Whether members use all rows; a stream keeps none, so there they could not draw any."""
-    if isinstance(max_samples, float) and max_samples == 1.0:
+    if uses_all_rows(max_samples):
         return True
     raise AttributeError(
         f"partial_fit keeps no rows, so members cannot draw them: max_samples={max_samples!r} must be 1.0."

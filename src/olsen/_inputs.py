@@ -28,6 +28,7 @@ __all__ = [
     "check_choice",
     "check_count",
     "resolve_seed",
+    "uses_all_rows",
     "validate_new_rows",
     "validate_training",
     "warn_at_the_peak",
@@ -153,6 +154,11 @@ def check_count(name: str, value, least: int = 1) -> None:
     """Raise unless `value` is a whole number of at least `least`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name}={value!r} must be an int of at least {least}.")
+
+
+def uses_all_rows(max_samples) -> bool:
+    """Whether members see every row: the fraction 1.0, not the count of one."""
+    return isinstance(max_samples, float) and max_samples == 1.0
 
 
 def warn_at_the_peak(columns: int, rows: int, fit_intercept: bool) -> None:

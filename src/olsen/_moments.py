@@ -21,7 +21,7 @@ from ._execution import memory, pools
 from ._execution.arrays import HOST, Space
 from ._execution.blas_threads import one_blas_thread
 
-__all__ = ["Moments", "constant_columns", "from_data", "mirror_lower", "weighted_mean"]
+__all__ = ["Moments", "centred_rows", "constant_columns", "from_data", "mirror_lower", "weighted_mean"]
 
 TINY = 1e7  # flops of a Gram matrix below which it is not worth sharing
 SMALL = 2e8  # flops below which it gains nothing from threads of BLAS
@@ -164,7 +164,7 @@ def _dense_squares(X, Y, weight, mean_x, mean_y, mapper=None):
     mapper = mapper or partial(pools.map_chunks, n_threads=1)
     blocks = _row_blocks(n, p, _BLOCK_BYTES)
     if len(blocks) <= 1:
-        x, y = _centred(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
+        x, y = centred_rows(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
         return _gram(x, mapper), x.T @ y, (y * y).sum(axis=0)
 
     def work(*_):
@@ -174,7 +174,7 @@ def _dense_squares(X, Y, weight, mean_x, mean_y, mapper=None):
     return mapper(work, 1, chunk=1, report=None, blas_threads=True)[0]
 
 
-def _centred(X, Y, weight, mean_x, mean_y, buffer):
+def centred_rows(X, Y, weight, mean_x, mean_y, buffer):
     """Rows about the means, times the root of their weight, in float64 whatever X is."""
     x, y = np.subtract(X, mean_x, out=buffer), Y - mean_y
     if weight is not None:
@@ -190,7 +190,7 @@ def _sum_of_blocks(X, Y, weight, mean_x, mean_y, blocks):
     buffer = np.empty((blocks[0].stop, p))
     for block in blocks:
         w = None if weight is None else weight[block]
-        x, y = _centred(X[block], Y[block], w, mean_x, mean_y, buffer[: block.stop - block.start])
+        x, y = centred_rows(X[block], Y[block], w, mean_x, mean_y, buffer[: block.stop - block.start])
         # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
         G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         with one_blas_thread():

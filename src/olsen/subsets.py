@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _keys
+from . import _keys, _laws
 
 __all__ = ["Subsets", "draw", "draw_members", "group_size", "permutations", "resolve_size"]
 
@@ -247,13 +247,14 @@ def draw(
     per_group = group_size(fraction) if design == "balanced" else 1
     if sampling == "bernoulli" or probabilities is not None:
         per_group = min(per_group, max(1, _CHUNK_ITEMS // n_items))  # the group is laid out as a mask
-    rule = _rule(n_items, size, probabilities, sampling, per_group)
+    law = _laws.law(n_items, size, probabilities, sampling, per_group)
     first, last = start // per_group, -(-stop // per_group)
 
     def draw_groups(begin, end):
         at_once = max(1, _CHUNK_ITEMS // max(1, n_items))
         bounds = [(a, min(a + at_once, end)) for a in range(begin, end, at_once)]
-        return [rule(_keys.raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt)) for a, b in bounds]
+        keys = (_keys.raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt) for a, b in bounds)
+        return [_from_array(law(rows), n_items) for rows in keys]
 
     parts = list(chain.from_iterable(_share(draw_groups, last - first, (last - first) * n_items, mapper)))
     drawn = _join(parts, n_items)
@@ -394,62 +395,9 @@ def _restack(features, samples, kept_features, kept_samples):
     return new_features, None if samples is None else Subsets._stack(kept_samples, samples.n_items)
 
 
-def _rule(n_items, size, probabilities, sampling, per_group):
-    """The function that turns random keys, one row for each group, into the group's subsets."""
-    if sampling == "bernoulli":
-        chance = np.full(n_items, size / n_items) if probabilities is None else np.asarray(probabilities, dtype=float)
-        return lambda raw: _flip_coins(raw[:, :n_items], chance, per_group)
-    if probabilities is not None:
-        return lambda raw: _systematic(raw, np.asarray(probabilities, dtype=float), per_group)
-    if per_group == 1:
-        return lambda raw: _smallest_keys(raw[:, :n_items], size)
-    return lambda raw: _cut_blocks(raw[:, :n_items], size, per_group)
-
-
-def _smallest_keys(raw, size):
-    """The `size` items with the smallest keys: uniform over subsets, and a prefix of the permutation of the keys."""
-    n_items = raw.shape[1]
-    if size == n_items:
-        return _from_rows(np.broadcast_to(np.arange(n_items), raw.shape), n_items)
-    keys, mask = _keys.numbered(raw)
-    keys.partition(size - 1, axis=1)
-    return _from_rows(_keys.ascending(keys[:, :size] & mask, n_items), n_items)
-
-
-def _cut_blocks(raw, size, per_group):
-    """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one half."""
-    n_groups, n_items = raw.shape
-    block = min(size, n_items - size)
-    order = _keys.order(raw)[:, : per_group * block].reshape(n_groups * per_group, block)
-    if block == size:
-        return _from_rows(_keys.ascending(order, n_items), n_items)
-    kept = np.ones((len(order), n_items), dtype=bool)
-    np.put_along_axis(kept, order, False, axis=1)
-    return _from_mask(kept)
-
-
-def _flip_coins(raw, chance, per_group):
-    """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that avoid each other."""
-    u = _keys.uniform(raw)[:, None, :] + (np.arange(per_group) / per_group)[:, None]
-    return _from_mask(((u % 1.0) < chance).reshape(-1, len(chance)))
-
-
-def _systematic(raw, chance, per_group):
-    """Systematic sampling in random order: lay the probabilities end to end and pick at unit steps.
-
-    Member b of a group starts its steps at frac(u + b / per_group). Item j, laid on (low_j, high_j], is picked when a
-    point u + integer falls there, which has probability exactly chance_j.
-    """
-    n_items = len(chance)
-    order = _keys.order(raw[:, :n_items])
-    high = np.cumsum(chance[order], axis=1)
-    low = high - chance[order]
-    offset = (_keys.uniform(raw[:, n_items])[:, None] + np.arange(per_group) / per_group) % 1.0
-    points = offset[:, :, None]
-    picked = np.ceil(high[:, None, :] - points) > np.ceil(low[:, None, :] - points)  # (groups, per_group, n_items)
-    mask = np.zeros(picked.shape, dtype=bool)
-    np.put_along_axis(mask, np.broadcast_to(order[:, None, :], picked.shape), picked, axis=2)
-    return _from_mask(mask.reshape(-1, n_items))
+def _from_array(drawn, n_items):
+    """Subsets from a mask, or from rows of items."""
+    return _from_mask(drawn) if drawn.dtype == bool else _from_rows(drawn, n_items)
 
 
 def _from_rows(rows, n_items):

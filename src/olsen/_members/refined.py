@@ -59,8 +59,8 @@ def prepare(problem: Problem, mapper=None) -> SingleMoments:
     single = np.empty((step, p), dtype=np.float32)
     for start in range(0, n, step):
         rows = slice(start, min(start + step, n))
-        part = replace(problem, X=problem.X[rows], Y=Y[rows] - mean_y, weight=None if weight is None else weight[rows])
-        for c, square in _slices(part, mean_x, unit, single, mapper):
+        part = replace(problem, X=problem.X[rows], Y=Y[rows], weight=None if weight is None else weight[rows])
+        for c, square in _slices(part, mean_x, mean_y, unit, single, mapper):
             C += c
             squares += square
         G = la.blas.ssyrk(1.0, single[: rows.stop - start].T, beta=1.0, c=G, lower=1, overwrite_c=1)
@@ -76,7 +76,7 @@ def _spread(problem, mean_x):
     return np.where(square > 0, np.sqrt(square), 1.0)
 
 
-def _slices(part: Problem, mean_x, unit, single, mapper):
+def _slices(part: Problem, mean_x, mean_y, unit, single, mapper):
     """X'y and squares of slices of rows, which go over `unit` and in float32 to `single`; small enough for a cache."""
     n, p = part.shape
 
@@ -85,12 +85,9 @@ def _slices(part: Problem, mean_x, unit, single, mapper):
         buffer = np.empty((SLICE, p))
         for first in range(rows.start, rows.stop, SLICE):
             here = slice(first, min(first + SLICE, n))
-            x = np.subtract(part.X[here], mean_x, out=buffer[: here.stop - first])
-            y = part.Y[here]
-            if part.weight is not None:
-                root = np.sqrt(part.weight[here])[:, None]
-                x *= root
-                y = y * root
+            w = None if part.weight is None else part.weight[here]
+            out = buffer[: here.stop - first]
+            x, y = _moments.centred_rows(part.X[here], part.Y[here], w, mean_x, mean_y, out)
             found.append((x.T @ y, np.einsum("ij,ij->j", x, x)))
             np.divide(x, unit, out=single[here], casting="same_kind")
         return found
