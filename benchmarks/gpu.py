@@ -29,12 +29,14 @@ import sklearn
 import torch
 
 from olsen import OLSEnsembleRegressor, subsets
-from olsen._execution import pools
+from olsen._execution import threads
 from olsen._execution.arrays import HOST, space_of
-from olsen._members import Problem, masked_cg, on_device
+from olsen._execution.threads import Sharing
+from olsen._members import Problem, on_device
+from olsen._members.masked import masked_cg
 
 SHAPES = {"large": (40_000, 20_000, 10_000, 500), "many": (800, 400, 120, 20_000)}
-THREADS = partial(pools.map_chunks, n_threads=pools.count_threads(-1), uses_blas=False)
+THREADS = Sharing(threads.count_threads(-1))
 QUICK = {"large": (800, 400, 200, 20), "many": (160, 80, 24, 500)}
 
 
@@ -106,7 +108,7 @@ def run_case(name, shape, device, repeats, dtype):
     n, p, m, k = shape
     X, y = make_data(n, p, device, dtype)
     model = OLSEnsembleRegressor(k, m, random_state=0, n_jobs=-1)
-    draw = partial(subsets.draw, p, k, seed=0, size=m, design="balanced", mapper=THREADS)
+    draw = partial(subsets.draw, p, k, seed=0, size=m, design="balanced", mapper=THREADS.without_blas)
     drawing, features = best_of(draw, 5, torch.device("cpu"))
     solving, coef = best_of(lambda: solve(X, y, features), repeats, device)
     fitting, model = best_of(lambda: model.fit(X, y), repeats, device)

@@ -5,9 +5,10 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, _moments
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution import arrays
-from olsen._members import masked_cg
+from olsen._members.masked import masked_cg
+from olsen._moments import moments
 
 
 @pytest.fixture(params=["array_api_strict", "torch", "cupy"], autouse=True)
@@ -112,7 +113,6 @@ def test_sizes_are_chosen_as_in_blocks(xp, settings, q, weighted, seed):
 @pytest.mark.parametrize(
     ("settings", "n", "message"),
     [
-        ({"warm_start": True}, 150, "always fitted anew"),
         ({"mixing": "stacking"}, 150, "on a device only mixing='mean'"),
         ({"cv": 40}, 41, "41 rows are too few for 40 folds"),
     ],
@@ -199,7 +199,7 @@ def test_a_device_that_runs_out_of_memory_says_so(xp, seed, monkeypatch):
 
     X, y, _ = data(seed)
     model = OLSEnsembleRegressor(5)
-    monkeypatch.setattr(_moments, "_moments_elsewhere", fail)
+    monkeypatch.setattr(moments, "_moments_elsewhere", fail)
     with pytest.raises(MemoryError, match=r"150 x 40 \(tried to allocate 3 GiB\).*Gram matrix takes 12.8 kB"):
         model.fit(xp.asarray(X), xp.asarray(y))
     assert not hasattr(model, "coef_")

@@ -82,7 +82,7 @@ def test_errors_are_those_of_refits(csv_file):
     from sklearn.linear_model import LinearRegression, Ridge
     from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
-    from olsen._report.rivals import least_squares_mse, ridge_mse
+    from olsen.cli.report.rivals import least_squares_mse, ridge_mse
 
     for p in (5, 40):
         X, y = numbers(n=45, p=p, seed=1)
@@ -188,7 +188,7 @@ def test_parquet_and_csv_give_the_same_fit(olsen, csv_file, tmp_path):
 
 
 def test_outputs_that_cannot_be_written_fail_before_the_work(olsen, csv_file, monkeypatch):
-    monkeypatch.setattr(cli, "_tuned", lambda *_: pytest.fail("the fit ran first"))
+    monkeypatch.setattr(cli.commands, "_tuned", lambda *_: pytest.fail("the fit ran first"))
     for target in ("/proc/model.skops", "/dev/null/model.skops"):
         code, _, err = olsen("fit", csv_file, "--target", "yield", "--out", target)
         assert code == 1 and one_line(err)
@@ -202,7 +202,7 @@ def test_a_read_only_folder(olsen, csv_file, tmp_path, monkeypatch):
     folder.mkdir(mode=0o555)
     if os.geteuid() == 0:
         refusal = PermissionError(errno.EACCES, "Permission denied", str(folder))
-        monkeypatch.setattr(cli.tempfile, "TemporaryFile", Mock(side_effect=refusal))
+        monkeypatch.setattr(cli.commands.tempfile, "TemporaryFile", Mock(side_effect=refusal))
     code, _, err = olsen("fit", csv_file, "--target", "yield", "--report", folder / "r.html")
     assert code == 1 and "cannot write, permission denied" in one_line(err) and "r.html" in err
 
@@ -331,7 +331,7 @@ def test_interruption_is_not_a_traceback(olsen, csv_file, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_tuned", stop)
+    monkeypatch.setattr(cli.commands, "_tuned", stop)
     code, _, err = olsen("fit", csv_file, "--target", "yield")
     assert code == 130 and "stopped" in one_line(err)
 

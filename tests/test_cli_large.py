@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from olsen import OLSEnsembleRegressorCV, cli
-from olsen._execution import blocks, memory
+from olsen._engines import sources as blocks
+from olsen._execution import memory
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -284,7 +285,7 @@ def test_predict_leaves_no_half_written_file(olsen, model_file, tmp_path, change
 SMALL_BLOCKS = """
 import sys
 from olsen import cli
-from olsen._execution import blocks
+from olsen._engines import sources as blocks
 blocks.BLOCK_BYTES = 6_000
 sys.exit(cli.main(sys.argv[1:]))
 """

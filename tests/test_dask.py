@@ -11,7 +11,7 @@ import pytest
 from sklearn.model_selection import cross_val_score
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from olsen._execution import cluster as plumbing
+from olsen._engines import dask_parts as plumbing
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -111,7 +111,7 @@ def test_tuning_is_that_of_blocks(seed):
 
 def test_a_gram_matrix_that_does_not_fit_is_not_made(seed, monkeypatch):
     """Large p: one round of products over the chunks for every step."""
-    from olsen import _distributed
+    from olsen._engines import dask as _distributed
 
     X, y, weight = data(seed)
     monkeypatch.setattr(_distributed.memory, "available_bytes", lambda: 1000.0)

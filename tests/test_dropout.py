@@ -9,7 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from olsen import DropoutRegressor, _dropout_exact
+from olsen import DropoutRegressor
+from olsen._dropout import exact
 from olsen._execution import memory
 from test_members import random_problem, relative_error
 
@@ -141,12 +142,9 @@ def test_weights_targets_and_sparse_data(shape, max_features, seed):
 
 def test_both_sides_agree(seed):
     X, y = random_problem(seed, n=40, p=38)
-    problem = _dropout_exact.Problem(X, y[:, None])
+    problem = exact.Problem(X, y[:, None])
     for kappa in (np.full(38, 0.6), np.where(np.arange(38) < 9, 1.0, 0.3)):
-        column, row, data = (
-            f(problem, kappa)
-            for f in (_dropout_exact._column_side, _dropout_exact._row_side, _dropout_exact._from_data)
-        )
+        column, row, data = (f(problem, kappa) for f in (exact._column_side, exact._row_side, exact._from_data))
         assert relative_error(row, column) < 1e-9
         assert relative_error(data, column) < 1e-9
 

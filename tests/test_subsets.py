@@ -1,15 +1,22 @@
 """Subsets: their law, and that member i depends on (seed, i) alone."""
 
-from functools import partial
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from olsen import _keys, subsets
-from olsen._execution import pools
-from olsen.subsets import Subsets, draw, draw_members, group_size, permutations, resolve_size
+from olsen._execution.threads import Sharing
+from olsen.subsets import (
+    Subsets,
+    _compressed,
+    _drawing,
+    _keys,
+    draw,
+    draw_members,
+    group_size,
+    permutations,
+    resolve_size,
+)
 
 LAWS = [(sampling, design) for sampling in ("fixed", "bernoulli") for design in ("independent", "balanced")]
 
@@ -41,7 +48,7 @@ def test_member_depends_on_seed_and_number_only(sampling, design, data):
 
 def test_chunks_do_not_change_the_draw(monkeypatch):
     whole = draw(50, 333, seed=5, size=20, design="balanced")
-    monkeypatch.setattr(subsets, "_CHUNK_ITEMS", 120)
+    monkeypatch.setattr(_drawing, "_CHUNK_ITEMS", 120)
     np.testing.assert_array_equal(draw(50, 333, seed=5, size=20, design="balanced").indices, whole.indices)
 
 
@@ -49,8 +56,9 @@ def test_chunks_do_not_change_the_draw(monkeypatch):
 def test_threads_do_not_change_the_draw(sampling, design, monkeypatch):
     how = {"seed": 3, "size": 7, "design": design, "sampling": sampling, "start": 5}
     alone = draw(20, 60, **how)
-    monkeypatch.setattr(subsets, "_WORTH_SHARING", 0)
-    mapper = partial(pools.map_chunks, n_threads=3)
+    monkeypatch.setattr(_compressed, "WORTH_SHARING", 0)
+    monkeypatch.setattr(_drawing, "WORTH_SHARING", 0)
+    mapper = Sharing(3)
     shared = draw(20, 60, mapper=mapper, **how)
     np.testing.assert_array_equal(shared.mask(mapper), alone.mask())
     np.testing.assert_array_equal(shared.counts(mapper), alone.mask().sum(axis=0))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from olsen import OLSEnsembleRegressor, _members, subsets
-from olsen._execution import memory, pools
+from olsen._execution import memory
+from olsen._execution.threads import Sharing
 from problems import linear
 from timing import best, interleave, judged, summary
 
@@ -64,10 +63,9 @@ def measure(n, p, m, k, max_samples, rounds):
         return _members.Problem(X, y[:, None])  # a new one each time: it keeps its moments
 
     def call(name):
-        mapper = partial(pools.map_chunks, n_threads=2)
-        return lambda: _members.SOLVERS[name](problem(), features, samples, mapper)
+        return lambda: _members.SOLVERS[name](problem(), features, samples, Sharing(2))
 
-    chosen = _members.solve(problem(), features, samples, n_threads=2).solver
+    chosen = _members.solve(problem(), features, samples, sharing=Sharing(2)).solver
     contenders = {name: call(name) for name in {chosen: None} | dict.fromkeys(applicable(n, p, m, k, samples))}
     measured = race(contenders, rounds)
     took = best(measured)

@@ -8,7 +8,7 @@ import numpy as np
 
 from machine import product
 from olsen import subsets
-from olsen._execution import pools
+from olsen._execution import threads
 from problems import linear
 from timing import best, interleave, judged, summary
 
@@ -48,11 +48,11 @@ def measure(m, p, must, aim, quick):
     other, _ = product(100 if quick else 1000)
 
     def two_products():
-        pools.map_chunks(lambda i, _: (multiply, other)[i](), 2, 2, chunk=1)
+        threads.map_chunks(lambda i, _: (multiply, other)[i](), 2, 2, chunk=1)
 
     solve(1)
     contenders = {
-        "one product": partial(pools.map_chunks, lambda *_: multiply(), 1, 1),
+        "one product": partial(threads.map_chunks, lambda *_: multiply(), 1, 1),
         "one thread": partial(solve, 1),
         "two products": two_products,
         "two threads": partial(solve, 2),
@@ -89,7 +89,7 @@ def kernel(m, p, k):
     def work(start, stop):
         solve_principal(G, C, scale, features.indptr, features.indices, start, stop, out)
 
-    return lambda n_threads: pools.map_chunks(work, k, n_threads)
+    return lambda n_threads: threads.map_chunks(work, k, n_threads)
 
 
 def cells(row):

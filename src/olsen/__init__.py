@@ -8,12 +8,13 @@ OLSEnsembleRegressor(max_features=0.3)
 """
 
 import importlib
+from typing import Any
 
 from . import subsets
-from ._dropout import DropoutRegressor
-from ._ensemble import OLSEnsembleRegressor
-from ._functional import member_coefficients
-from ._tuning import OLSEnsembleRegressorCV
+from ._dropout.estimator import DropoutRegressor
+from ._estimators.ensemble import OLSEnsembleRegressor
+from ._estimators.given_members import member_coefficients
+from ._estimators.tuned import OLSEnsembleRegressorCV
 
 __version__ = "0.1.0"
 
@@ -40,11 +41,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name):
+for _public in (DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients):
+    _public.__module__ = "olsen"  # where users find them: pickles and model files name no room of the house
+
+
+def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"olsen.{name}")
     raise AttributeError(f"module 'olsen' has no attribute {name!r}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return __all__

@@ -10,7 +10,11 @@ the same `p` equations,
 is the ensemble exactly for determinantal subsets, and close to it for independently drawn ones.
 """
 
+from collections.abc import Callable
+from typing import Literal, TypeAlias, overload
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, qr
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, cg
@@ -19,8 +23,29 @@ __all__ = ["inclusion_probabilities", "isotropic_penalty", "ridge_penalty"]
 
 DENSE_COLUMNS = 3000  # up to here the p x p Hessian is formed and factorised
 
+Floats: TypeAlias = NDArray[np.float64]
+System: TypeAlias = tuple[float, Floats, Callable[[Floats], Floats]]  # f, its gradient, a solver with its Hessian
 
-def ridge_penalty(X, max_features, *, center=True, tol=1e-10, max_iter=50, return_n_iter=False):
+
+@overload
+def ridge_penalty(
+    X: ArrayLike, max_features: ArrayLike, *, center: bool = ..., tol: float = ..., max_iter: int = ...,
+    return_n_iter: Literal[False] = ...,
+) -> Floats: ...  # fmt: skip
+@overload
+def ridge_penalty(
+    X: ArrayLike, max_features: ArrayLike, *, center: bool = ..., tol: float = ..., max_iter: int = ...,
+    return_n_iter: Literal[True],
+) -> tuple[Floats, int]: ...  # fmt: skip
+def ridge_penalty(
+    X: ArrayLike,
+    max_features: ArrayLike,
+    *,
+    center: bool = True,
+    tol: float = 1e-10,
+    max_iter: int = 50,
+    return_n_iter: bool = False,
+) -> Floats | tuple[Floats, int]:
     r"""The diagonal ridge penalty equivalent to a large ensemble on these data.
 
     .. math:: [G(G+D)^{-1}]_{jj} = \alpha_j \quad\text{for every } j, \qquad \text{uniform: } \alpha_j = m/p
@@ -79,7 +104,9 @@ def ridge_penalty(X, max_features, *, center=True, tol=1e-10, max_iter=50, retur
     return (penalty, n_iter) if return_n_iter else penalty
 
 
-def inclusion_probabilities(X, penalty, *, center=True, check_collinear=True):
+def inclusion_probabilities(
+    X: ArrayLike, penalty: ArrayLike, *, center: bool = True, check_collinear: bool = True
+) -> Floats:
     r"""Inclusion probabilities with which the large ensemble reproduces ridge regression.
 
     .. math:: \alpha_j = [G(G+\lambda I)^{-1}]_{jj}
@@ -121,7 +148,7 @@ def inclusion_probabilities(X, penalty, *, center=True, check_collinear=True):
     return np.clip(_leverages(X / np.sqrt(penalty)), 0.0, 1.0)
 
 
-def isotropic_penalty(X, max_features, *, center=True):
+def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True) -> float:
     r"""The single ridge penalty with as many degrees of freedom as a member has columns.
 
     .. math:: \mathrm{tr}\,G(G+\lambda I)^{-1} = m
@@ -142,27 +169,27 @@ def isotropic_penalty(X, max_features, *, center=True):
     if total >= len(values):
         raise ValueError(f"{total:.6g} columns per member need a rank above that; the rank of X is {len(values)}.")
 
-    def excess(log_penalty):
-        return np.sum(values / (values + np.exp(log_penalty))) - total
+    def excess(log_penalty: float) -> float:
+        return float(np.sum(values / (values + np.exp(log_penalty))) - total)
 
     low, high = np.log(values.min()) - 40, np.log(values.sum() / total) + 1
     return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
 
 
-def _columns(X, center):
+def _columns(X: ArrayLike, center: bool) -> Floats:
     X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=float)
     if X.ndim != 2 or not np.all(np.isfinite(X)):
         raise ValueError(f"X must be a finite two-dimensional array; got shape {X.shape}.")
     if not center:
         return X
-    centred = X - X.mean(axis=0)
+    centred: Floats = X - X.mean(axis=0)
     # What centring leaves of a constant column is rounding; make it the zero it stands for.
     rounding = 8 * np.finfo(float).eps * np.linalg.norm(X, axis=0)
     centred[:, np.linalg.norm(centred, axis=0) <= rounding] = 0.0
     return centred
 
 
-def _probabilities(max_features, p):
+def _probabilities(max_features: ArrayLike, p: int) -> Floats:
     """One inclusion probability per column from a count, a fraction or an array."""
     value = np.asarray(max_features)
     if value.ndim == 0:
@@ -175,7 +202,7 @@ def _probabilities(max_features, p):
     return value.astype(float)
 
 
-def _refuse_collinear(X):
+def _refuse_collinear(X: Floats) -> None:
     """Raise, naming the columns, when some are constant, proportional, or (n >= p) a combination of others."""
     norms = np.linalg.norm(X, axis=0)
     constant = np.flatnonzero(norms == 0)
@@ -191,7 +218,7 @@ def _refuse_collinear(X):
         )
 
 
-def _combination(unit):
+def _combination(unit: Floats) -> tuple[int, list[int]] | None:
     """The first dependent column and the columns it depends on, from a pivoted QR; None at full rank."""
     p = unit.shape[1]
     try:  # eigenvalues above 1e-10 exclude dependence, and the Gram matrix shows them at a fraction of the price
@@ -208,7 +235,7 @@ def _combination(unit):
     return int(order[rank]), sorted(int(order[j]) for j in np.flatnonzero(np.abs(weights) > 1e-8))
 
 
-def _proportional(unit):
+def _proportional(unit: Floats) -> tuple[int, list[int]] | None:
     """Two proportional columns of a wide matrix, found as neighbours along one fixed direction; None without any."""
     n = unit.shape[0]
     score = np.abs(np.cos(np.arange(1, n + 1) ** 2) @ unit)
@@ -220,17 +247,18 @@ def _proportional(unit):
     return None
 
 
-def _leverages(W):
+def _leverages(W: Floats) -> Floats:
     """Diagonal of W'W (I + W'W)^-1 on the smaller side of W."""
     n, p = W.shape
     if p <= n:
         factor = cho_factor(np.eye(p) + W.T @ W, lower=True)
         return 1 - np.diag(cho_solve(factor, np.eye(p)))
     factor = cho_factor(np.eye(n) + W @ W.T, lower=True)
-    return np.sum(W * cho_solve(factor, W), axis=0)
+    leverages: Floats = np.sum(W * cho_solve(factor, W), axis=0)
+    return leverages
 
 
-def _newton(X, alpha, tol, max_iter):
+def _newton(X: Floats, alpha: Floats, tol: float, max_iter: int) -> tuple[Floats, int]:
     """Minimise f over u = log d from the isotropic guess; steps clipped to 2, halved while f would rise."""
     n, p = X.shape
     u = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n + 1.0)))
@@ -255,7 +283,7 @@ def _newton(X, alpha, tol, max_iter):
     )
 
 
-def _tall_system(gram, u, alpha):
+def _tall_system(gram: Floats, u: Floats, alpha: Floats) -> System:
     """f, its gradient, and a solver with its Hessian, at u = log d, from the Gram matrix."""
     scale = np.exp(-u / 2)
     identity = np.eye(len(u))
@@ -266,7 +294,7 @@ def _tall_system(gram, u, alpha):
     return value, own - (1 - alpha), lambda g: np.linalg.solve(np.diag(own) - residual**2, g)
 
 
-def _wide_system(X, u, alpha):
+def _wide_system(X: Floats, u: Floats, alpha: Floats) -> System:
     """The same from the data, on the n x n side; the p x p Hessian only while it is small."""
     W = X * np.exp(-u / 2)
     factor = np.linalg.cholesky(np.eye(len(X)) + W @ W.T)
@@ -279,15 +307,17 @@ def _wide_system(X, u, alpha):
     return value, own - (1 - alpha), lambda g: np.linalg.solve(hessian, g)
 
 
-def _solve_wide(W, half, own, gradient):
+def _solve_wide(W: Floats, half: Floats, own: Floats, gradient: Floats) -> Floats:
     """Newton step by conjugate gradients: (P * P) v = diag(P diag(v) P) needs n x n matrices only, P = W'MW."""
     leverage = 1 - own
 
-    def hessian(v):
-        return own * v - v + 2 * leverage * v - np.sum(half * ((W * v) @ W.T @ half), axis=0)
+    def hessian(v: Floats) -> Floats:
+        product: Floats = own * v - v + 2 * leverage * v - np.sum(half * ((W * v) @ W.T @ half), axis=0)
+        return product
 
     p = len(own)
     scale = np.sqrt(np.maximum(own * leverage, 1e-300))
     operator = LinearOperator((p, p), matvec=lambda v: hessian(v.ravel() / scale) / scale, dtype=float)
     solution, _ = cg(operator, gradient / scale, rtol=1e-6, maxiter=500)
-    return solution / scale
+    step: Floats = solution / scale
+    return step

@@ -1,12 +1,24 @@
-"""Where arrays live: namespace, device and working precision, taken from the data and never from a global."""
+"""Where arrays live: namespace, device and working precision, taken from the data and never from a global.
+
+Whether arrays of other libraries are used as they are is scikit-learn's setting ``array_api_dispatch``. The namespace
+comes from scikit-learn too, whose copy of array-api-compat makes PyTorch and CuPy follow the array API standard; it
+has no public function for it. Everything else here is in the standard, or in the library's own documentation.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from sklearn.utils import _array_api
+import sklearn
+from numpy.typing import NDArray
+
+try:
+    from sklearn.utils._array_api import get_namespace as _get_namespace
+except ImportError:  # then only libraries that are in the standard by themselves
+    _get_namespace = None
 
 __all__ = ["HOST", "Space", "out_of_memory", "smaller_batch", "space_of", "trusted_solve"]
 
@@ -19,7 +31,7 @@ class Space:
     device: Any
     dtype: Any
 
-    @property
+    @cached_property
     def on_host(self) -> bool:
         """Whether these are NumPy arrays (or what scipy makes of them)."""
         return self.xp is np
@@ -27,34 +39,42 @@ class Space:
     @property
     def name(self) -> str:
         """Of the library: numpy, torch, cupy, array_api_strict."""
-        return self.xp.__name__.removeprefix("sklearn.externals.").removeprefix("array_api_compat.").split(".")[0]
+        return _library(self.xp)
 
     def batch_bytes(self, on_host: float) -> float:
         """Bytes that the arrays of one batch may take: a fixed sum on the host, a quarter of what a GPU has free."""
         if self.name == "torch" and getattr(self.device, "type", "cpu") == "cuda":
             cuda = self.xp.cuda  # what torch keeps for later use counts as taken there, but is ours to take
             kept = cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
-            return 0.25 * (cuda.mem_get_info(self.device)[0] + kept)
+            return 0.25 * float(cuda.mem_get_info(self.device)[0] + kept)
         if self.name == "cupy":
-            return 0.25 * self.xp.cuda.runtime.memGetInfo()[0]
+            return 0.25 * float(self.xp.cuda.runtime.memGetInfo()[0])
         return on_host
 
-    def zeros(self, shape):
+    def zeros(self, shape: int | tuple[int, ...]) -> Any:
         """Zeros of the working type."""
         return self.xp.zeros(shape, dtype=self.dtype, device=self.device)
 
-    def put(self, array):
+    def put(self, array: Any) -> Any:
         """An array of the host on the device; floats in the working type."""
         array = np.asarray(array)
         if array.dtype.kind == "f":
             return self.xp.asarray(array, dtype=self.dtype, device=self.device)
         return self.xp.asarray(array, device=self.device)
 
-    def get(self, array) -> np.ndarray:
-        """A copy on the host."""
-        return array if isinstance(array, np.ndarray) else _array_api._convert_to_numpy(array, self.xp)
+    def get(self, array: Any) -> NDArray[Any]:
+        """The same numbers on the host."""
+        if isinstance(array, np.ndarray):
+            return array
+        if self.name == "torch":
+            array = array.detach().cpu()
+        elif self.name == "cupy":
+            array = array.get()
+        elif self.name == "array_api_strict":
+            array = array.to_device(self.xp.Device("CPU_DEVICE"))
+        return np.asarray(array)
 
-    def cast(self, array):
+    def cast(self, array: Any) -> Any:
         """An array of the device (a mask too) in the working type; itself if it has that."""
         return array if array.dtype == self.dtype else self.xp.astype(array, self.dtype)
 
@@ -62,13 +82,27 @@ class Space:
 HOST = Space(np, "cpu", np.float64)
 
 
-def space_of(X) -> Space | None:
+def space_of(X: Any) -> Space | None:
     """Where X lives, or None for everything that scikit-learn turns into NumPy arrays (all, without dispatch)."""
-    xp, compliant = _array_api.get_namespace(X)
-    if not compliant or _array_api._is_numpy_namespace(xp):
+    xp = _namespace(X) if sklearn.get_config()["array_api_dispatch"] else None
+    if xp is None or _library(xp) == "numpy":
         return None
-    device = _array_api.device(X)
-    return Space(xp, device, _array_api._max_precision_float_dtype(xp, device))
+    device = X.device
+    types = xp.__array_namespace_info__().dtypes(kind="real floating", device=device)
+    return Space(xp, device, xp.float64 if "float64" in types else xp.float32)
+
+
+def _namespace(X: Any) -> Any:
+    """The functions of the library that X comes from, or None for what is not an array."""
+    if _get_namespace is None:
+        return X.__array_namespace__() if hasattr(X, "__array_namespace__") else None
+    xp, is_array = _get_namespace(X)
+    return xp if is_array else None
+
+
+def _library(xp: Any) -> str:
+    name: str = xp.__name__
+    return name.removeprefix("sklearn.externals.").removeprefix("array_api_compat.").split(".")[0]
 
 
 def out_of_memory(error: Exception) -> bool:
@@ -88,11 +122,11 @@ def smaller_batch(error: Exception, size: int) -> int:
     return size // 2
 
 
-def trusted_solve(G, C, space: Space, limit: float):
+def trusted_solve(G: Any, C: Any, space: Space, limit: float) -> tuple[Any, NDArray[np.bool_]]:
     """Solutions (b, m, q) of stacked systems (b, m, m), (b, m, q) by Cholesky, and which of them to trust.
 
     A further right-hand side of noise is one step of inverse iteration on the matrices scaled to unit diagonal; it
-    gives the smallest eigenvalue, as in :mod:`olsen._members.iteration`.
+    gives the smallest eigenvalue, as in :mod:`olsen._members.masked.iteration`.
     """
     xp = space.xp
     length = xp.sqrt(xp.linalg.diagonal(G))
@@ -104,10 +138,10 @@ def trusted_solve(G, C, space: Space, limit: float):
     Z = _cholesky_solve(A, B, space)
     w = Z[:, :, -1]
     smallest = space.get(xp.sum(w * noise[:, :, 0], axis=1) / xp.sum(w * w, axis=1))
-    return Z[:, :, :-1] * scale[:, :, None], smallest >= 1 / limit  # nan compares false
+    return Z[:, :, :-1] * scale[:, :, None], np.asarray(smallest >= 1 / limit)  # nan compares false
 
 
-def _cholesky_solve(A, B, space):
+def _cholesky_solve(A: Any, B: Any, space: Space) -> Any:
     """Stacked solutions, nan where a matrix is not definite."""
     xp = space.xp
     if space.name == "torch":

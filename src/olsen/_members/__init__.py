@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
-from .._execution import memory, pools
+from .._execution import memory
 from .._execution.blas_threads import one_blas_thread
-from . import gram, interpolator, masked_cg, on_cluster, orthogonal
+from .._execution.threads import Sharing
+from ..subsets import Subsets
+from . import gram, interpolator, orthogonal
+from .masked import masked_cg
+from .mean import Members
 from .problem import Problem, Solution
 
-__all__ = ["SOLVERS", "Problem", "Solution", "choose", "solve"]
+__all__ = ["SOLVERS", "Members", "Problem", "Run", "Solution", "choose", "run_here", "solve"]
+
+ALONE = Sharing()
 
 # name -> solve(problem, features, samples, mapper) -> Solution
 SOLVERS = {
@@ -62,62 +69,61 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
     return min(cost, key=lambda name: cost[name])
 
 
+Run = Callable[[str, Problem, Subsets, Subsets | None, Sharing], Solution]
+
+
+def run_here(name: str, problem: Problem, features: Subsets, samples: Subsets | None, sharing: Sharing) -> Solution:
+    """Members by a named solver, in the threads of this process."""
+    return SOLVERS[name](problem, features, samples, sharing)
+
+
 def solve(
     problem: Problem,
-    features,
-    samples,
+    features: Subsets,
+    samples: Subsets | None,
     *,
     solver: str = "auto",
-    n_threads: int = 1,
-    report=None,
-    spread: bool = False,
+    sharing: Sharing = ALONE,
+    run: Run = run_here,
 ) -> Solution:
     """Coefficients and intercepts of all members.
 
     Members with at least as many columns as degrees of freedom go to the interpolator whatever `solver` says; the
     others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS keeps to one: its own
-    would spin for milliseconds after every product and take the cores from ours. With `spread`, chunks of members are
-    tasks of the cluster that joblib's active backend stands for.
+    would spin for milliseconds after every product and take the cores from ours. `run` is who calls the solver: members
+    can be tasks of a cluster.
     """
-    memory.keep_freed_memory()
-    with one_blas_thread() if n_threads > 1 and problem.space.on_host else nullcontext():
-        return _solve(problem, features, samples, solver, n_threads, report, spread)
+    with one_blas_thread() if sharing.n_threads > 1 and problem.space.on_host else nullcontext():
+        return _solve(problem, features, samples, solver, sharing, run)
 
 
-def _solve(problem, features, samples, solver, n_threads, report, spread):
+def _solve(
+    problem: Problem, features: Subsets, samples: Subsets | None, solver: str, sharing: Sharing, run: Run
+) -> Solution:
     n, p = problem.shape
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept
     wide = sizes > rows
-    mapper = partial(pools.map_chunks, n_threads=n_threads, report=report)
-
-    def run(name, features, samples):
-        away = spread and name in on_cluster.SPREAD and len(features)
-        work = partial(on_cluster.solve, name) if away else SOLVERS[name]
-        return work(problem, features, samples, mapper)
-
     if solver == "masked_cg":  # serves members of both kinds
-        return run(solver, features, samples)
+        return run(solver, problem, features, samples, sharing)
     if wide.all():
-        return run("interpolator", features, samples)
+        return run("interpolator", problem, features, samples, sharing)
     nnz = float(problem.X.nnz) if sp.issparse(problem.X) else None
     name = _name(solver, n, p, sizes[~wide], None if samples is None else rows[~wide], nnz)
     if not wide.any():
-        return run(name, features, samples)
-    out = Solution(
-        np.empty((len(features.indices), problem.Y.shape[1])),
-        np.empty((len(sizes), problem.Y.shape[1])),
-        np.zeros(len(sizes), dtype=bool),
-        name,
-    )
+        return run(name, problem, features, samples, sharing)
+    out = Solution.empty(sizes, problem.Y.shape[1], name)
     for which, one in ((wide, "interpolator"), (~wide, name)):
         members = np.flatnonzero(which)
-        part = run(one, features.take(members), samples and samples.take(members))
+        own_rows = None if samples is None else samples.take(members)
+        part = run(one, problem, features.take(members), own_rows, sharing)
         out.put(members, sizes, part, refitted=False)
     return out
 
 
-def _name(solver, n, p, sizes, rows, nnz):
+def _name(
+    solver: str, n: int, p: int, sizes: NDArray[np.int64], rows: NDArray[np.int64] | None, nnz: float | None
+) -> str:
     if solver == "interpolator":
         raise ValueError(
             f"solver='interpolator' is for members with fewer rows than columns, but members have {sizes.min()} "

@@ -21,39 +21,45 @@ which solves systems of size p - m instead of m. Status: exact.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.blas_threads import one_blas_thread
+from .._execution.threads import Sharing
 from .._moments import Moments, mirror_lower
+from .._trust import LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT
+from ..subsets import Subsets
 from . import lapack, orthogonal
 from .problem import Problem, Solution
 
 __all__ = ["from_moments", "solve_own", "solve_shared"]
 
-LIMIT = 3e4  # largest trusted entry of the probed inverse correlation matrix
-TRUST = 1e-5  # smallest trusted pivot, relative to its diagonal entry
-COMPLEMENT_LIMIT = 1e3  # the complement form squares the condition once more
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
 WORTH_COMPILING = 0.02  # seconds in LAPACK from which the compiled kernel is used
 
 
-def solve_shared(problem: Problem, features, samples, mapper) -> Solution:
+def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
     """All members from the Gram matrix of all rows."""
     found = from_moments(problem.moments_by(mapper), features, mapper)
     return _mend(problem, features, None, found, mapper)
 
 
-def from_moments(moments: Moments, features, mapper) -> Solution:
+def from_moments(moments: Moments, features: Subsets, mapper: Sharing) -> Solution:
     """The same without a look at the data; members marked `refitted` are still to be solved again from there."""
     q = moments.C.shape[1]
     scale = np.sqrt(np.diagonal(moments.G))
     dead = scale == 0
     G = moments.G + np.diag(dead.astype(float)) if dead.any() else moments.G  # constant columns: coefficient zero
 
-    def intercept_of(values):
+    def intercept_of(values: Array) -> Array:
         return moments.mean_y - _times(values, features, moments.mean_x)
 
     if _complement_pays(G, features):
@@ -62,11 +68,11 @@ def from_moments(moments: Moments, features, mapper) -> Solution:
             return Solution(values, intercept_of(values), np.zeros(len(features), dtype=bool), "gram")
     C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
     values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper)
-    doubtful = ~((ratios > TRUST) & (probed < LIMIT))
+    doubtful = ~((ratios > SMALLEST_PIVOT) & (probed < LARGEST_INFLATION))
     return Solution(values, intercept_of(values), doubtful, "gram")
 
 
-def solve_own(problem: Problem, features, samples, mapper) -> Solution:
+def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
     """Each member from the Gram matrix of its own rows and columns.
 
     The probes are further targets, of pure noise: a column's squared coefficient times its sum of squares is on average
@@ -77,16 +83,18 @@ def solve_own(problem: Problem, features, samples, mapper) -> Solution:
     scale = np.sqrt(_column_variance(problem))
     values, intercepts, ratios, probed = _solve_submatrices(problem, Y, scale, features, samples, mapper)
     rows = n if samples is None else samples.sizes
-    doubtful = ~((ratios > TRUST) & (probed**2 * rows < LIMIT))
+    doubtful = ~((ratios > SMALLEST_PIVOT) & (probed**2 * rows < LARGEST_INFLATION))
     return _mend(problem, features, samples, Solution(values, intercepts, doubtful, "member_gram"), mapper)
 
 
-def _probes(size):
+def _probes(size: int) -> Array:
     """Fixed random numbers: the same members are trusted whatever the seed of the ensemble."""
     return np.random.default_rng(20200608).standard_normal((size, 2))
 
 
-def _mend(problem, features, samples, solution, mapper):
+def _mend(
+    problem: Problem, features: Subsets, samples: Subsets | None, solution: Solution, mapper: Sharing
+) -> Solution:
     """Solve doubtful members again from the data."""
     again = np.flatnonzero(solution.refitted)
     if len(again):
@@ -96,43 +104,50 @@ def _mend(problem, features, samples, solution, mapper):
     return solution
 
 
-def _times(values, features, vector):
+def _times(values: Array, features: Subsets, vector: Array) -> Array:
     """Every member's coefficients times a vector over all columns: (k, q)."""
     shape = (len(features), features.n_items)
     return np.stack([sp.csr_array((v, features.indices, features.indptr), shape=shape) @ vector for v in values.T], 1)
 
 
-def _column_variance(problem):
+def _column_variance(problem: Problem) -> Array:
     """Variances (second moments, without intercept) of the columns in a hundred rows: their order of magnitude."""
     step = max(1, problem.shape[0] // 100)
-    X = problem.X[::step] if not sp.issparse(problem.X) else sp.csr_array(problem.X)[::step].toarray()
-    return X.var(axis=0, dtype=np.float64) if problem.fit_intercept else np.mean(X * X, axis=0, dtype=np.float64)
+    X: NDArray[Any] = problem.X[::step] if not sp.issparse(problem.X) else sp.csr_array(problem.X)[::step].toarray()
+    if problem.fit_intercept:
+        return np.asarray(X.var(axis=0, dtype=np.float64))
+    return np.asarray(np.mean(X * X, axis=0, dtype=np.float64))
 
 
-def _compiled(sizes, extra_flops=0.0) -> bool:
+def _compiled(sizes: Indices, extra_flops: float | Array = 0.0) -> bool:
     """Whether the compiled kernel is there and worth its loading time."""
     seconds = np.sum(25e-6 + (sizes**3.0 / 3 + extra_flops) / 1e10)
-    return seconds > WORTH_COMPILING and importlib.util.find_spec("numba") is not None
+    return bool(seconds > WORTH_COMPILING) and importlib.util.find_spec("numba") is not None
 
 
-def _solve_principal(G, C, scale, q, features, mapper):
+def _solve_principal(
+    G: Array, C: Array, scale: Array, q: int, features: Subsets, mapper: Sharing
+) -> tuple[Array, Array, Array]:
     """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the other solutions."""
     if not _compiled(features.sizes):
         return lapack.solve_principal(G, C, scale, q, features, mapper)
     from ._kernel.principal import solve_principal
 
+    kernel: Callable[..., None] = solve_principal
     k = len(features)
     out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
     G, C = np.ascontiguousarray(G), np.ascontiguousarray(C)
 
-    def work(start, stop):
-        solve_principal(G, C, scale, features.indptr, features.indices, start, stop, out)
+    def work(start: int, stop: int) -> None:
+        kernel(G, C, scale, features.indptr, features.indices, start, stop, out)
 
     mapper(work, k, uses_blas=False)
     return out
 
 
-def _solve_submatrices(problem, Y, scale, features, samples, mapper):
+def _solve_submatrices(
+    problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Sharing
+) -> tuple[Array, Array, Array, Array]:
     (n, _), k, q = problem.shape, len(features), problem.Y.shape[1]
     rows = np.full(k, float(n)) if samples is None else samples.sizes.astype(float)
     small = not _compiled(features.sizes, rows * features.sizes**2.0)
@@ -140,6 +155,7 @@ def _solve_submatrices(problem, Y, scale, features, samples, mapper):
         return lapack.solve_submatrices(problem, Y, scale, features, samples, mapper)
     from ._kernel.gathered import solve_gathered
 
+    kernel: Callable[..., None] = solve_gathered
     out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
     if samples is None:
         given, starts, stops = np.arange(n), np.zeros(k, np.int64), np.full(k, n)
@@ -150,34 +166,34 @@ def _solve_submatrices(problem, Y, scale, features, samples, mapper):
 
     columns, centre = (features.indptr, features.indices), problem.fit_intercept
 
-    def work(start, stop):
-        solve_gathered(X, Y, *columns, starts, stops, given, weight, scale, centre, start, stop, out)
+    def work(start: int, stop: int) -> None:
+        kernel(X, Y, *columns, starts, stops, given, weight, scale, centre, start, stop, out)
 
     mapper(work, k, uses_blas=False)
     return out
 
 
-def _gatherable(X, features, mapper):
+def _gatherable(X: Array, features: Subsets, mapper: Sharing) -> Array:
     """Column order for wide data, where in row order every entry would be a cache line of its own."""
     if X.flags.f_contiguous or (X.flags.c_contiguous and X.shape[1] < 16 * features.sizes.mean()):
         return X
     memory.require(X.nbytes, "A copy of X in column order", "Pass X in Fortran order (numpy.asfortranarray).")
     copy = np.empty(X.shape, order="F")
 
-    def work(start, stop):
+    def work(start: int, stop: int) -> None:
         copy[:, start:stop] = X[:, start:stop]
 
-    mapper(work, X.shape[1], report=None, uses_blas=False)
+    mapper.without_blas(work, X.shape[1])
     return copy
 
 
-def _complement_pays(G, features) -> bool:
+def _complement_pays(G: Array, features: Subsets) -> bool:
     """Whether solving for the left-out columns is less work: p^3 + k ((p-m)^3/3 + 2 p^2) against k m^3/3."""
     p, k, m = len(G), len(features), features.sizes
     return bool(p**3 + np.sum((p - m) ** 3.0 / 3) + 2.0 * k * p**2 < np.sum(m**3.0 / 3))
 
 
-def _complement(G, C, scale, features, mapper):
+def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sharing) -> Array | None:
     """The complement form, or None where G is not well-conditioned enough for its inverse.
 
     The diagonal of the inverse holds the variance inflation factors of all columns together, which bound those of every
@@ -187,20 +203,20 @@ def _complement(G, C, scale, features, mapper):
         return _complement_values(G, C, scale, features, mapper)
 
 
-def _complement_values(G, C, scale, features, mapper):
+def _complement_values(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sharing) -> Array | None:
     L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
     if info:
         return None
     P, info = la.lapack.dpotri(L, lower=True, overwrite_c=True)
     P = mirror_lower(P).T
-    if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < COMPLEMENT_LIMIT:
+    if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < LARGEST_COMPLEMENT_INFLATION:
         return None
     full = P @ C  # (p, q)
     left_out = features.complement()
     y, _, _ = _solve_principal(P, full, scale, full.shape[1], left_out, mapper)
     values = np.empty((len(features.indices), C.shape[1]))
 
-    def work(start, stop):
+    def work(start: int, stop: int) -> None:
         kept, out = features.slice(start, stop), left_out.slice(start, stop)
         here, there = (slice(s.indptr[start], s.indptr[stop]) for s in (features, left_out))
         for t in range(C.shape[1]):
@@ -209,10 +225,10 @@ def _complement_values(G, C, scale, features, mapper):
             solved = full[:, t] - dense @ P
             values[here, t] = solved[_owner(kept), kept.indices]
 
-    mapper(work, len(features), chunk=64, report=None)  # not fewer: every product reads the whole of P
+    mapper.quiet()(work, len(features), chunk=64)  # not fewer: every product reads the whole of P
     return values
 
 
-def _owner(subsets):
+def _owner(subsets: Subsets) -> Indices:
     """Number of the subset that each of the indices belongs to."""
     return np.repeat(np.arange(len(subsets)), subsets.sizes)

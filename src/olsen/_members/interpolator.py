@@ -10,31 +10,36 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg as la
+from numpy.typing import NDArray
 
+from .._execution.threads import Sharing
+from .._trust import pivots_are_trusted
+from ..subsets import Subsets
 from . import orthogonal
 from .problem import Problem, Solution
 
 __all__ = ["minimum_norm", "solve"]
 
+Array = NDArray[np.float64]
+
 NAME = "interpolator"
-TRUST = 1e-5  # smallest squared pivot, relative to its diagonal entry, at which the Gram matrix is believed
 
 
-def solve(problem: Problem, features, samples, mapper) -> Solution:
+def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
     """Minimum-norm solution of every member."""
 
-    def solve_one(i):
+    def solve_one(i: int) -> tuple[Array, Array, bool]:
         part = problem.submatrix(features[i], None if samples is None else samples[i])
         coef = minimum_norm(part.A, part.B, part.root if problem.fit_intercept else None)
         refit = coef is None
-        if refit:
+        if coef is None:
             coef = orthogonal.least_squares(part.A, part.B, part.cutoff(problem.rcond))
         return coef, part.intercept(coef), refit
 
     return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], NAME, mapper)
 
 
-def minimum_norm(A, B, null=None):
+def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
     """Shortest b with A b = B, or None when the rows are too close to dependent for their Gram matrix.
 
     `null` is the vector that centring made orthogonal to all columns of A and B.
@@ -45,6 +50,7 @@ def minimum_norm(A, B, null=None):
     if null is not None:
         K += (np.trace(K) / len(K)) * np.outer(null, null) / (null @ null)
     L, info = la.lapack.dpotrf(K, lower=True, clean=False)
-    if info or np.min(np.diagonal(L) ** 2 / np.diagonal(K)) < TRUST:
+    if info or not pivots_are_trusted(np.diagonal(L), np.diagonal(K)):
         return None
-    return A.T @ la.lapack.dpotrs(L, B, lower=True)[0]
+    dual: Array = la.lapack.dpotrs(L, B, lower=True)[0]
+    return A.T @ dual

@@ -2,42 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
 import scipy.linalg as la
+from numpy.typing import NDArray
 
+from .._execution.threads import Sharing
+from ..subsets import Subsets
 from .problem import Problem
 
 __all__ = ["cholesky_solve", "largest_probe", "solve_principal", "solve_submatrices"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 SMALL = 48  # columns up to which the calls cost more than the arithmetic
 STACK = 1 << 20  # entries of a stack of matrices
 
 
-def solve_principal(G, C, scale, q, features, mapper):
+def solve_principal(
+    G: Array, C: Array, scale: Array, q: int, features: Subsets, mapper: Sharing
+) -> tuple[Array, Array, Array]:
     """Solutions of ``G[S, S] b = C[S]`` for the first q right-hand sides, every member's smallest pivot ratio, and the
     largest ``|x_j| scale_j`` of the solutions for the other ones, the probes."""
     values = np.empty((len(features.indices), q))
     ratios, probed = np.empty(len(features)), np.empty(len(features))
 
-    def put(i, S, solved, ratio):
+    def put(i: int, S: Indices, solved: Array, ratio: float) -> None:
         values[features.indptr[i] : features.indptr[i + 1]] = solved[:, :q]
         ratios[i], probed[i] = ratio, largest_probe(solved[:, q:], scale[S])
 
-    def work(start, stop):
+    def work(start: int, stop: int) -> None:
         for first, last in _runs_of_equal_size(features, start, stop):
             S = features.indices[features.indptr[first] : features.indptr[last]].reshape(last - first, -1)
             for i, solution in enumerate(_solve_equal(G, C, S), first):
                 put(i, S[i - first], *solution)
 
     # of small members a stack is worth more than a thread, unless somebody watches the progress
-    together = features.sizes.max(initial=0) <= SMALL and mapper.keywords.get("report") is None
+    together = features.sizes.max(initial=0) <= SMALL and mapper.report is None
     mapper(work, len(features), chunk=256 if together else None)
     return values, ratios, probed
 
 
-def _runs_of_equal_size(features, start, stop):
+def _runs_of_equal_size(features: Subsets, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Ranges of consecutive members that have as many columns as each other, of at most ``STACK`` entries together."""
     sizes = features.sizes[start:stop]
     cuts = [start, *(start + 1 + np.flatnonzero(np.diff(sizes))), stop]
@@ -46,7 +55,7 @@ def _runs_of_equal_size(features, start, stop):
         yield from ((a, min(a + step, last)) for a in range(first, last, step))
 
 
-def _solve_equal(G, C, S):
+def _solve_equal(G: Array, C: Array, S: Indices) -> Iterable[tuple[Array, float]]:
     """Pairs (solution, pivot ratio) of members whose columns are the rows of S; small ones in one call for all."""
     count, m = S.shape
     if not 0 < m <= SMALL:
@@ -62,7 +71,9 @@ def _solve_equal(G, C, S):
     return zip(solved, (pivots**2 / squares).min(axis=1), strict=True)
 
 
-def solve_submatrices(problem: Problem, Y, scale, features, samples, mapper):
+def solve_submatrices(
+    problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Sharing
+) -> tuple[Array, Array, Array, Array]:
     """Coefficients, intercepts, pivot ratios and probes of members on their own rows and columns.
 
     Y holds the targets (n, q) and after them the probes.
@@ -73,7 +84,7 @@ def solve_submatrices(problem: Problem, Y, scale, features, samples, mapper):
     ratios, probed = np.empty(len(features)), np.empty(len(features))
     data = problem.with_targets(Y)
 
-    def work(start, stop):
+    def work(start: int, stop: int) -> None:
         for i in range(start, stop):
             part = data.submatrix(features[i], None if samples is None else samples[i])
             G = part.A.T @ part.A
@@ -87,12 +98,12 @@ def solve_submatrices(problem: Problem, Y, scale, features, samples, mapper):
     return values, intercepts, ratios, probed
 
 
-def largest_probe(solved, scale):
+def largest_probe(solved: Array, scale: Array) -> float:
     """Largest entry of the probes' solutions (m, probes), scaled."""
-    return (np.abs(solved).max(axis=1, initial=0.0) * scale).max(initial=0.0)
+    return float((np.abs(solved).max(axis=1, initial=0.0) * scale).max(initial=0.0))
 
 
-def cholesky_solve(G, C):
+def cholesky_solve(G: Array, C: Array) -> tuple[Array, float]:
     """Solution of G b = C and the smallest L_jj^2 / G_jj; NaN and 0 when G is not positive definite."""
     if not len(G):
         return np.zeros_like(C), 1.0

@@ -15,14 +15,19 @@ case (Greville) is a row that is fitted exactly, as all rows of a minimum-norm m
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._trust import fitted_exactly
 from .orthogonal import basis_and_inverse
 from .problem import Problem
 
 __all__ = ["MemberDeletion", "delete_each_row"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class MemberDeletion:
     intercept_change: NDArray[np.float64]  # (tau, q)
 
 
-def delete_each_row(problem: Problem, columns: NDArray, rows: NDArray | None) -> MemberDeletion:
+def delete_each_row(problem: Problem, columns: Indices, rows: Indices | None) -> MemberDeletion:
     """Leave-one-out of one member by the formulas of this module."""
     n, q = problem.Y.shape
     part = problem.submatrix(columns, rows)
@@ -64,20 +69,20 @@ def delete_each_row(problem: Problem, columns: NDArray, rows: NDArray | None) ->
     return MemberDeletion(given, coef, intercept, residual, part.mean_y, mean_y, Z, coef_change, change)
 
 
-def _mean_without(mean, values, share):
+def _mean_without(mean: Array, values: Array, share: Array) -> Array:
     """Weighted mean of the other rows, for each row: (mean - share * value) / (1 - share)."""
     return (mean - share[:, None] * values) / (1 - share)[:, None]
 
 
-def _predict(X, columns, coef):
+def _predict(X: Any, columns: Indices, coef: Array) -> Array:
     return np.asarray(X[:, columns] @ coef, dtype=np.float64)
 
 
-def _deleted_residuals(B, Q, Z, coef, share):
+def _deleted_residuals(B: Array, Q: Array, Z: Array, coef: Array, share: Array) -> Array:
     """Residual of every row when it is left out, in the units of B (root-weighted)."""
     left = 1 - (Q * Q).sum(axis=1) - share
     residual = B - Q @ (Q.T @ B)
-    alone = left <= 100 * np.finfo(np.float64).eps * len(B)  # the row is fitted exactly: deleting it costs a rank
+    alone = fitted_exactly(left, len(B))
     out = residual / np.where(alone, 1.0, left)[:, None]
     if alone.any():
         out[alone] = (Z[:, alone].T @ coef) / (Z[:, alone] ** 2).sum(axis=0)[:, None]

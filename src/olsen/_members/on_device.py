@@ -14,11 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution import arrays
-from . import masked_cg, orthogonal
-from .iteration import DONE, LIMIT, SLOW
+from .._execution.threads import Sharing
+from ..subsets import Subsets
+from . import orthogonal
+from .masked import masked_cg
+from .masked.iteration import DONE, LIMIT, SLOW
 from .problem import Problem
 
 __all__ = ["MemberSum", "solve_sum"]
+
+Indices = NDArray[np.int64]
 
 SOLVERS = ("auto", "masked_cg", "gram", "member_gram", "orthogonal")
 
@@ -33,14 +38,16 @@ class MemberSum:
     refitted: int
     solver: str
 
-    def add(self, coef, intercept, mean_y, refitted: int = 0) -> MemberSum:
+    def add(self, coef: Any, intercept: Any, mean_y: Any, refitted: int = 0) -> MemberSum:
         """With more members."""
         return MemberSum(
             self.coef + coef, self.intercept + intercept, self.mean_y + mean_y, self.refitted + refitted, self.solver
         )
 
 
-def solve_sum(problem: Problem, features, samples, solver: str = "auto", mapper=None) -> MemberSum:
+def solve_sum(
+    problem: Problem, features: Subsets, samples: Subsets | None, solver: str = "auto", mapper: Sharing | None = None
+) -> MemberSum:
     """Sum of all members' coefficients and intercepts, on the problem's device; `mapper` serves the host's part."""
     if solver not in SOLVERS:
         raise ValueError(f"solver={solver!r} does not run on {problem.space.device}; choose one of {SOLVERS}.")
@@ -62,7 +69,15 @@ def solve_sum(problem: Problem, features, samples, solver: str = "auto", mapper=
     return total
 
 
-def _add_iterated(total, problem, features, samples, kind, members, mapper):
+def _add_iterated(
+    total: MemberSum,
+    problem: Problem,
+    features: Subsets,
+    samples: Subsets | None,
+    kind: str,
+    members: Indices,
+    mapper: Sharing | None,
+) -> tuple[MemberSum, Indices]:
     """Add the members that converge; the numbers of the others."""
     left, xp, space = [], problem.space.xp, problem.space
     errors = []
@@ -82,7 +97,9 @@ def _add_iterated(total, problem, features, samples, kind, members, mapper):
     return total, np.concatenate(left)
 
 
-def _add_factored(total, problem, features, samples, members):
+def _add_factored(
+    total: MemberSum, problem: Problem, features: Subsets, samples: Subsets | None, members: Indices
+) -> tuple[MemberSum, Indices]:
     """Add members by batched Cholesky; the numbers of those whose matrix is not to be trusted."""
     xp, distrusted = problem.space.xp, []
     sizes = features.sizes[members]
@@ -105,7 +122,7 @@ def _add_factored(total, problem, features, samples, members):
     return total, np.concatenate([members[:0], *distrusted])
 
 
-def _stacked(problem, features, samples, members):
+def _stacked(problem: Problem, features: Subsets, samples: Subsets | None, members: Indices) -> tuple[Any, ...]:
     """Gram matrices (b, m, m), X'y (b, m, q), means (b, m) and (b, q) of members of one size."""
     xp, put = problem.space.xp, problem.space.put
     if samples is None:
@@ -120,7 +137,7 @@ def _stacked(problem, features, samples, members):
     return tuple(xp.stack(list(part)) for part in zip(*parts, strict=True))
 
 
-def _stacked_from_moments(problem, columns: NDArray[np.int64]):
+def _stacked_from_moments(problem: Problem, columns: Indices) -> tuple[Any, ...]:
     """The same for members (b, m) on all rows: one gather for the whole batch."""
     xp, put, moments = problem.space.xp, problem.space.put, problem.moments
     count, size = columns.shape
@@ -132,7 +149,7 @@ def _stacked_from_moments(problem, columns: NDArray[np.int64]):
     return G, C, mean_x, xp.broadcast_to(moments.mean_y, (count, moments.mean_y.shape[0]))
 
 
-def _scatter(B, features, members, problem):
+def _scatter(B: Any, features: Subsets, members: Indices, problem: Problem) -> Any:
     """Sum over members of their coefficients at their columns; on the host, the array API has no scatter."""
     space, p = problem.space, problem.shape[1]
     columns = np.concatenate([features[i] for i in members])
@@ -140,7 +157,9 @@ def _scatter(B, features, members, problem):
     return space.put(np.stack([np.bincount(columns, weights=v, minlength=p) for v in values.T], axis=1))
 
 
-def _add_from_host(total, problem, features, samples, members: NDArray, *, refit: bool):
+def _add_from_host(
+    total: MemberSum, problem: Problem, features: Subsets, samples: Subsets | None, members: Indices, *, refit: bool
+) -> MemberSum:
     """Add members solved by QR or SVD on the host, each from its own rows and columns."""
     space, xp = problem.space, problem.space.xp
     for i in members:

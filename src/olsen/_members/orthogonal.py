@@ -11,18 +11,23 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg as la
+from numpy.typing import NDArray
 
+from .._execution.threads import Sharing
+from ..subsets import Subsets
 from .problem import Problem, Solution
 
 __all__ = ["basis_and_inverse", "least_squares", "solve"]
 
+Array = NDArray[np.float64]
+
 NAME = "orthogonal"
 
 
-def solve(problem: Problem, features, samples, mapper) -> Solution:
+def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
     """Solve every member from its own submatrix."""
 
-    def solve_one(i):
+    def solve_one(i: int) -> tuple[Array, Array, bool]:
         part = problem.submatrix(features[i], None if samples is None else samples[i])
         coef = least_squares(part.A, part.B, part.cutoff(problem.rcond))
         return coef, part.intercept(coef), False
@@ -30,7 +35,7 @@ def solve(problem: Problem, features, samples, mapper) -> Solution:
     return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], NAME, mapper)
 
 
-def least_squares(A, B, rcond: float | None = None):
+def least_squares(A: Array, B: Array, rcond: float | None = None) -> Array:
     """Minimum-norm least-squares solution, (m, q), of A (rows, m) and B (rows, q).
 
     `rcond` cuts singular values of the column-scaled A relative to the largest; None means eps * max(shape).
@@ -49,7 +54,7 @@ def least_squares(A, B, rcond: float | None = None):
     return _shortest(z, Vt[rank:], scale)
 
 
-def basis_and_inverse(A, rcond: float | None = None):
+def basis_and_inverse(A: Array, rcond: float | None = None) -> tuple[Array, Array]:
     """Orthonormal basis of the columns of A, (rows, rank), and the pseudo-inverse of A, (m, rows)."""
     if min(A.shape) == 0:
         return np.zeros((len(A), 0)), np.zeros(A.shape[::-1])
@@ -65,24 +70,24 @@ def basis_and_inverse(A, rcond: float | None = None):
     return U[:, :rank], _shortest(z, Vt[rank:], scale)
 
 
-def _scaled(A, rcond):
+def _scaled(A: Array, rcond: float | None) -> tuple[Array, Array, float]:
     """A with columns of unit length, the lengths, and the relative cut-off."""
     scale = np.linalg.norm(A, axis=0)
     scale[scale == 0] = 1.0  # a zero column stays zero and gets coefficient zero
     return A / scale, scale, np.finfo(np.float64).eps * max(A.shape) if rcond is None else rcond
 
 
-def _full_rank(R, rcond):
+def _full_rank(R: Array, rcond: float) -> bool:
     pivots = np.abs(np.diagonal(R))
-    return pivots.min() > rcond * pivots.max()
+    return bool(pivots.min() > rcond * pivots.max())
 
 
-def _svd(A, rcond):
+def _svd(A: Array, rcond: float) -> tuple[Array, Array, Array, int]:
     U, s, Vt = la.svd(A, full_matrices=A.shape[0] < A.shape[1])  # all of V: the null space is needed
     return U, s, Vt, int(np.count_nonzero(s > rcond * s[0])) if s[0] > 0 else 0
 
 
-def _shortest(z, null_rows, scale):
+def _shortest(z: Array, null_rows: Array, scale: Array) -> Array:
     """Minimum norm of b, where z = scale * b solves the scaled problem and `null_rows` span its null space.
 
     All solutions are z + N t; in b they are D z + D N t, D = diag(1/scale), and the shortest is D z minus its

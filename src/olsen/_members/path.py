@@ -23,13 +23,20 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._moments import constant_columns
+from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns
 from .problem import Problem
 
-__all__ = ["PathData", "prefix_coefficients", "prefix_residuals", "row_prefix_residuals"]
+__all__ = [
+    "PathData",
+    "left_out_residuals",
+    "predictions",
+    "prefix_coefficients",
+    "prefix_residuals",
+    "row_prefix_residuals",
+]
 
-TRUST = 1e-5  # smallest squared pivot, relative to its diagonal entry, at which the Gram matrix is believed
-EXACT_FIT = 1e-9  # what is left of a row, 1 - h, below which its residual says nothing
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class PathData:
     fit_intercept: bool
 
     @classmethod
-    def from_problem(cls, problem: Problem, *, shared: bool = True, G: NDArray | None = None) -> PathData:
+    def from_problem(cls, problem: Problem, *, shared: bool = True, G: Array | None = None) -> PathData:
         """Copy the data once; `shared` makes the Gram matrix of all rows for members that use them, or give it as G."""
         n = problem.shape[0]
         weight = np.ones(n) if problem.weight is None else problem.weight
@@ -56,7 +63,7 @@ class PathData:
         return cls(Xt, problem.Y, weight, problem.moments.G if shared else G, problem.fit_intercept)
 
 
-def prefix_residuals(data: PathData, order: NDArray, sizes: NDArray, rows: NDArray | None = None) -> NDArray:
+def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Indices | None = None) -> Array:
     """Leave-one-out residuals of all sizes of one member, shape (sizes, n, q).
 
     `order` lists columns, at least ``sizes[-1]`` of them; `rows` are those of the member, None for all.
@@ -70,7 +77,7 @@ def prefix_residuals(data: PathData, order: NDArray, sizes: NDArray, rows: NDArr
     share = data.weight / data.weight[inside].sum() if data.fit_intercept else np.zeros(n)
     starts = np.concatenate([[0], sizes[:-1]])
 
-    def running(products):
+    def running(products: Array) -> Array:
         """Sums over the first columns, for every size: (sizes, n)."""
         return np.cumsum(np.add.reduceat(products, starts, axis=0), axis=0)
 
@@ -84,7 +91,44 @@ def prefix_residuals(data: PathData, order: NDArray, sizes: NDArray, rows: NDArr
     return out
 
 
-def prefix_coefficients(data: PathData, order: NDArray, sizes: NDArray, rows: NDArray | None = None) -> NDArray:
+def left_out_residuals(
+    data: PathData,
+    orders: list[NDArray[np.int64]],
+    sizes: NDArray[np.int64] | None,
+    rows: list[NDArray[np.int64] | None],
+) -> list[NDArray[np.float64]]:
+    """The same for several members, each with its order and rows; sizes None: one size, the whole order."""
+    return [
+        prefix_residuals(data, order, np.array([len(order)]) if sizes is None else sizes, own)
+        for order, own in zip(orders, rows, strict=True)
+    ]
+
+
+def predictions(
+    data: PathData,
+    X: NDArray[np.float64],
+    orders: list[NDArray[np.int64]],
+    sizes: NDArray[np.int64] | None,
+    rows: list[NDArray[np.int64] | None],
+) -> list[NDArray[np.float64]]:
+    """Predictions (sizes, rows of X, q) of several members for rows about the means of `data`; sizes as above."""
+    found = []
+    for order, own in zip(orders, rows, strict=True):
+        coef = prefix_coefficients(data, order, np.array([len(order)]) if sizes is None else sizes, own)
+        centre = _mean(data, data.Y, own)
+        shift = np.zeros(len(data.Xt)) if own is None else _mean(data, data.Xt.T, own)
+        found.append(np.stack([centre + (X - shift) @ b for b in coef]))
+    return found
+
+
+def _mean(data: PathData, values: NDArray[np.float64], rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
+    if not data.fit_intercept:
+        return np.zeros(values.shape[1])
+    weight = data.weight if rows is None else data.weight[rows]
+    return np.asarray(weight @ (values if rows is None else values[rows]) / weight.sum())
+
+
+def prefix_coefficients(data: PathData, order: Indices, sizes: Indices, rows: Indices | None = None) -> Array:
     """Coefficients of all sizes of one member, shape (sizes, p, q): back substitution with each leading block.
 
     Columns that add no rank get coefficient zero.
@@ -101,7 +145,7 @@ def prefix_coefficients(data: PathData, order: NDArray, sizes: NDArray, rows: ND
     return out
 
 
-def _member(data, columns, rows):
+def _member(data: PathData, columns: Indices, rows: Indices | None) -> tuple[Array, Array, Array]:
     """Columns about the member's means (M, n), roots of its weights, and its own rows times these (M, rows)."""
     A = data.Xt[columns]
     weight = data.weight if rows is None else data.weight[rows]
@@ -112,14 +156,14 @@ def _member(data, columns, rows):
     return A, root, part * root
 
 
-def _centred_target(data, rows, root):
+def _centred_target(data: PathData, rows: Indices | None, root: Array) -> Array:
     Y = data.Y if rows is None else data.Y[rows]
     if data.fit_intercept:
         Y = Y - (root**2) @ Y / (root**2).sum()
     return Y * root[:, None]
 
 
-def _directions(data, columns, rows):
+def _directions(data: PathData, columns: Indices, rows: Indices | None) -> tuple[Array, Array, Array]:
     """Z (M, n) with Z W Z' = I on the member's rows, z = Z W y (M, q), and the member's mean target (q,)."""
     A, root, AT = _member(data, columns, rows)
     Y = data.Y if rows is None else data.Y[rows]
@@ -135,18 +179,19 @@ def _directions(data, columns, rows):
     return Z, (ZT * root**2) @ (Y - mean_y), mean_y
 
 
-def _trusted_cholesky(G):
+def _trusted_cholesky(G: Array) -> Array | None:
     """Lower factor, or None; columns that are zero get a pivot of one and so no direction."""
+    L: Array
     zero = np.diagonal(G) <= 0
     if zero.any():
         G = G + np.diag(zero.astype(float))
     L, info = la.lapack.dpotrf(G, lower=1, clean=1)
-    if info or np.min(np.diagonal(L) ** 2 / np.diagonal(G), initial=1.0) < TRUST:
+    if info or not np.min(np.diagonal(L) ** 2 / np.diagonal(G), initial=1.0) >= SMALLEST_PIVOT:
         return None
     return L
 
 
-def _orthogonal_directions(A, AT, root, rows):
+def _orthogonal_directions(A: Array, AT: Array, root: Array, rows: Indices | None) -> Array:
     """Z from a QR of the member's rows, without the columns that add no rank."""
     Q, R, kept = _independent_qr(AT.T)
     Z = np.zeros_like(A)
@@ -154,7 +199,7 @@ def _orthogonal_directions(A, AT, root, rows):
     return Z
 
 
-def _lower_factor(data, columns, AT, rows):
+def _lower_factor(data: PathData, columns: Indices, AT: Array, rows: Indices | None) -> tuple[Array, Indices]:
     """Lower factor of the Gram matrix of the columns that add rank, and their positions."""
     G = data.G[np.ix_(columns, columns)] if rows is None and data.G is not None else AT @ AT.T
     L = _trusted_cholesky(G)
@@ -164,7 +209,7 @@ def _lower_factor(data, columns, AT, rows):
     return R.T, kept
 
 
-def _independent_qr(A):
+def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
     """QR of the columns of A that add rank to those before them, and their positions.
 
     Without pivoting a dependent column still gets a column in Q, an arbitrary one that later columns then share in, so
@@ -184,7 +229,7 @@ def _independent_qr(A):
         kept = kept[good]
 
 
-def row_prefix_residuals(K: NDArray, Y: NDArray, order: NDArray, sizes: NDArray, *, fit_intercept: bool) -> NDArray:
+def row_prefix_residuals(K: Array, Y: Array, order: Indices, sizes: Indices, *, fit_intercept: bool) -> Array:
     r"""Leave-one-out residuals of minimum-norm members on all columns and the first rows of `order`, (sizes, n, q).
 
     With :math:`K = X X' = L L'` in the order of the rows, :math:`u = L^{-1} y` and :math:`v = L^{-1} 1`, the member on

@@ -12,16 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .. import _moments
 from .._execution.arrays import HOST, Space
+from .._execution.threads import Sharing
+from .._moments import Moments, from_data, weighted_mean
+from .._trust import constant_columns, rounding_cutoff
 
-__all__ = ["Problem", "Solution", "Submatrix", "rounding_cutoff"]
+__all__ = ["Problem", "Solution", "Submatrix"]
 
-
-def rounding_cutoff(largest: int, length: NDArray, mean: NDArray, weight: float) -> float:
-    """Relative size of what rounding alone makes of dependent columns of given lengths about their means."""
-    far = np.abs(mean) * np.sqrt(weight) / np.where(length > 0, length, np.inf)
-    return float(np.finfo(np.float64).eps * max(largest, 4 * far.max(initial=0.0)))
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Submatrix:
         weight = float(self.root @ self.root)
         return rounding_cutoff(max(self.A.shape, default=1), np.linalg.norm(self.A, axis=0), self.mean_x, weight)
 
-    def intercept(self, coef: NDArray) -> NDArray:
+    def intercept(self, coef: Array) -> Array:
         """Intercept that goes with coefficients of shape (m, q)."""
         return self.mean_y - self.mean_x @ coef
 
@@ -58,29 +57,33 @@ class Problem:
     tol: float | None = None
     space: Space = HOST  # where X, Y and weights live
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int]:
-        return self.X.shape
+        shape: tuple[int, int] = self.X.shape
+        return shape
 
     @cached_property
-    def moments(self) -> _moments.Moments:
+    def moments(self) -> Moments:
         """Moments of all rows; made once, at the first member that wants them."""
-        return _moments.from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space)
+        return from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space)
 
-    def moments_by(self, mapper) -> _moments.Moments:
+    @property
+    def has_moments(self) -> bool:
+        """Whether they have been made already."""
+        return "moments" in vars(self)
+
+    def moments_by(self, mapper: Sharing) -> Moments:
         """The same, made with the threads of `mapper` if they are not there yet."""
-        if "moments" not in vars(self):
-            made = _moments.from_data(
-                self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space, mapper=mapper
-            )
+        if not self.has_moments:
+            made = from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space, mapper=mapper)
             vars(self)["moments"] = made
         return self.moments
 
-    def with_targets(self, Y: NDArray) -> Problem:
+    def with_targets(self, Y: Array) -> Problem:
         """The same rows with other targets."""
         return replace(self, Y=Y)
 
-    def take(self, rows: NDArray) -> Problem:
+    def take(self, rows: Indices) -> Problem:
         """The same problem on some of the rows."""
         X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else self.X[rows]
         return replace(self, X=X, Y=self.Y[rows], weight=None if self.weight is None else self.weight[rows])
@@ -106,7 +109,7 @@ class Problem:
             same_weight = np.array_equal(self.weight, other.weight)
         return bool(same_X and np.array_equal(self.Y, other.Y) and same_weight)
 
-    def submatrix(self, columns: NDArray, rows: NDArray | None) -> Submatrix:
+    def submatrix(self, columns: Indices, rows: Indices | None) -> Submatrix:
         """Gather one member. Rows left out are not there; a zero weight would still cost their arithmetic."""
         A = _gather(self.X, columns, rows)
         B = self.Y if rows is None else self.Y[rows]
@@ -114,23 +117,22 @@ class Problem:
         mean_x, mean_y = np.zeros(A.shape[1]), np.zeros(B.shape[1])
         total = float(len(A)) if weight is None else float(weight.sum())
         if self.fit_intercept:
-            mean_x, mean_y = _moments.weighted_mean(A, weight), _moments.weighted_mean(B, weight)
+            mean_x, mean_y = weighted_mean(A, weight), weighted_mean(B, weight)
         A, B = A - mean_x, B - mean_y
         root = np.ones(len(A)) if weight is None else np.sqrt(weight)
         if weight is not None:
             A, B = A * root[:, None], B * root[:, None]
         if self.fit_intercept:
-            A[:, _moments.constant_columns((A * A).sum(axis=0), mean_x, total)] = 0.0
+            A[:, constant_columns((A * A).sum(axis=0), mean_x, total)] = 0.0
         return Submatrix(A, B, root, mean_x, mean_y)
 
 
-def _gather(X, columns, rows) -> NDArray[np.float64]:
+def _gather(X: Any, columns: Indices, rows: Indices | None) -> Array:
     if sp.issparse(X):
         picked = X[:, columns]
         return np.asarray((picked if rows is None else picked[rows]).toarray(), dtype=np.float64)
-    if rows is None:
-        return X[:, columns].astype(np.float64, copy=False)
-    return X[np.ix_(rows, columns)].astype(np.float64, copy=False)
+    dense: NDArray[Any] = X[:, columns] if rows is None else X[np.ix_(rows, columns)]
+    return dense.astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)
@@ -155,14 +157,25 @@ class Solution:
     solver: str
 
     @classmethod
+    def empty(cls, sizes: NDArray[np.int64], q: int, solver: str) -> Solution:
+        """Room for members of these sizes, to be filled."""
+        k = len(sizes)
+        return cls(np.zeros((int(np.sum(sizes)), q)), np.zeros((k, q)), np.zeros(k, dtype=bool), solver)
+
+    @classmethod
     def member_by_member(
-        cls, solve_one: Callable[[int], tuple[NDArray, NDArray, bool]], sizes, q: int, name: str, mapper
+        cls,
+        solve_one: Callable[[int], tuple[Array, Array, bool]],
+        sizes: Indices,
+        q: int,
+        name: str,
+        mapper: Sharing,
     ) -> Solution:
         """Collect ``solve_one(i) -> (coef (m, q), intercept (q,), refitted)`` over all members."""
         indptr = np.concatenate([[0], np.cumsum(sizes)])
-        out = cls(np.empty((indptr[-1], q)), np.empty((len(sizes), q)), np.zeros(len(sizes), dtype=bool), name)
+        out = cls.empty(sizes, q, name)
 
-        def work(start, stop):
+        def work(start: int, stop: int) -> None:
             for i in range(start, stop):
                 here = slice(indptr[i], indptr[i + 1])
                 out.values[here], out.intercepts[i], out.refitted[i] = solve_one(i)
@@ -170,11 +183,10 @@ class Solution:
         mapper(work, len(sizes))
         return out
 
-    def put(self, members: NDArray, sizes: NDArray, part: Solution, *, refitted: bool) -> Solution:
+    def put(self, members: Indices, sizes: Indices, part: Solution, *, refitted: bool) -> None:
         """Write the solution of some members into its places; `sizes` are those of all members."""
         where = np.zeros(len(sizes), dtype=bool)
         where[members] = True
         self.values[np.repeat(where, sizes)] = part.values
         self.intercepts[members] = part.intercepts
         self.refitted[members] = part.refitted | refitted
-        return replace(self)

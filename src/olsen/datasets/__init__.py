@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from importlib import resources
+from typing import Literal, overload
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
 __all__ = ["load_soil_carbon"]
 
 
-def load_soil_carbon(*, return_X_y: bool = False):
+@overload
+def load_soil_carbon(*, return_X_y: Literal[False] = ...) -> Bunch: ...
+@overload
+def load_soil_carbon(*, return_X_y: Literal[True]) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+def load_soil_carbon(*, return_X_y: bool = False) -> Bunch | tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Load near-infrared spectra of 732 soils with their carbon content.
 
     Absorbance of dried soil from fields in Wallonia at 700 wavelengths, 1100 to 2498 nm. Neighbouring columns are

@@ -11,11 +11,18 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..simulation.storage import atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 __all__ = ["DRAWINGS", "draw", "save"]
 
@@ -31,8 +38,10 @@ STYLE: dict[Any, Any] = {
     "legend.labelspacing": 0.3, "figure.constrained_layout.use": True, "hatch.linewidth": 0.7,
 }  # fmt: skip
 
+Table: TypeAlias = Mapping[str, list[Any]]  # columns of numbers and text
 
-def draw(name: str, table: Mapping[str, list]):
+
+def draw(name: str, table: Table) -> Figure:
     """Draw a figure from its table.
 
     Parameters
@@ -58,7 +67,7 @@ def draw(name: str, table: Mapping[str, list]):
         return DRAWINGS[name](table)
 
 
-def save(figure, folder: str | os.PathLike, name: str) -> list[Path]:
+def save(figure: Figure, folder: str | os.PathLike[str], name: str) -> list[Path]:
     """Write a figure as PDF and PNG, without dates, so that equal figures are equal files."""
     import matplotlib
 
@@ -71,16 +80,18 @@ def save(figure, folder: str | os.PathLike, name: str) -> list[Path]:
     return paths
 
 
-def _axes(width, height, columns=1, rows=1, **options):
+def _axes(
+    width: float, height: float, columns: int = 1, rows: int = 1, sharex: bool = False
+) -> tuple[Figure, NDArray[np.object_]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)  # no window, no global state: figures may be drawn in any thread
-    return figure, np.atleast_1d(figure.subplots(rows, columns, **options)).ravel()
+    return figure, np.atleast_1d(figure.subplots(rows, columns, sharex=sharex)).ravel()
 
 
-def _select(table, panel, series, kind):
+def _select(table: Table, panel: str, series: str, kind: str) -> NDArray[np.float64]:
     """x, mean and standard error of one series, ordered by x."""
     chosen = [
         (x, y, e)
@@ -91,7 +102,19 @@ def _select(table, panel, series, kind):
     return np.array(sorted(chosen)).reshape(-1, 3).T
 
 
-def _curve(axes, table, panel, series, color, *, label=None, marker="o", line="-", filled=True, size=3.2):
+def _curve(
+    axes: Axes,
+    table: Table,
+    panel: str,
+    series: str,
+    color: str,
+    *,
+    label: str | None = None,
+    marker: str = "o",
+    line: str = "-",
+    filled: bool = True,
+    size: float = 3.2,
+) -> None:
     """Theory as a line, simulation as points with one standard error on top of it."""
     x, y, _ = _select(table, panel, series, "theory")
     axes.plot(x, y, line, color=color, lw=1.1, zorder=1)
@@ -103,7 +126,7 @@ def _curve(axes, table, panel, series, color, *, label=None, marker="o", line="-
     axes.plot([], [], line, marker=marker, color=color, mfc=face, mew=0.8, ms=size, label=label)  # for the legend
 
 
-def _reference(axes, table, panel, series, color=BLACK, label=None):
+def _reference(axes: Axes, table: Table, panel: str, series: str, color: str = BLACK, label: str | None = None) -> None:
     """Dashed: a curve, or a level across the panel."""
     x, y, _ = _select(table, panel, series, "reference")
     if len(x) == 1:
@@ -112,13 +135,13 @@ def _reference(axes, table, panel, series, color=BLACK, label=None):
         axes.plot(x, y, "--", color=color, lw=0.9, zorder=2, label=label)
 
 
-def _proxy(label, **style):
+def _proxy(label: str, **style: Any) -> Line2D:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **style)
 
 
-def _subsampling(table):
+def _subsampling(table: Table) -> Figure:
     """y = X beta with the member's rows, columns and coefficients marked."""
     shape, order, _ = _select(table, "member", "shape", "picture")
     n, p = (int(v) for v in shape[np.argsort(order)])
@@ -149,7 +172,7 @@ def _subsampling(table):
     return figure
 
 
-def _grid(axes, marked, origin, color, hatch):
+def _grid(axes: Axes, marked: NDArray[np.bool_], origin: tuple[float, float], color: str, hatch: str) -> None:
     """A matrix of squares with its top left corner at `origin`; marked ones are filled, all are outlined if none is."""
     from matplotlib.patches import Rectangle
 
@@ -162,7 +185,7 @@ def _grid(axes, marked, origin, color, hatch):
         axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="#555555", lw=0.5))
 
 
-def _risk_against_members(table):
+def _risk_against_members(table: Table) -> Figure:
     figure, (axes,) = _axes(COLUMN, 3.1)
     handles = []
     for gamma, color in (("0.5", BLUE), ("1", ORANGE), ("2", GREEN)):
@@ -182,7 +205,7 @@ def _risk_against_members(table):
     return figure
 
 
-def _risk_against_noise(table):
+def _risk_against_noise(table: Table) -> Figure:
     figure, panels = _axes(COLUMN, 4.6, rows=2, sharex=True)
     titles = {
         "alpha_*": r"$\alpha=\alpha_*$, best for $k=\infty$",
@@ -201,7 +224,7 @@ def _risk_against_noise(table):
     return figure
 
 
-def _scaled(table):
+def _scaled(table: Table) -> Figure:
     figure, (axes,) = _axes(COLUMN, 2.7)
     handles = []
     for name, label, color in (
@@ -223,7 +246,7 @@ def _scaled(table):
     return figure
 
 
-def _bias_and_variance(table):
+def _bias_and_variance(table: Table) -> Figure:
     figure, panels = _axes(COLUMN, 4.2, rows=2, sharex=True)
     for axes, panel in zip(panels, ("bias", "variance"), strict=True):
         _curve(axes, table, panel, "independent", VERMILLION, label="independent members")
@@ -236,7 +259,7 @@ def _bias_and_variance(table):
     return figure
 
 
-def _double_descent(table):
+def _double_descent(table: Table) -> Figure:
     figure, (axes,) = _axes(COLUMN, 2.8)
     for series, label, color, marker in (
         ("k=1", "$k=1$", VERMILLION, "o"),
@@ -254,7 +277,7 @@ def _double_descent(table):
     return figure
 
 
-def _unequal_covariance(table):
+def _unequal_covariance(table: Table) -> Figure:
     figure, panels = _axes(PAGE, 2.6, columns=2)
     titles = {"diagonal": "variances from 1 down to 0.01", "ar1": "neighbours correlated"}
     for axes, (panel, title) in zip(panels, titles.items(), strict=True):
@@ -266,7 +289,7 @@ def _unequal_covariance(table):
     return figure
 
 
-def _dropout(table):
+def _dropout(table: Table) -> Figure:
     figure, panels = _axes(PAGE, 2.6, columns=2)
     for axes, panel in zip(panels, ("gamma = 0.5", "gamma = 2"), strict=True):
         _curve(axes, table, panel, "dropout", VERMILLION, label="dropout", marker="D")
@@ -292,7 +315,7 @@ def _dropout(table):
     return figure
 
 
-def _sparse(table):
+def _sparse(table: Table) -> Figure:
     figure, (axes,) = _axes(COLUMN, 3.3)
     for series, label, color, marker in (
         ("uniform", "ensemble, uniform", VERMILLION, "o"),
@@ -314,7 +337,7 @@ def _sparse(table):
     return figure
 
 
-def _plain_log(axis, every=True):
+def _plain_log(axis: Axis, every: bool = True) -> None:
     """Labels such as 0.5 and 20 instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 
@@ -323,7 +346,7 @@ def _plain_log(axis, every=True):
     axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
 
 
-DRAWINGS: Mapping[str, Callable[[Mapping[str, list]], Any]] = MappingProxyType({
+DRAWINGS: Mapping[str, Callable[[Table], Figure]] = MappingProxyType({
     "figure1": _subsampling,
     "figure2": _risk_against_members,
     "figure3": _risk_against_noise,

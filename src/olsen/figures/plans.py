@@ -11,14 +11,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
 from .. import theory
 from ..simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo
-from ..simulation.methods import QUANTITIES
+from ..simulation.methods import QUANTITIES, Method
 from ..subsets import draw_members
 
 __all__ = ["COLUMNS", "PLANS", "Plan", "deviation"]
@@ -26,28 +27,43 @@ __all__ = ["COLUMNS", "PLANS", "Plan", "deviation"]
 COLUMNS = ("panel", "series", "kind", "x", "mean", "standard_error", "trials", "expected", "status")
 INF = math.inf
 
+Floats: TypeAlias = NDArray[np.float64]
+Cell: TypeAlias = tuple[LinearProblem, Method]
+Point: TypeAlias = tuple[str, str, Floats, Floats, str, int]
+Row: TypeAlias = tuple[str, str, str, float, float, float, int, float, str]  # as in COLUMNS
+
 
 @dataclass
 class Plan:
     """Cells of one figure, and what their numbers are in it."""
 
-    cells: list = field(default_factory=list)
-    points: list = field(default_factory=list)  # of each cell: panel, series, x, expected, status, quantity
-    rows: list = field(default_factory=list)  # rows that need no simulation
+    cells: list[Cell] = field(default_factory=list)
+    points: list[Point] = field(default_factory=list)  # of each cell: panel, series, x, expected, status, quantity
+    rows: list[Row] = field(default_factory=list)  # rows that need no simulation
 
-    def line(self, panel, series, x, y, kind="theory"):
+    def line(self, panel: str, series: str, x: ArrayLike, y: ArrayLike, kind: str = "theory") -> None:
         """A curve, or a single value to be drawn across the panel."""
         for x_, y_ in zip(*np.broadcast_arrays(x, y), strict=True):
             if not np.isnan(y_):
                 self.rows.append((panel, series, kind, float(x_), float(y_), math.nan, 0, math.nan, ""))
 
-    def simulate(self, problem, method, panel, series, x, expected, status, quantity="risk"):
+    def simulate(
+        self,
+        problem: LinearProblem,
+        method: Method,
+        panel: str,
+        series: str,
+        x: ArrayLike,
+        expected: ArrayLike,
+        status: str,
+        quantity: str = "risk",
+    ) -> None:
         """A cell whose values, one for each k of the method, are points at `x` expected to be `expected`."""
         x, expected = (np.broadcast_to(v, len(method.k)) for v in (x, expected))
         self.cells.append((problem, method))
         self.points.append((panel, series, x, expected, status, QUANTITIES.index(quantity)))
 
-    def run(self, trials: int, **options) -> dict[str, list]:
+    def run(self, trials: int, **options: Any) -> dict[str, list[Any]]:
         """Simulate, and return the figure's table."""
         unique = list(dict.fromkeys(self.cells))  # bias and variance of one fit are one simulation
         estimates = dict(zip(unique, montecarlo.run(unique, trials=trials, **options), strict=True))
@@ -62,7 +78,7 @@ class Plan:
         return {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
 
 
-def deviation(table: Mapping[str, list]) -> dict[str, dict[str, Any]]:
+def deviation(table: Mapping[str, list[Any]]) -> dict[str, dict[str, Any]]:
     """Largest distance of simulation from theory in standard errors, by the status of the theory.
 
     Examples
@@ -111,7 +127,7 @@ def _risk_against_members(c: SimpleNamespace) -> Plan:
     return plan
 
 
-def _whole_numbers(top):
+def _whole_numbers(top: int) -> Floats:
     return np.unique(np.geomspace(1, top, 100).round())
 
 
@@ -135,19 +151,19 @@ def _risk_against_noise(c: SimpleNamespace) -> Plan:
     return plan
 
 
-def _only(i, value, count):
+def _only(i: int, value: float, count: int) -> Floats:
     """`value` at place i, nan elsewhere: of a shared cell, this series shows one k."""
     return np.where(np.arange(count) == i, value, np.nan)
 
 
-def _smooth_risk_at_best(c, gamma, sigma, rule_k, k):
+def _smooth_risk_at_best(c: SimpleNamespace, gamma: float, sigma: float, rule_k: float, k: float) -> float:
     """Between whole numbers of columns the risk is interpolated; otherwise the line would be a saw."""
     size = max(1.0, float(theory.optimal_alpha(gamma, sigma, k=rule_k)) * c.p)
     low, high = theory.expected_risk(c.n, c.p, np.array([np.floor(size), np.floor(size) + 1]), sigma, k=k)
     return float(low ** (1 - size % 1) * high ** (size % 1))
 
 
-def _risk_at_best(c, gamma, sigma, rule_k, k):
+def _risk_at_best(c: SimpleNamespace, gamma: float, sigma: float, rule_k: float, k: float) -> tuple[int, float]:
     m = max(1, round(float(theory.optimal_alpha(gamma, sigma, k=rule_k)) * c.p))
     return m, float(theory.expected_risk(c.n, c.p, m, sigma, k=k))
 
@@ -155,7 +171,7 @@ def _risk_at_best(c, gamma, sigma, rule_k, k):
 def _scaled(c: SimpleNamespace) -> Plan:
     plan, gamma = Plan(), c.p / c.n
     fine = np.geomspace(c.low, c.high, 121)
-    choices: dict[str, Callable] = {
+    choices: dict[str, Callable[[float | Floats], Floats]] = {
         "half of alpha_*": lambda sigma: theory.optimal_alpha(gamma, sigma) / 2,
         "alpha = 1/2": lambda sigma: np.full(np.shape(sigma), c.fixed_alpha),
     }
@@ -188,7 +204,7 @@ def _bias_and_variance(c: SimpleNamespace) -> Plan:
     return plan
 
 
-def _part(c, m, k, quantity, design):
+def _part(c: SimpleNamespace, m: int, k: ArrayLike, quantity: str, design: str) -> Floats:
     if quantity == "bias":
         return theory.expected_bias(c.n, c.p, m, k=k, design=design)
     return theory.expected_variance(c.n, c.p, m, c.sigma, k=k, design=design)
@@ -210,7 +226,7 @@ def _double_descent(c: SimpleNamespace) -> Plan:
     return plan
 
 
-def _any_size_risk(c, m, ks):
+def _any_size_risk(c: SimpleNamespace, m: int, ks: Floats) -> Floats:
     """Expected risk of least-squares members below the peak and of minimum-norm ones above."""
     if abs(m - c.n) <= 1:
         return np.where(np.isinf(ks), np.nan, np.inf)  # pairs have a finite limit here, and no formula at finite n
@@ -227,7 +243,7 @@ def _unequal_covariance(c: SimpleNamespace) -> Plan:
         # lines at the points' places and between them
         for share in sorted({*c.shares, *np.linspace(c.shares[0], c.shares[-1], c.line_points).round(3).tolist()}):
             penalty = _penalty_with_share(eigenvalues, c.n, share)
-            methods = {
+            methods: dict[str, Method] = {
                 "uniform": Ensemble(share, k=(INF,), members=c.members),
                 "matched to ridge": Ensemble(k=(INF,), members=c.members, sampling="bernoulli", penalty=penalty),
                 "ridge": Ridge(penalty),
@@ -239,7 +255,7 @@ def _unequal_covariance(c: SimpleNamespace) -> Plan:
     return plan
 
 
-def _three_risks(c, problem, share, penalty):
+def _three_risks(c: SimpleNamespace, problem: LinearProblem, share: float, penalty: float) -> dict[str, float]:
     Sigma, beta = problem.covariance_matrix(), problem.fixed_beta()
     options = {"n": c.n, "n_subsets": c.n_subsets, "rng": 0}
     chance = theory.ridge_matched_probabilities(Sigma, penalty, n=c.n)
@@ -250,7 +266,7 @@ def _three_risks(c, problem, share, penalty):
     }
 
 
-def _penalty_with_share(eigenvalues, n, share):
+def _penalty_with_share(eigenvalues: NDArray[np.floating[Any]], n: int, share: float) -> float:
     """The ridge penalty at which the degrees of freedom are this share of the columns, in the limit."""
     total = share * len(eigenvalues)
     log_mu = brentq(lambda u: np.sum(eigenvalues / (eigenvalues + np.exp(u))) - total, -30, 30)
@@ -268,7 +284,7 @@ def _dropout(c: SimpleNamespace) -> Plan:
         for alpha in np.linspace(0.1, 0.9, c.points) * top:
             m = round(alpha * p)
             alpha = m / p
-            methods = {
+            methods: dict[str, Method] = {
                 "ensemble": Ensemble(m, k=(INF,), members=c.members),
                 "ridge": Ridge(float(c.n * theory.penalty_from_alpha(alpha, gamma))),
                 "dropout": Dropout(alpha),
@@ -282,10 +298,10 @@ def _dropout(c: SimpleNamespace) -> Plan:
     return plan
 
 
-def _side_by_side(gamma, sigma):
+def _side_by_side(gamma: float, sigma: float) -> dict[str, Callable[[float | Floats], Floats]]:
     """Limiting risks as functions of alpha; dropout is ridge with lambda / n = (1 - alpha) / alpha, over alpha."""
 
-    def dropout(alpha, scale):
+    def dropout(alpha: float | Floats, scale: float | Floats) -> Floats:
         penalty = (1 - alpha) / alpha
         shrinkage = theory.alpha_from_penalty(penalty, gamma)
         return theory.scaled_risk(theory.ridge_risk(penalty, gamma, sigma), shrinkage, scale)
@@ -301,7 +317,7 @@ def _side_by_side(gamma, sigma):
 def _sparse(c: SimpleNamespace) -> Plan:
     plan, grid = Plan(), tuple(np.geomspace(1e-3, 1e4, 50).tolist())
 
-    def tuned(**options):
+    def tuned(**options: object) -> Estimator:
         return Estimator("olsen.OLSEnsembleRegressorCV", (("fit_intercept", False), *options.items()))
 
     methods = {
@@ -320,7 +336,7 @@ def _sparse(c: SimpleNamespace) -> Plan:
     return plan
 
 
-def _risk_with_known_coefficients(c, problem):
+def _risk_with_known_coefficients(c: SimpleNamespace, problem: LinearProblem) -> float:
     """Risk of the infinite ensemble with the best probabilities, a mean over coefficients of this kind."""
     rng, variances, risks = np.random.default_rng(0), np.ones(c.p), []
     for _ in range(c.draws):

@@ -17,7 +17,7 @@ __all__ = ["RECIPES", "SCALES", "Recipe"]
 SCALES = ("paper", "quick")
 
 
-def _frozen(**values) -> Mapping[str, Any]:
+def _frozen(**values: object) -> Mapping[str, Any]:
     return MappingProxyType(values)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..simulation.storage import write_manifest, write_table
 from .draw import draw, save
 from .plans import PLANS, deviation
-from .recipes import RECIPES
+from .recipes import RECIPES, Recipe
 
 __all__ = ["compute", "reproduce"]
 
@@ -22,9 +22,9 @@ def compute(
     *,
     seed: int = 2020,
     n_jobs: int | None = None,
-    store: str | os.PathLike | None = None,
+    store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, list]:
+) -> dict[str, list[Any]]:
     """Simulate a figure and return its tidy table.
 
     Parameters
@@ -61,12 +61,12 @@ def reproduce(
     names: Iterable[str] | None = None,
     *,
     scale: str = "paper",
-    out: str | os.PathLike = "figures",
+    out: str | os.PathLike[str] = "figures",
     seed: int = 2020,
     n_jobs: int | None = -1,
     suffix: str = ".csv",
     progress: Callable[[str, int, int], None] | None = None,
-    finished: Callable[[dict], None] | None = None,
+    finished: Callable[[dict[str, Any]], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Make figures: simulate, compare with theory, write table, manifest, PDF and PNG.
 
@@ -115,7 +115,7 @@ def reproduce(
     return reports
 
 
-def _recipe(name):
+def _recipe(name: str) -> Recipe:
     if name not in RECIPES:
         raise ValueError(f"there is no figure {name!r}; there are {', '.join(RECIPES)}.")
     return RECIPES[name]

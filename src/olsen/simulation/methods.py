@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .. import _members, subsets
+from .._execution.threads import Sharing
 from ..equivalence import inclusion_probabilities
 from .problems import Sample
 
@@ -57,9 +59,9 @@ class Ensemble:
     (2, 3)
     """
 
-    max_features: int | float | tuple = 0.5
+    max_features: int | float | tuple[float, ...] = 0.5
     max_samples: int | float = 1.0
-    k: tuple = (100,)
+    k: tuple[float, ...] = (100,)
     members: int | None = None
     sampling: str = "fixed"
     design: str = "independent"
@@ -69,13 +71,16 @@ class Ensemble:
     def evaluate(self, sample: Sample, seed: int, n_threads: int = 1) -> NDArray[np.float64]:
         """Risk, bias and variance for every k, of shape (len(k), 3)."""
         pooled = np.inf in self.k
-        features, values = self._solve(sample, self.members or (100 if pooled else max(self.k)), seed, n_threads)
+        features, values = self._solve(sample, self.members or (100 if pooled else int(max(self.k))), seed, n_threads)
         if not pooled:
             return _energies(sample, self.scale * _running_means(features, values, np.array(self.k)))
         own, pair = _pair_energies(sample, features, self.scale * values)
-        return pair + (own - pair) / np.array(self.k)[:, None]
+        mean: NDArray[np.float64] = pair + (own - pair) / np.array(self.k)[:, None]
+        return mean
 
-    def _solve(self, sample, total, seed, n_threads):
+    def _solve(
+        self, sample: Sample, total: int, seed: int, n_threads: int
+    ) -> tuple[subsets.Subsets, NDArray[np.float64]]:
         n, p = sample.X.shape
         chance = self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
         if self.penalty is not None:
@@ -85,7 +90,7 @@ class Ensemble:
             design=self.design,
         )  # fmt: skip
         problem = _members.Problem(sample.X, _two_targets(sample), None, False)
-        return features, _members.solve(problem, features, rows, n_threads=n_threads).values
+        return features, _members.solve(problem, features, rows, sharing=Sharing(n_threads)).values
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,7 @@ class Ridge:
     """
 
     penalty: float
-    k: tuple = field(default=(1,), init=False)
+    k: tuple[int, ...] = field(default=(1,), init=False)
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
@@ -122,7 +127,7 @@ class Dropout:
 
     alpha: float
     rescale: bool = False
-    k: tuple = field(default=(1,), init=False)
+    k: tuple[int, ...] = field(default=(1,), init=False)
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
@@ -152,8 +157,8 @@ class Estimator:
     """
 
     path: str
-    parameters: tuple = ()
-    k: tuple = field(default=(1,), init=False)
+    parameters: tuple[tuple[str, object], ...] = ()
+    k: tuple[int, ...] = field(default=(1,), init=False)
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk; bias and variance are not defined."""
@@ -165,17 +170,22 @@ class Estimator:
         return np.array([[sample.energy(coef - sample.beta), np.nan, np.nan]])
 
 
-def _two_targets(sample):
+Method: TypeAlias = Ensemble | Ridge | Dropout | Estimator
+
+
+def _two_targets(sample: Sample) -> NDArray[np.float64]:
     return np.column_stack([sample.signal, sample.noise])
 
 
-def _energies(sample, coef):
+def _energies(sample: Sample, coef: NDArray[np.float64]) -> NDArray[np.float64]:
     """Risk, bias, variance from coefficients (2, rows, p): fits of the signal, fits of the noise."""
     bias = coef[0] - sample.beta
     return np.stack([sample.energy(e) for e in (bias + coef[1], bias, coef[1])], axis=-1)
 
 
-def _running_means(features, values, ks):
+def _running_means(
+    features: subsets.Subsets, values: NDArray[np.float64], ks: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """Means of the first k members for ascending ks, of shape (2, len(ks), p).
 
     Members between two neighbours of `ks` are added up at once: one histogram, then a cumulative sum over `ks`.
@@ -187,7 +197,9 @@ def _running_means(features, values, ks):
     return np.cumsum(np.reshape(sums, (2, len(ks), p)), axis=1) / ks[:, None]
 
 
-def _pair_energies(sample, features, values):
+def _pair_energies(
+    sample: Sample, features: subsets.Subsets, values: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean energies of one member and of pairs of different ones: the square of the sum less the sum of squares."""
     K, p = len(features), features.n_items
     coef = np.zeros((2, K, p))
@@ -199,11 +211,14 @@ def _pair_energies(sample, features, values):
     return own / K, (everything - own) / (K * (K - 1))
 
 
-def _ridge(X, Y, penalty):
+def _ridge(X: NDArray[np.float64], Y: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
     """Coefficients (p, q), on the smaller side of X."""
     n, p = X.shape
+    coef: NDArray[np.float64]
     if penalty == 0:
-        return np.linalg.lstsq(X, Y, rcond=None)[0]
-    if p <= n:
-        return la.solve(X.T @ X + penalty * np.eye(p), X.T @ Y, assume_a="pos")
-    return X.T @ la.solve(X @ X.T + penalty * np.eye(n), Y, assume_a="pos")
+        coef = np.asarray(np.linalg.lstsq(X, Y, rcond=None)[0], dtype=np.float64)
+    elif p <= n:
+        coef = la.solve(X.T @ X + penalty * np.eye(p), X.T @ Y, assume_a="pos")
+    else:
+        coef = X.T @ la.solve(X @ X.T + penalty * np.eye(n), Y, assume_a="pos")
+    return coef

@@ -7,23 +7,26 @@ same data, and their differences are paired; different problems are independent.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution import pools
+from .._execution import threads
 from .._execution.blas_threads import one_blas_thread
-from .methods import QUANTITIES
+from .methods import QUANTITIES, Method
 from .problems import LinearProblem
 from .storage import TrialStore, describe, digest
 
 __all__ = ["Estimate", "run", "tidy"]
 
 CHUNK = 5  # trials between two writes
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Estimate:
     """
 
     problem: LinearProblem
-    method: Any
+    method: Method
     values: NDArray[np.float64]
 
     @property
@@ -50,23 +53,25 @@ class Estimate:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Means, of shape (len(method.k), 3)."""
-        return self.values.mean(axis=0)
+        mean: NDArray[np.float64] = self.values.mean(axis=0)
+        return mean
 
     @property
     def standard_error(self) -> NDArray[np.float64]:
         """Standard errors of the means; nan for a single trial."""
         with np.errstate(invalid="ignore"):
             spread = self.values.std(axis=0, ddof=1) if self.trials > 1 else np.full(self.values.shape[1:], np.nan)
-        return spread / np.sqrt(self.trials)
+        error: NDArray[np.float64] = spread / np.sqrt(self.trials)
+        return error
 
 
 def run(
-    cells: Iterable[tuple[LinearProblem, Any]],
+    cells: Iterable[tuple[LinearProblem, Method]],
     *,
     trials: int,
     seed: int = 0,
     n_jobs: int | None = None,
-    store: str | os.PathLike | None = None,
+    store: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Estimate]:
     """Try every method on its problem, `trials` times.
@@ -112,12 +117,12 @@ def run(
     if progress:
         progress(done, total)
 
-    def work(item):
+    def work(item: tuple[int, list[int]]) -> NDArray[np.float64]:
         cell, numbers = item
         problem, method = cells[cell]
         return np.stack([_trial(problem, method, seed, number) for number in numbers])
 
-    for (cell, numbers), values in _in_threads(work, todo, pools.count_threads(n_jobs)):
+    for (cell, numbers), values in _in_threads(work, todo, threads.count_threads(n_jobs)):
         stores[cell].add(numbers, values)
         done += len(numbers)
         if progress:
@@ -125,7 +130,7 @@ def run(
     return [Estimate(p, m, s.values(trials)) for (p, m), s in zip(cells, stores, strict=True)]
 
 
-def tidy(estimates: Iterable[Estimate]) -> dict[str, list]:
+def tidy(estimates: Iterable[Estimate]) -> dict[str, list[Any]]:
     """One row for every estimate, number of members and quantity; the columns of problems and methods in front.
 
     Examples
@@ -140,7 +145,7 @@ def tidy(estimates: Iterable[Estimate]) -> dict[str, list]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _rows(estimate):
+def _rows(estimate: Estimate) -> Iterator[dict[str, Any]]:
     problem, method = describe(estimate.problem), describe(estimate.method)
     problem.pop("class")
     fixed = {**problem, "method": method.pop("class"), **{key: _plain(value) for key, value in method.items()}}
@@ -151,23 +156,23 @@ def _rows(estimate):
             yield {**fixed, "k": k, "quantity": quantity, **found}
 
 
-def _plain(value):
+def _plain(value: object) -> object:
     """Cells of a table hold numbers and text."""
     return str(value) if isinstance(value, (tuple, list)) else value
 
 
-def _trial(problem, method, seed, number):
+def _trial(problem: LinearProblem, method: Method, seed: int, number: int) -> NDArray[np.float64]:
     sequence = np.random.SeedSequence([seed, int(digest(describe(problem))[:15], 16), number])
     data, members = sequence.spawn(2)
     sample = problem.draw(np.random.default_rng(data))
     return method.evaluate(sample, int(members.generate_state(1, np.uint64)[0] >> 1))
 
 
-def _chunks(numbers):
+def _chunks(numbers: list[int]) -> list[list[int]]:
     return [numbers[i : i + CHUNK] for i in range(0, len(numbers), CHUNK)]
 
 
-def _in_threads(work, items, n_threads):
+def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_threads: int) -> Iterator[tuple[Item, Result]]:
     """Pairs (item, result), as they finish. Threads suffice: solvers release the interpreter lock."""
     with one_blas_thread():  # held here, once: threads that set and reset it themselves would undo each other
         if n_threads == 1:
@@ -184,7 +189,7 @@ def _in_threads(work, items, n_threads):
                     future.cancel()
 
 
-def _package_version():
+def _package_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -46,10 +46,11 @@ class Sample:
         """The target."""
         return self.signal + self.noise
 
-    def energy(self, error: NDArray) -> NDArray:
+    def energy(self, error: NDArray[np.float64]) -> NDArray[np.float64]:
         """e' Sigma e for errors along the last axis."""
         weighted = error if self.covariance is None else error @ self.covariance
-        return np.sum(weighted * error, axis=-1)
+        energies: NDArray[np.float64] = np.sum(weighted * error, axis=-1)
+        return energies
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class LinearProblem:
     noise: str = "gaussian"
     degrees: float = 5.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _require(self.covariance in COVARIANCES, f"covariance={self.covariance!r} must be one of {list(COVARIANCES)}.")
         _require(self.coefficients in COEFFICIENTS, f"coefficients={self.coefficients!r} must be in {COEFFICIENTS}.")
         _require(self.noise in NOISES, f"noise={self.noise!r} must be one of {NOISES}.")
@@ -115,7 +116,8 @@ class LinearProblem:
     def fixed_beta(self) -> NDArray[np.float64]:
         """The coefficients of ``coefficients="fixed"``: equal sizes, signs that look random and never change."""
         signs = np.random.Generator(np.random.Philox(self.p)).choice([-1.0, 1.0], size=self.p)
-        return signs / np.sqrt(self.p)
+        beta: NDArray[np.float64] = signs / np.sqrt(self.p)
+        return beta
 
     def draw(self, rng: np.random.Generator) -> Sample:
         """Draw data, coefficients and noise, in this order."""
@@ -128,7 +130,7 @@ class LinearProblem:
         return Sample(X, self.draw_coefficients(rng), self._draw_noise(rng), covariance)
 
     @property
-    def _strength(self):
+    def _strength(self) -> float:
         return COVARIANCES[self.covariance][1] if self.strength is None else self.strength
 
     def draw_coefficients(self, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -141,14 +143,17 @@ class LinearProblem:
             beta[rng.permutation(self.p)[:zeros]] = 0.0
         return beta / np.linalg.norm(beta)
 
-    def _draw_noise(self, rng):
+    def _draw_noise(self, rng: np.random.Generator) -> NDArray[np.float64]:
         if self.noise == "gaussian":
             return self.sigma * rng.standard_normal(self.n)
-        return self.sigma * np.sqrt((self.degrees - 2) / self.degrees) * rng.standard_t(self.degrees, self.n)
+        scale = np.sqrt((self.degrees - 2) / self.degrees)
+        noise: NDArray[np.float64] = self.sigma * scale * rng.standard_t(self.degrees, self.n)
+        return noise
 
 
 @lru_cache(maxsize=32)
-def _covariance(name, strength, p):
+def _covariance(name: str, strength: float, p: int) -> NDArray[np.float64]:
+    matrix: NDArray[np.float64]
     if name == "identity":
         matrix = np.eye(p)
     elif name == "diagonal":
@@ -165,10 +170,10 @@ def _covariance(name, strength, p):
 
 
 @lru_cache(maxsize=32)
-def _root(name, strength, p):
-    return np.linalg.cholesky(_covariance(name, strength, p))
+def _root(name: str, strength: float, p: int) -> NDArray[np.float64]:
+    return np.asarray(np.linalg.cholesky(_covariance(name, strength, p)), dtype=np.float64)
 
 
-def _require(condition, message):
+def _require(condition: bool, message: str) -> None:
     if not condition:
         raise ValueError(message)

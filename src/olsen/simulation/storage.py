@@ -12,18 +12,22 @@ import math
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 __all__ = ["TrialStore", "atomically", "describe", "digest", "read_table", "versions", "write_manifest", "write_table"]
 
 
-def atomically(path: str | os.PathLike, write: Callable[[Path], object]) -> None:
+def atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
     """Call ``write(temporary)`` and rename what it wrote to `path`; readers see the old file or the new one.
 
     Examples
@@ -49,12 +53,12 @@ def atomically(path: str | os.PathLike, write: Callable[[Path], object]) -> None
         Path(name).unlink(missing_ok=True)
 
 
-def describe(item) -> dict:
+def describe(item: DataclassInstance) -> dict[str, Any]:
     """Plain-type description of a problem or a method: its class and its fields."""
     return {"class": type(item).__name__, **asdict(item)}
 
 
-def digest(description) -> str:
+def digest(description: Mapping[str, Any]) -> str:
     """Short name of a description, the same in every run."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:20]
 
@@ -73,16 +77,16 @@ class TrialStore:
         What the trials are trials of. A file with another description is not read.
     """
 
-    def __init__(self, folder: str | os.PathLike | None, description: dict):
+    def __init__(self, folder: str | os.PathLike[str] | None, description: Mapping[str, Any]):
         self.description = json.dumps(description, sort_keys=True)
         self.path = None if folder is None else Path(folder) / f"{digest(description)}.npz"
-        self.trials: dict[int, NDArray] = {}
+        self.trials: dict[int, NDArray[np.float64]] = {}
         if self.path is not None and self.path.exists():
             with np.load(self.path, allow_pickle=False) as stored:
                 if str(stored["description"]) == self.description:
                     self.trials = dict(zip(stored["numbers"].tolist(), stored["values"], strict=True))
 
-    def add(self, numbers: Iterable[int], values: NDArray) -> None:
+    def add(self, numbers: Iterable[int], values: NDArray[np.float64]) -> None:
         """Keep the results of these trials, also on disk."""
         self.trials.update(zip(numbers, values, strict=True))
         if self.path is None:
@@ -100,7 +104,7 @@ class TrialStore:
         return np.stack([self.trials[i] for i in range(count)])
 
 
-def write_table(columns: dict[str, list], path: str | os.PathLike) -> None:
+def write_table(columns: dict[str, list[Any]], path: str | os.PathLike[str]) -> None:
     """Write columns as Parquet or CSV, by the suffix of `path`.
 
     Examples
@@ -125,26 +129,27 @@ def write_table(columns: dict[str, list], path: str | os.PathLike) -> None:
         raise ValueError(f"{path.name}: tables are written as .parquet or .csv.")
 
 
-def _write_csv(columns, file):
+def _write_csv(columns: dict[str, list[Any]], file: Path) -> None:
     with open(file, "w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*columns.values(), strict=True))
 
 
-def read_table(path: str | os.PathLike) -> dict[str, list]:
+def read_table(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
     """Columns of a table written by :func:`write_table`; numbers come back as numbers."""
     path = Path(path)
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        return pq.read_table(path).to_pydict()
+        columns: dict[str, list[Any]] = pq.read_table(path).to_pydict()
+        return columns
     with open(path, newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
     return {name: [_number(row[i]) for row in rows] for i, name in enumerate(header)}
 
 
-def _number(text):
+def _number(text: str) -> float | str:
     try:
         return float(text) if text else math.nan
     except ValueError:
@@ -162,7 +167,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def write_manifest(path: str | os.PathLike, *, seed: int, seconds: float, **parameters) -> None:
+def write_manifest(path: str | os.PathLike[str], *, seed: int, seconds: float, **parameters: object) -> None:
     """Write how a table came about: parameters, seed, versions, seconds."""
     manifest = {**parameters, "seed": seed, "seconds": round(seconds, 3), "versions": versions()}
     text = json.dumps(manifest, indent=2, sort_keys=True, default=str) + "\n"

@@ -7,23 +7,26 @@ no factorial is formed, so a million columns cost a few thousand terms and keep 
 import numpy as np
 from scipy.special import bdtr
 
+from ._types import Counts, Floats, Law, Weighted
+
 NEGLIGIBLE = 1e-13  # rejection probability below which the truncation is not felt
 PAIR_TERMS = 2_000_000  # most (overlap, remainder) terms summed exactly under rejection
 
 
-def window(mean, variance, low, high):
+def window(mean: float, variance: float, low: int, high: int) -> Counts:
     """Integers within 12 standard deviations (plus a Poisson margin) of the mean, inside the support."""
     reach = 12 * np.sqrt(variance) + 45
     return np.arange(max(low, int(mean - reach)), min(high, int(mean + reach) + 1) + 1)
 
 
-def _normalise(log_ratios):
+def _normalise(log_ratios: Floats) -> Floats:
     log_weight = np.concatenate([[0.0], np.cumsum(log_ratios)])
     weight = np.exp(log_weight - log_weight.max())
-    return weight / weight.sum()
+    share: Floats = weight / weight.sum()
+    return share
 
 
-def hypergeometric(total, marked, drawn):
+def hypergeometric(total: int, marked: int, drawn: int) -> Weighted:
     """Values and weights of the number of marked items among `drawn` out of `total`, without replacement."""
     low, high = max(0, marked + drawn - total), min(marked, drawn)
     mean = marked * drawn / total
@@ -34,7 +37,7 @@ def hypergeometric(total, marked, drawn):
     return a, _normalise(np.log(ratio))
 
 
-def binomial(trials, probability, most=None):
+def binomial(trials: int, probability: float, most: int | None = None) -> Weighted:
     """Values and weights of a binomial count, conditioned on ``count <= most`` when given."""
     top = trials if most is None else min(trials, most)
     if probability == 0 or probability == 1:
@@ -45,7 +48,7 @@ def binomial(trials, probability, most=None):
     return x, _normalise(np.log(ratio))
 
 
-def thin(values, weights, most=100):
+def thin(values: Counts, weights: Floats, most: int = 100) -> Weighted:
     """Every s-th term of a long smooth law, renormalised.
 
     An equally spaced sum of a bell-shaped function is the trapezoidal rule, whose error falls like exp(-2 (pi s)^2)
@@ -56,12 +59,12 @@ def thin(values, weights, most=100):
     return values[::step], kept / kept.sum()
 
 
-def rejection(p, alpha, most):
+def rejection(p: int, alpha: float, most: int) -> float:
     """Probability that coin flips give more than `most` columns."""
     return 0.0 if alpha == 0 or most >= p else float(1 - bdtr(most, p, alpha)) if alpha < 1 else 1.0
 
 
-def coin_pair(p, both, one, most):
+def coin_pair(p: int, both: float, one: float, most: int) -> tuple[Law, float]:
     """Law of the overlap of two coin-flip subsets, and the probability that both are accepted.
 
     The law is: values, weights, and the mean number of columns outside both. Each column is in both subsets with
@@ -83,7 +86,7 @@ def coin_pair(p, both, one, most):
     return _celled_pair(p, both + one, most), (1 - rejection(p, both + one, most)) ** 2
 
 
-def _covering_pair(p, most, a, weight):
+def _covering_pair(p: int, most: int, a: Counts, weight: Floats) -> tuple[Law, float]:
     """Two subsets that together hold every column: fair coins split the p - a others, both parts being short."""
     low, high = p - most, most - a
     below = np.where(low > 0, _at_most(np.minimum(low - 1, p - a), p - a, 0.5), 0.0)
@@ -93,7 +96,7 @@ def _covering_pair(p, most, a, weight):
     return (a, total / (accepted or 1.0), np.zeros(len(a))), accepted
 
 
-def _truncated_pair(p, both, one, most, a, weight):
+def _truncated_pair(p: int, both: float, one: float, most: int, a: Counts, weight: Floats) -> tuple[Law, float]:
     """Exact conditioning: given the overlap, sum over the columns of S_i alone; those of S_j alone are a tail."""
     outside = max(0.0, 1 - both - 2 * one)
     tail = one / (one + outside)
@@ -112,7 +115,7 @@ def _truncated_pair(p, both, one, most, a, weight):
     return law, float(total.sum())
 
 
-def _at_most(count, trials, probability):
+def _at_most(count: Counts | int, trials: Counts, probability: float) -> Floats:
     """P(Bin(trials, probability) <= count), elementwise, with the degenerate cases SciPy leaves out."""
     if probability >= 1:
         return (trials <= count).astype(float)
@@ -120,7 +123,7 @@ def _at_most(count, trials, probability):
     return np.where(trials <= count, 1.0, inside)
 
 
-def _celled_pair(p, alpha, most, cells=160):
+def _celled_pair(p: int, alpha: float, most: int, cells: int = 160) -> Law:
     """Large p under rejection: accepted sizes in cells, the overlap of two sizes one deviation either side of its mean.
 
     For independent subsets only, when the exact sum would exceed `PAIR_TERMS`. Sizes are independent, each conditioned
@@ -140,7 +143,7 @@ def _celled_pair(p, alpha, most, cells=160):
     return a, np.tile(joint.ravel(), 2) / (2 * joint.sum()), np.maximum(0, p - union)
 
 
-def replaced_pair(p, alpha, most):
+def replaced_pair(p: int, alpha: float, most: int) -> Law | None:
     """Overlap law of two members of a balanced group when the coin flips of exactly one of them were rejected.
 
     The accepted size is conditioned on the rejection of the partner, whose columns (or left-out columns, for alpha
@@ -165,7 +168,7 @@ def replaced_pair(p, alpha, most):
     return a, mass[a] / mass.sum(), uncovered[a] / mass[a]
 
 
-def mixture(first, mass_first, second, mass_second):
+def mixture(first: Law, mass_first: float, second: Law, mass_second: float) -> Law:
     """The law that is `first` or `second` in the proportion of the two masses."""
     share = mass_first / (mass_first + max(mass_second, 0.0))
     if share >= 1 - NEGLIGIBLE:

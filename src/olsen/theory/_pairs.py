@@ -8,20 +8,31 @@ With :math:`R_{ij} = E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`, the risk of the mean
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from ._types import Floats
 
 
-def as_floats(*values):
+def as_floats(*values: ArrayLike) -> tuple[Floats, ...]:
     """Each argument as a float array, ready to broadcast."""
     return tuple(np.asarray(value, dtype=float) for value in values)
 
 
-def require(condition, message):
+def require(condition: ArrayLike, message: str) -> None:
     """Raise ``ValueError(message)`` unless `condition` holds everywhere."""
     if not np.all(condition):
         raise ValueError(message)
 
 
-def check_letters(function, *, alpha=0.5, gamma=1.0, sigma=0.0, k=1.0, eta=1.0):
+def check_letters(
+    function: str,
+    *,
+    alpha: Floats | float = 0.5,
+    gamma: Floats | float = 1.0,
+    sigma: Floats | float = 0.0,
+    k: Floats | float = 1.0,
+    eta: Floats | float = 1.0,
+) -> None:
     """Guard the ranges in which the paper's letters have a meaning."""
     for ok, name, value, words in (
         ((alpha >= 0) & (alpha <= 1), "alpha", alpha, "a fraction of the columns, in [0, 1]"),
@@ -35,7 +46,7 @@ def check_letters(function, *, alpha=0.5, gamma=1.0, sigma=0.0, k=1.0, eta=1.0):
             raise ValueError(f"{function}: {name} must be {words}; got {wrong:.6g}.")
 
 
-def mean_of_pairs(own, other, k):
+def mean_of_pairs(own: Floats, other: Floats, k: ArrayLike) -> Floats:
     r"""Mean over all ordered pairs of `k` exchangeable members: :math:`R_{off} + (R_{diag} - R_{off})/k`.
 
     An infinite `own` (the interpolation peak) does not reach the large ensemble: its weight there is zero.
@@ -47,7 +58,7 @@ def mean_of_pairs(own, other, k):
     return np.where(np.isinf(own), own, mean)
 
 
-def same_group_share(k, group):
+def same_group_share(k: ArrayLike, group: ArrayLike) -> Floats:
     r"""Share of the :math:`k^2` ordered pairs whose two different members lie in one group of size `group`.
 
     Member `i` belongs to group ``i // group``; the last group may be partial.
@@ -59,7 +70,7 @@ def same_group_share(k, group):
     return np.where(np.isinf(k), 0.0, share)
 
 
-def group_shares(k, first, second):
+def group_shares(k: ArrayLike, first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats, Floats]:
     """Shares of the ordered pairs in one group of the first kind only, of the second only, and of both.
 
     Groups of both kinds are runs of consecutive members, so a pair lies in both when it lies in one cell of the common
@@ -72,10 +83,10 @@ def group_shares(k, first, second):
     return same_group_share(k, first) - both, same_group_share(k, second) - both, both
 
 
-def _common_pairs(k, first, second):
+def _common_pairs(k: int, first: int, second: int) -> float:
     period = math.lcm(first, second)
 
-    def count(members):
+    def count(members: int) -> float:
         cuts = np.union1d(np.arange(0, members, first), np.arange(0, members, second))
         cells = np.diff(np.append(cuts, members)).astype(float)
         return float(np.sum(cells * (cells - 1)))
@@ -83,7 +94,7 @@ def _common_pairs(k, first, second):
     return count(k) if k <= period else (k // period) * count(period) + (count(k % period) if k % period else 0.0)
 
 
-def rescale(risk, shrinkage, mu, norm=1.0):
+def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 1.0) -> Floats:
     r"""Risk of `mu` times an estimator with :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`, delta = `shrinkage`.
 
     From :math:`\mu b - \beta = \mu(b-\beta) - (1-\mu)\beta`:

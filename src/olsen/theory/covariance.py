@@ -12,24 +12,26 @@ with :math:`t` shared rows. A covariance may be given as a vector: its diagonal.
 :math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the member's own rows.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from ._pairs import as_floats, mean_of_pairs, require
+from ._types import Counts, Floats
 
 
 class _Member(NamedTuple):
-    features: np.ndarray
-    inverse: np.ndarray  # Q_i, m x m
-    error: np.ndarray  # r_i, length p
+    features: Counts
+    inverse: Floats  # Q_i, m x m
+    error: Floats  # r_i, length p
     rows: float
     degrees: float  # tr(Sigma_ii Q_i Sigma_ii Q_i)
     plain: bool  # ordinary least squares, mu_i = 0
 
 
-def _as_covariance(Sigma, beta):
+def _as_covariance(Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
     Sigma, beta = as_floats(Sigma, beta)
     Sigma = np.diag(Sigma) if Sigma.ndim == 1 else Sigma
     require(
@@ -39,7 +41,7 @@ def _as_covariance(Sigma, beta):
     return Sigma, beta
 
 
-def effective_penalty(eigenvalues, n_samples, penalty=0.0):
+def effective_penalty(eigenvalues: ArrayLike, n_samples: float, penalty: float = 0.0) -> float:
     r"""The :math:`\mu \ge 0` with :math:`\lambda = \mu\bigl(\tau - \sum_l \frac{s_l}{s_l+\mu}\bigr)`.
 
     `eigenvalues` :math:`s_l` of the covariance, :math:`\tau` = `n_samples`, :math:`\lambda` = `penalty`. Zero for
@@ -57,14 +59,14 @@ def effective_penalty(eigenvalues, n_samples, penalty=0.0):
     if penalty == 0 and len(s) <= tau:
         return 0.0
 
-    def excess(log_mu):
-        return np.exp(log_mu) * (tau - np.sum(s / (s + np.exp(log_mu)))) - penalty
+    def excess(log_mu: float) -> float:
+        return float(np.exp(log_mu) * (tau - np.sum(s / (s + np.exp(log_mu)))) - penalty)
 
     low, high = np.log(s.max()) - 60, np.log(s.max() * (len(s) / tau + 1) + penalty / tau) + 1
     return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
 
 
-def _member(Sigma, beta, features, rows, penalty):
+def _member(Sigma: Floats, beta: Floats, features: ArrayLike, rows: float, penalty: float) -> _Member:
     S = np.asarray(features)
     S = np.flatnonzero(S) if S.dtype == bool else S.astype(int)
     own = Sigma[np.ix_(S, S)]
@@ -76,24 +78,29 @@ def _member(Sigma, beta, features, rows, penalty):
     return _Member(S, inverse, error, rows, float(np.sum(smoother * smoother.T)), mu == 0)
 
 
-def _overlap(Sigma, first, second):
+def _overlap(Sigma: Floats, first: _Member, second: _Member) -> tuple[float, float, float, float]:
     """q, T = tr(M), tr(M**2) and the swapped product for M = Q_i Sigma_ij Q_j Sigma_ji."""
     cross = Sigma[np.ix_(first.features, second.features)]
     forth = first.inverse @ cross
     product = forth @ (second.inverse @ cross.T)
     weighted_i, weighted_j = Sigma @ first.error, Sigma @ second.error
     swapped = weighted_j[first.features] @ forth @ second.inverse @ weighted_i[second.features]
-    return weighted_i @ second.error, np.trace(product), np.sum(product * product.T), swapped
+    return (
+        float(weighted_i @ second.error),
+        float(np.trace(product)),
+        float(np.sum(product * product.T)),
+        float(swapped),
+    )
 
 
-def _inflation(trace, t, tau_i, tau_j, correction=0.0):
+def _inflation(trace: Floats | float, t: float, tau_i: float, tau_j: float, correction: float = 0.0) -> Floats:
     """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
     room = tau_i * tau_j - t * (trace + correction)
     with np.errstate(divide="ignore"):
         return np.where(room > 0, t * trace / np.where(room > 0, room, 1.0), np.inf)
 
 
-def _pair_risk(Sigma, first, second, t, noise):
+def _pair_risk(Sigma: Floats, first: _Member, second: _Member, t: float, noise: Floats) -> Floats:
     q, trace, square, swapped = _overlap(Sigma, first, second)
     plain = first.plain and second.plain
     inflation = _inflation(trace, t, first.rows, second.rows, square / trace if plain and trace > 0 else 0.0)
@@ -104,8 +111,18 @@ def _pair_risk(Sigma, first, second, t, noise):
 
 
 def pair_risk(
-    Sigma, beta, features_i, features_j, sigma, *, n, rows_i=None, rows_j=None, shared_rows=None, penalty=0.0
-):
+    Sigma: ArrayLike,
+    beta: ArrayLike,
+    features_i: ArrayLike,
+    features_j: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    n: float,
+    rows_i: float | None = None,
+    rows_j: float | None = None,
+    shared_rows: float | None = None,
+    penalty: float = 0.0,
+) -> Floats:
     r"""Risk of a given pair of members, :math:`E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`.
 
     .. math:: R_{ij} = \Bigl(\sigma^2 + q + \frac{t\,w}{\tau_i\tau_j}\Bigr)
@@ -161,21 +178,33 @@ def pair_risk(
     return _pair_risk(Sigma, first, second, t, np.asarray(sigma, dtype=float) ** 2)[()]
 
 
+@overload
 def covariance_risk(
-    Sigma,
-    beta,
-    alpha,
-    sigma,
+    Sigma: ArrayLike, beta: ArrayLike, alpha: ArrayLike, sigma: ArrayLike, *, n: float, k: ArrayLike = ...,
+    eta: float = ..., rng: np.random.Generator | int | None = ..., n_subsets: int = ..., average: str = ...,
+    penalty: float = ..., return_std: Literal[False] = ...,
+) -> Floats: ...  # fmt: skip
+@overload
+def covariance_risk(
+    Sigma: ArrayLike, beta: ArrayLike, alpha: ArrayLike, sigma: ArrayLike, *, n: float, k: ArrayLike = ...,
+    eta: float = ..., rng: np.random.Generator | int | None = ..., n_subsets: int = ..., average: str = ...,
+    penalty: float = ..., return_std: Literal[True],
+) -> tuple[Floats, Floats]: ...  # fmt: skip
+def covariance_risk(
+    Sigma: ArrayLike,
+    beta: ArrayLike,
+    alpha: ArrayLike,
+    sigma: ArrayLike,
     *,
-    n,
-    k=np.inf,
-    eta=1.0,
-    rng=None,
-    n_subsets=200,
-    average="projector",
-    penalty=0.0,
-    return_std=False,
-):
+    n: float,
+    k: ArrayLike = np.inf,
+    eta: float = 1.0,
+    rng: np.random.Generator | int | None = None,
+    n_subsets: int = 200,
+    average: str = "projector",
+    penalty: float = 0.0,
+    return_std: bool = False,
+) -> Floats | tuple[Floats, Floats]:
     r"""Risk of `k` members on random columns, any covariance.
 
     .. math:: R_{off} + \frac{R_{diag}-R_{off}}{k}, \qquad
@@ -228,7 +257,7 @@ def covariance_risk(
     return (value[()], spread[()]) if return_std else value[()]
 
 
-def _by_projector(Sigma, members, n, noise, k):
+def _by_projector(Sigma: Floats, members: list[_Member], n: float, noise: Floats, k: Floats) -> tuple[Floats, Floats]:
     """Ensemble risk from U-statistics over all members, and its delete-one jackknife standard error."""
     bias, trace, own_bias, own_variance = _leave_one_out(Sigma, members)
     rows = members[0].rows
@@ -240,7 +269,7 @@ def _by_projector(Sigma, members, n, noise, k):
     return risk[..., 0], spread
 
 
-def _by_pairs(Sigma, members, n, noise, k):
+def _by_pairs(Sigma: Floats, members: list[_Member], n: float, noise: Floats, k: Floats) -> tuple[Floats, Floats]:
     """Mean and standard error over disjoint pairs, each giving one off-diagonal and two diagonal terms."""
     t = members[0].rows ** 2 / n
     couples = list(zip(members[::2], members[1::2], strict=False))
@@ -252,7 +281,7 @@ def _by_pairs(Sigma, members, n, noise, k):
         return risk.mean(axis=-1), risk.std(axis=-1, ddof=1) / np.sqrt(len(couples))
 
 
-def _draw(alpha, p, count, rows, rng, penalty):
+def _draw(alpha: ArrayLike, p: int, count: int, rows: int, rng: np.random.Generator, penalty: float) -> list[Counts]:
     """Subsets of fixed size, or coin flips under the paper's rejection rule where least squares is meant."""
     alpha = np.asarray(alpha, dtype=float)
     require((alpha >= 0) & (alpha <= 1), "alpha must hold inclusion probabilities in [0, 1].")
@@ -261,7 +290,7 @@ def _draw(alpha, p, count, rows, rng, penalty):
         return [rng.permutation(p)[:size] for _ in range(count)]
     require(alpha.shape == (p,), f"alpha must be a number or hold p = {p} probabilities; got shape {alpha.shape}.")
     most = rows - 2 if penalty == 0 and alpha.sum() <= rows - 2 else p
-    subsets: list[np.ndarray] = []
+    subsets: list[Counts] = []
     while len(subsets) < count:
         chosen = np.flatnonzero(rng.random(p) < alpha)
         if len(chosen) <= most:
@@ -269,7 +298,7 @@ def _draw(alpha, p, count, rows, rng, penalty):
     return subsets
 
 
-def _leave_one_out(Sigma, members):
+def _leave_one_out(Sigma: Floats, members: list[_Member]) -> Floats:
     """Means of q and trace over different members, of q (1 + v) and v over single ones: all members, then without each.
 
     Shape (4, N + 1). Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic in N.
@@ -293,7 +322,16 @@ def _leave_one_out(Sigma, members):
     return np.concatenate([off / (left * (left - 1)), own / left])
 
 
-def diagonal_risk(variances, beta, probabilities, sigma, *, n, k=np.inf, eta=1.0):
+def diagonal_risk(
+    variances: ArrayLike,
+    beta: ArrayLike,
+    probabilities: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    n: float,
+    k: ArrayLike = np.inf,
+    eta: ArrayLike = 1.0,
+) -> Floats:
     r"""Risk of coin-flip members with one inclusion probability per feature, diagonal covariance.
 
     .. math:: R_{off} + \sigma^2 = \frac{\sigma^2 + \sum_j (1-\alpha_j)^2 b_j^2}{1 - \sum_j \alpha_j^2/n}, \qquad
@@ -323,7 +361,7 @@ def diagonal_risk(variances, beta, probabilities, sigma, *, n, k=np.inf, eta=1.0
     return mean_of_pairs(own, pair, k)[()]
 
 
-def ridge_matched_probabilities(Sigma, penalty, *, n):
+def ridge_matched_probabilities(Sigma: ArrayLike, penalty: float, *, n: float) -> Floats:
     r"""Inclusion probabilities whose large ensemble is ridge regression with this penalty.
 
     .. math:: \alpha_j = [\Sigma(\Sigma+\mu I)^{-1}]_{jj}, \qquad
@@ -347,7 +385,7 @@ def ridge_matched_probabilities(Sigma, penalty, *, n):
     return vectors**2 @ (values / (values + mu))
 
 
-def optimal_probabilities(variances, beta, sigma, *, n):
+def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *, n: float) -> Floats:
     r"""Inclusion probabilities with the lowest `diagonal_risk` at k = inf for a known signal.
 
     .. math:: \alpha_j = \frac{b_j^2}{b_j^2 + R^{tot}/n}, \qquad
@@ -367,14 +405,16 @@ def optimal_probabilities(variances, beta, sigma, *, n):
     require(sigma > 0, "optimal_probabilities needs sigma > 0; without noise take every feature of non-zero signal.")
     signal = variances * beta**2
 
-    def excess(risk):
+    def excess(risk: float) -> float:
         return sigma**2 + np.sum(signal * risk / (n * signal + risk)) - risk
 
-    risk = brentq(excess, sigma**2 * (1 - 1e-12), (sigma**2 + signal.sum()) * (1 + 1e-12), xtol=1e-300, rtol=1e-15)
+    risk: float = brentq(
+        excess, sigma**2 * (1 - 1e-12), (sigma**2 + signal.sum()) * (1 + 1e-12), xtol=1e-300, rtol=1e-15
+    )
     return n * signal / (n * signal + risk)
 
 
-def ridge_covariance_risk(Sigma, beta, penalty, sigma, *, n):
+def ridge_covariance_risk(Sigma: ArrayLike, beta: ArrayLike, penalty: float, sigma: ArrayLike, *, n: float) -> Floats:
     r"""Risk of ridge regression on all columns, any covariance, absolute penalty.
 
     .. math:: \frac{\sigma^2 + \mu^2\,\beta^\top(\Sigma+\mu)^{-1}\Sigma(\Sigma+\mu)^{-1}\beta}

@@ -11,9 +11,11 @@ For two members that share :math:`a` columns and leave :math:`u` columns to neit
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import _laws
 from ._pairs import as_floats, group_shares, mean_of_pairs, require, rescale
+from ._types import Floats, Law, Numbers
 
 SAMPLINGS = ("fixed", "bernoulli")
 DESIGNS = ("independent", "balanced", "antithetic")
@@ -25,14 +27,21 @@ class _Terms(NamedTuple):
     The five: one member; a pair of no common group; of one column group; of one row group; of both.
     """
 
-    bias: np.ndarray
-    variance: np.ndarray
-    column_group: np.ndarray
-    row_group: np.ndarray
-    shrinkage: np.ndarray
+    bias: Floats
+    variance: Floats
+    column_group: Numbers
+    row_group: Numbers
+    shrinkage: Floats
 
 
-def overlap_variance(n, overlap, sigma, *, n_samples=None, shared_rows=None):
+def overlap_variance(
+    n: ArrayLike,
+    overlap: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    n_samples: ArrayLike | None = None,
+    shared_rows: ArrayLike | None = None,
+) -> Floats:
     r"""Variance of a pair of members that share `overlap` columns.
 
     .. math:: \sigma^2 v, \qquad v = \frac{a\,t}{\tau^2 - (a+1)\,t}
@@ -53,7 +62,14 @@ def overlap_variance(n, overlap, sigma, *, n_samples=None, shared_rows=None):
     return (sigma**2 * _inflation(a, tau, t))[()]
 
 
-def overlap_bias(n, overlap, left_out, *, n_samples=None, shared_rows=None):
+def overlap_bias(
+    n: ArrayLike,
+    overlap: ArrayLike,
+    left_out: ArrayLike,
+    *,
+    n_samples: ArrayLike | None = None,
+    shared_rows: ArrayLike | None = None,
+) -> Floats:
     r"""Bias of a pair of members that share `overlap` columns and both miss signal of energy `left_out`.
 
     .. math:: \|\beta_{(S_i\cup S_j)^c}\|^2 (1 + v)
@@ -72,13 +88,13 @@ def overlap_bias(n, overlap, left_out, *, n_samples=None, shared_rows=None):
     return (left_out * (1 + _inflation(a, tau, t)))[()]
 
 
-def _rows(n, n_samples, shared_rows):
+def _rows(n: Floats, n_samples: ArrayLike | None, shared_rows: ArrayLike | None) -> tuple[Floats, Floats]:
     tau = n if n_samples is None else np.asarray(n_samples, dtype=float)
     shared = tau**2 / n if shared_rows is None else np.asarray(shared_rows, dtype=float)
     return tau, shared
 
 
-def _inflation(a, tau, t):
+def _inflation(a: Floats, tau: Floats | float, t: Floats | float) -> Floats:
     """E tr[(A + B1)^-1 A (A + B2)^-1] for Wishart A of t rows, B1 and B2 of tau - t rows, on a columns."""
     room = tau**2 - (a + 1) * t
     require(
@@ -89,7 +105,17 @@ def _inflation(a, tau, t):
     return a * t / room
 
 
-def expected_bias(n, p, n_features, *, k, n_samples=None, sampling="fixed", design="independent", beta_norm=1.0):
+def expected_bias(
+    n: ArrayLike,
+    p: ArrayLike,
+    n_features: ArrayLike,
+    *,
+    k: ArrayLike,
+    n_samples: ArrayLike | None = None,
+    sampling: str = "fixed",
+    design: str = "independent",
+    beta_norm: ArrayLike = 1.0,
+) -> Floats:
     r"""Expected bias of `k` members at finite n and p.
 
     .. math:: \frac{\|\beta\|^2}{k^2} \sum_{ij} E\Bigl[\frac{|(S_i\cup S_j)^c|}{p}\,(1 + v_{ij})\Bigr]
@@ -108,7 +134,17 @@ def expected_bias(n, p, n_features, *, k, n_samples=None, sampling="fixed", desi
     return (norm**2 * _combine(terms.bias, terms, k))[()]
 
 
-def expected_variance(n, p, n_features, sigma, *, k, n_samples=None, sampling="fixed", design="independent"):
+def expected_variance(
+    n: ArrayLike,
+    p: ArrayLike,
+    n_features: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    k: ArrayLike,
+    n_samples: ArrayLike | None = None,
+    sampling: str = "fixed",
+    design: str = "independent",
+) -> Floats:
     r"""Expected variance of `k` members at finite n and p.
 
     .. math:: \frac{\sigma^2}{k^2} \sum_{ij} E[v_{ij}]
@@ -128,18 +164,18 @@ def expected_variance(n, p, n_features, sigma, *, k, n_samples=None, sampling="f
 
 
 def expected_risk(
-    n,
-    p,
-    n_features,
-    sigma,
+    n: ArrayLike,
+    p: ArrayLike,
+    n_features: ArrayLike,
+    sigma: ArrayLike,
     *,
-    k,
-    n_samples=None,
-    sampling="fixed",
-    design="independent",
-    mu=1.0,
-    beta_norm=1.0,
-):
+    k: ArrayLike,
+    n_samples: ArrayLike | None = None,
+    sampling: str = "fixed",
+    design: str = "independent",
+    mu: ArrayLike = 1.0,
+    beta_norm: ArrayLike = 1.0,
+) -> Floats:
     r"""Expected risk of `k` members at finite n and p.
 
     .. math:: E R_k = \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same}
@@ -201,7 +237,9 @@ def expected_risk(
     return rescale(risk, terms.shrinkage, mu, norm)[()]
 
 
-def optimal_n_features(n, p, sigma, *, k, n_samples=None, design="independent"):
+def optimal_n_features(
+    n: int, p: int, sigma: float, *, k: float, n_samples: int | None = None, design: str = "independent"
+) -> int:
     r"""The fixed size with the lowest `expected_risk`.
 
     .. math:: \arg\min_{1 \le m \le \min(p,\, \tau-2)} E R_k(m)
@@ -226,11 +264,11 @@ def optimal_n_features(n, p, sigma, *, k, n_samples=None, design="independent"):
         low, high = int(sizes[max(best - 1, 0)]), int(sizes[min(best + 1, len(sizes) - 1)])
 
 
-def _times_noise(sigma, unit):
+def _times_noise(sigma: Floats, unit: Floats) -> Floats:
     return np.where(sigma == 0, 0.0, sigma**2 * np.where(sigma == 0, 0.0, unit))
 
 
-def _combine(five, terms, k):
+def _combine(five: Floats, terms: _Terms, k: Floats) -> Floats:
     """Mean over all ordered pairs, counting those inside the groups of the design apart."""
     require(k >= 1, f"k must be a number of members, at least 1 (inf for the large ensemble); got {np.min(k):.6g}.")
     own, other, *grouped = five
@@ -241,18 +279,28 @@ def _combine(five, terms, k):
     return mean
 
 
-def _broadcast_terms(function, n, p, n_features, n_samples, sampling, design):
+def _broadcast_terms(
+    function: str,
+    n: ArrayLike,
+    p: ArrayLike,
+    n_features: ArrayLike,
+    n_samples: ArrayLike | None,
+    sampling: str,
+    design: str,
+) -> _Terms:
     """`_terms` for every element of the broadcast of the sizes."""
     require(sampling in SAMPLINGS, f"sampling must be one of {SAMPLINGS}; got {sampling!r}.")
     require(design in DESIGNS, f"design must be one of {DESIGNS}; got {design!r}.")
     sizes = np.broadcast_arrays(n, p, n_features, n if n_samples is None else n_samples)
     each = zip(*(size.ravel().tolist() for size in sizes), strict=True)
     values = [_terms(function, n, p, m, tau, sampling, design) for n, p, m, tau in each]
-    fields: list = [np.moveaxis(np.array(field), 0, -1) for field in zip(*values, strict=True)]
+    fields = [np.moveaxis(np.array(field), 0, -1) for field in zip(*values, strict=True)]
     return _Terms(*(field.reshape(field.shape[:-1] + sizes[0].shape) for field in fields))
 
 
-def _terms(function, n, p, m, tau, sampling, design):
+def _terms(
+    function: str, n: int, p: int, m: float, tau: float, sampling: str, design: str
+) -> tuple[Floats, Floats, float, float, float]:
     _check_sizes(function, n, p, m, tau, sampling)
     if sampling == "fixed" and tau - 1 <= m <= tau + 1:
         return np.full(5, np.inf if m < p else 0.0), np.full(5, np.inf), 1, 1, m / p
@@ -271,7 +319,7 @@ def _terms(function, n, p, m, tau, sampling, design):
     return bias, variance, group, row_group, shrinkage
 
 
-def _check_sizes(function, n, p, m, tau, sampling):
+def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: str) -> None:
     require(0 < tau <= n, f"{function}: n_samples must be in [1, n]; got n_samples = {tau}, n = {n}.")
     require(0 <= m <= p, f"{function}: n_features must be in [0, p]; got n_features = {m}, p = {p}.")
     if sampling == "bernoulli":
@@ -285,13 +333,13 @@ def _check_sizes(function, n, p, m, tau, sampling):
     )
 
 
-def _average(p, law, inflation):
+def _average(p: int, law: Law, inflation: Floats) -> tuple[float, float]:
     """Bias (unit signal) and variance (unit noise) of a pair under a law of overlaps."""
     _, weight, outside = law
     return float(weight @ (outside / p * (1 + inflation))), float(weight @ inflation)
 
 
-def _mean_inflation(a, n, tau, rows):
+def _mean_inflation(a: ArrayLike, n: int, tau: float, rows: str) -> Floats:
     """Inflation v for each overlap, averaged over the rows two members share: the fewest possible in a row group."""
     a = np.asarray(a, dtype=float)
     if tau == n or rows == "balanced":
@@ -303,7 +351,7 @@ def _mean_inflation(a, n, tau, rows):
     return total
 
 
-def _coin_rows(n, p, alpha, eta):
+def _coin_rows(n: int, p: int, alpha: float, eta: float) -> tuple[float, float, float]:
     """Bias, variance and E|S|/p of one member whose rows and columns are both coin flips, accepted together."""
     sizes, weight = _laws.binomial(p, alpha)
     total, bias, variance, mean = 0.0, 0.0, 0.0, 0.0
@@ -316,7 +364,7 @@ def _coin_rows(n, p, alpha, eta):
     return bias / total, variance / total, mean / total
 
 
-def _fixed_laws(p, m, design):
+def _fixed_laws(p: int, m: int, design: str) -> tuple[Law, Law, Law, int, float]:
     """Laws of one member, of a same-group pair and of another pair for fixed sizes; group size; E|S|/p."""
     own = (np.array([m]), np.ones(1), np.array([p - m]))
     least = max(0, 2 * m - p)
@@ -326,7 +374,7 @@ def _fixed_laws(p, m, design):
     return own, same, (a, weight, p - 2 * m + a), group, m / p
 
 
-def _coin_laws(p, alpha, most, design):
+def _coin_laws(p: int, alpha: float, most: int, design: str) -> tuple[Law, Law, Law, int, float]:
     """The same for one coin per column, sizes above `most` being redrawn."""
     kept = 1 - _laws.rejection(p, alpha, most)
     require(

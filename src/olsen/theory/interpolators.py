@@ -6,12 +6,14 @@ In the limit two different members do not feel the number of columns at all.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ._laws import hypergeometric, thin
 from ._pairs import as_floats, check_letters, mean_of_pairs, require, rescale, same_group_share
+from ._types import Counts, Floats
 
 
-def _check_wide(function, n_features, n_samples):
+def _check_wide(function: str, n_features: Floats, n_samples: Floats) -> None:
     require(
         n_features >= n_samples + 2,
         f"{function} needs n_features >= n_samples + 2 (minimum-norm members); got n_features = "
@@ -20,7 +22,9 @@ def _check_wide(function, n_features, n_samples):
     )
 
 
-def minimum_norm_member_bias(p, n_features, n_samples, *, beta_norm=1.0):
+def minimum_norm_member_bias(
+    p: ArrayLike, n_features: ArrayLike, n_samples: ArrayLike, *, beta_norm: ArrayLike = 1.0
+) -> Floats:
     r"""Bias of one minimum-norm member.
 
     .. math:: \|\beta\|^2 \Bigl[ 1 - \frac{\tau}{p} + \Bigl(1-\frac mp\Bigr)\frac{\tau}{m-\tau-1} \Bigr]
@@ -40,7 +44,7 @@ def minimum_norm_member_bias(p, n_features, n_samples, *, beta_norm=1.0):
     return (norm**2 * (1 - tau / p + (1 - m / p) * tau / (m - tau - 1)))[()]
 
 
-def minimum_norm_member_variance(n_features, n_samples, sigma):
+def minimum_norm_member_variance(n_features: ArrayLike, n_samples: ArrayLike, sigma: ArrayLike) -> Floats:
     r"""Variance of one minimum-norm member.
 
     .. math:: \sigma^2 \, \frac{\tau}{m-\tau-1}
@@ -59,7 +63,7 @@ def minimum_norm_member_variance(n_features, n_samples, sigma):
     return (sigma**2 * tau / (m - tau - 1))[()]
 
 
-def minimum_norm_pair_bias(gamma, *, eta):
+def minimum_norm_pair_bias(gamma: ArrayLike, *, eta: ArrayLike) -> Floats:
     r"""Limiting bias of two different minimum-norm members.
 
     .. math:: \frac{(1-\eta/\gamma)^2}{1-\eta^2/\gamma}
@@ -79,7 +83,7 @@ def minimum_norm_pair_bias(gamma, *, eta):
     return ((1 - eta / gamma) ** 2 / (1 - eta**2 / gamma))[()]
 
 
-def minimum_norm_pair_variance(gamma, sigma, *, eta):
+def minimum_norm_pair_variance(gamma: ArrayLike, sigma: ArrayLike, *, eta: ArrayLike) -> Floats:
     r"""Limiting variance of two different minimum-norm members (paper, section 5.2).
 
     .. math:: \frac{\sigma^2\eta^2}{\gamma-\eta^2}
@@ -97,7 +101,7 @@ def minimum_norm_pair_variance(gamma, sigma, *, eta):
     return (sigma**2 * eta**2 / (gamma - eta**2))[()]
 
 
-def _check_fewer_rows(function, gamma, eta):
+def _check_fewer_rows(function: str, gamma: Floats, eta: Floats) -> None:
     require(
         eta < gamma,
         f"{function} needs eta < gamma (fewer rows than columns even with all columns); got eta = {np.max(eta):.6g}, "
@@ -105,7 +109,16 @@ def _check_fewer_rows(function, gamma, eta):
     )
 
 
-def minimum_norm_pair_risk(p, n_features, n_samples, sigma, *, shared_features, shared_rows, beta_norm=1.0):
+def minimum_norm_pair_risk(
+    p: ArrayLike,
+    n_features: ArrayLike,
+    n_samples: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    shared_features: ArrayLike,
+    shared_rows: ArrayLike,
+    beta_norm: ArrayLike = 1.0,
+) -> Floats:
     r"""Risk of two different minimum-norm members with given overlaps.
 
     .. math:: \|\beta\|^2\frac{q}{1-\kappa} + \sigma^2\frac{t\,a}{m^2-(t+1)a}, \qquad
@@ -132,13 +145,13 @@ def minimum_norm_pair_risk(p, n_features, n_samples, sigma, *, shared_features, 
     return (norm**2 * bias + sigma**2 * variance)[()]
 
 
-def _pair_terms(p, m, tau, a, t):
+def _pair_terms(p: Floats, m: Floats, tau: Floats, a: Floats, t: Floats | Counts) -> tuple[Floats, Floats]:
     """Bias for unit signal and variance for unit noise of two members."""
     q = 1 - 2 * tau / p + tau**2 * a / (m**2 * p)
     return q / (1 - t * a / m**2), t * a / (m**2 - (t + 1) * a)
 
 
-def _mean_pair_terms(n, p, m, tau):
+def _mean_pair_terms(n: Floats, p: Floats, m: Floats, tau: Floats) -> Floats:
     """The same at the mean column overlap, averaged over the number of rows two independent members share."""
     n, p, m, tau = np.broadcast_arrays(n, p, m, tau)
     terms = np.empty((2, *n.shape))
@@ -151,7 +164,18 @@ def _mean_pair_terms(n, p, m, tau):
     return terms
 
 
-def minimum_norm_risk(n, p, n_features, sigma, *, k, n_samples, design="independent", mu=1.0, beta_norm=1.0):
+def minimum_norm_risk(
+    n: ArrayLike,
+    p: ArrayLike,
+    n_features: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    k: ArrayLike,
+    n_samples: ArrayLike,
+    design: str = "independent",
+    mu: ArrayLike = 1.0,
+    beta_norm: ArrayLike = 1.0,
+) -> Floats:
     r"""Risk of `k` minimum-norm members at finite sizes.
 
     .. math:: \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same} + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}

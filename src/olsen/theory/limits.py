@@ -6,18 +6,22 @@ paper's theorem; above it they are minimum-norm interpolators. With :math:`\delt
 two different members follow one formula on both sides. For a signal of norm r use sigma / r and multiply by r**2.
 """
 
+from typing import overload
+
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ._pairs import as_floats, check_letters, mean_of_pairs, require, rescale
+from ._types import Floats, Number
 
 
-def _gap(alpha, gamma, eta):
+def _gap(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
     """eta - alpha * gamma, exactly zero where only rounding keeps it from the peak."""
     gap = eta - alpha * gamma
     return np.where(np.abs(gap) <= 4 * np.finfo(float).eps * eta, 0.0, gap)
 
 
-def _bias_terms(alpha, gamma, eta):
+def _bias_terms(alpha: Floats, gamma: Floats, eta: Floats) -> tuple[Floats, Floats]:
     """Bias for i == j and for i != j."""
     gap = _gap(alpha, gamma, eta)
     delta = np.minimum(alpha, eta / gamma)
@@ -28,7 +32,7 @@ def _bias_terms(alpha, gamma, eta):
     return own, pair
 
 
-def _variance_terms(alpha, gamma, eta):
+def _variance_terms(alpha: Floats, gamma: Floats, eta: Floats) -> tuple[Floats, Floats]:
     """Variance at sigma = 1 for i == j and for i != j."""
     gap = _gap(alpha, gamma, eta)
     delta = np.minimum(alpha, eta / gamma)
@@ -39,7 +43,7 @@ def _variance_terms(alpha, gamma, eta):
     return own, pair
 
 
-def limiting_bias(alpha, gamma, *, k=np.inf, eta=1.0):
+def limiting_bias(alpha: ArrayLike, gamma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0) -> Floats:
     r"""Limiting bias of `k` members (paper, eq. limiting-bias).
 
     .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2}{1-\delta^2\gamma} + \frac1k B, \qquad
@@ -62,7 +66,9 @@ def limiting_bias(alpha, gamma, *, k=np.inf, eta=1.0):
     return mean_of_pairs(own, pair, k)[()]
 
 
-def limiting_variance(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
+def limiting_variance(
+    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
+) -> Floats:
     r"""Limiting variance of `k` members (paper, eq. limiting-variance and section 5.2).
 
     .. math:: \sigma^2\Bigl[\frac{k-1}{k}\,\frac{\delta^2\gamma}{1-\delta^2\gamma}
@@ -82,13 +88,21 @@ def limiting_variance(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
     return _times_noise(sigma, mean_of_pairs(own, pair, k))[()]
 
 
-def _times_noise(sigma, unit):
+def _times_noise(sigma: Floats, unit: Floats) -> Floats:
     """sigma**2 * unit, where no noise stays no noise even at the peak."""
     with np.errstate(invalid="ignore"):
         return np.where(sigma == 0, 0.0, sigma**2 * unit)
 
 
-def limiting_risk(alpha, gamma, sigma, *, k=np.inf, eta=1.0, mu=1.0):
+def limiting_risk(
+    alpha: ArrayLike,
+    gamma: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    k: ArrayLike = np.inf,
+    eta: ArrayLike = 1.0,
+    mu: ArrayLike = 1.0,
+) -> Floats:
     r"""Limiting risk of `k` members, scaled by `mu` (paper, Theorem limiting risk).
 
     .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2 + \sigma^2\delta^2\gamma}{1-\delta^2\gamma}
@@ -117,7 +131,9 @@ def limiting_risk(alpha, gamma, sigma, *, k=np.inf, eta=1.0, mu=1.0):
     return risk[()] if unscaled else rescale(risk, np.minimum(alpha, eta / gamma), mu)[()]
 
 
-def limiting_risk_derivative(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
+def limiting_risk_derivative(
+    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
+) -> Floats:
     r"""Derivative of `limiting_risk` with respect to alpha, members below the peak.
 
     .. math:: \frac{k-1}{k}\,\frac{2[-\alpha^2\gamma + \alpha(\gamma(\sigma^2+1)+1) - 1]}{(1-\alpha^2\gamma)^2}
@@ -143,14 +159,20 @@ def limiting_risk_derivative(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
     return _slope(alpha, gamma, sigma, k, eta)[()]
 
 
-def _slope(alpha, gamma, sigma, k, eta):
+def _slope(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         pair = 2 * (alpha * (gamma * (sigma**2 + 1) + 1) - alpha**2 * gamma - 1) / (1 - alpha**2 * gamma) ** 2
         own = eta * (gamma * (1 + sigma**2) - eta) / (eta - alpha * gamma) ** 2
     return mean_of_pairs(own, pair, k)
 
 
-def optimal_alpha(gamma, sigma, *, k=np.inf, eta=1.0):
+@overload
+def optimal_alpha(gamma: Number, sigma: Number, *, k: Number = ..., eta: Number = ...) -> np.float64: ...
+@overload
+def optimal_alpha(gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = ..., eta: ArrayLike = ...) -> Floats: ...
+def optimal_alpha(
+    gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
+) -> np.float64 | Floats:
     r"""The alpha in :math:`(0, \min(1, \eta/\gamma))` with the lowest limiting risk.
 
     .. math:: \alpha_* = \frac{2}{c + \sqrt{c^2-4\gamma}}, \qquad c = \gamma(\sigma^2+1)+1 \qquad (k = \infty)
@@ -178,14 +200,14 @@ def optimal_alpha(gamma, sigma, *, k=np.inf, eta=1.0):
     return np.where(np.isinf(letters[2]), large, _bounded_minimum(*letters))[()]
 
 
-def _large_ensemble_alpha(gamma, sigma):
+def _large_ensemble_alpha(gamma: Floats, sigma: Floats) -> Floats:
     noise = sigma**2
     # c**2 - 4 gamma, written without the cancellation near gamma = 1 and sigma = 0.
     discriminant = (gamma - 1) ** 2 + 2 * gamma * noise * (gamma + 1) + (gamma * noise) ** 2
     return 2 / (gamma * (noise + 1) + 1 + np.sqrt(discriminant))
 
 
-def _bounded_minimum(gamma, sigma, k, eta, points=128):
+def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, points: int = 128) -> Floats:
     """Grid, then bisection on the slope between the neighbours of the best grid point."""
     top = np.minimum(1, eta / gamma)
     best, at = np.full(top.shape, np.inf), np.zeros(top.shape)
@@ -201,7 +223,22 @@ def _bounded_minimum(gamma, sigma, k, eta, points=128):
     return np.where(low == 0, 0.0, high) * top
 
 
-def required_members(gamma, sigma, *, excess=0.01, eta=1.0, design="independent"):
+@overload
+def required_members(
+    gamma: Number, sigma: Number, *, excess: Number = ..., eta: Number = ..., design: str = ...
+) -> np.float64: ...
+@overload
+def required_members(
+    gamma: ArrayLike, sigma: ArrayLike, *, excess: ArrayLike = ..., eta: ArrayLike = ..., design: str = ...
+) -> Floats: ...
+def required_members(
+    gamma: ArrayLike,
+    sigma: ArrayLike,
+    *,
+    excess: ArrayLike = 0.01,
+    eta: ArrayLike = 1.0,
+    design: str = "independent",
+) -> np.float64 | Floats:
     r"""Members needed at alpha_* for a risk within `excess` (relative) of the large ensemble's.
 
     .. math:: k = \frac{1}{\varepsilon(\eta - \alpha_*\gamma)}, \qquad
@@ -236,7 +273,11 @@ def required_members(gamma, sigma, *, excess=0.01, eta=1.0, design="independent"
     return np.maximum(1, np.ceil(price / excess * (1 - 1e-12)))[()]
 
 
-def better_side(gamma, sigma):
+@overload
+def better_side(gamma: Number, sigma: Number) -> str: ...
+@overload
+def better_side(gamma: ArrayLike, sigma: ArrayLike) -> NDArray[np.str_]: ...
+def better_side(gamma: ArrayLike, sigma: ArrayLike) -> str | NDArray[np.str_]:
     r"""Which side of the data to subsample for the smaller 1/k excess: ``"rows"`` or ``"features"``.
 
     .. math:: \text{rows} \iff (1-\alpha_*\gamma)^2 < \gamma(1-\alpha_*)

@@ -4,19 +4,27 @@ Every `lam` here is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 +
 the penalty of a ridge routine. Identity covariance, unit-norm signal, p / n -> gamma.
 """
 
+from typing import overload
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ._pairs import as_floats, check_letters, require
+from ._types import Floats, Number
 
 
-def _check_penalty(function, lam):
+def _check_penalty(function: str, lam: Floats) -> None:
     require(
         (lam >= 0) & np.isfinite(lam),
         f"{function}: lam = lambda / n must be finite and not negative; got {np.min(lam):.6g}.",
     )
 
 
-def alpha_from_penalty(lam, gamma):
+@overload
+def alpha_from_penalty(lam: Number, gamma: Number) -> np.float64: ...
+@overload
+def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> Floats: ...
+def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> np.float64 | Floats:
     r"""The subset ratio whose large ensemble equals ridge at penalty ``lam`` (= lambda / n).
 
     .. math:: \alpha = \frac{2}{b + \sqrt{b^2-4\gamma}}, \qquad b = 1+\gamma+\texttt{lam}
@@ -37,7 +45,11 @@ def alpha_from_penalty(lam, gamma):
     return (2 / (1 + gamma + lam + root))[()]
 
 
-def penalty_from_alpha(alpha, gamma):
+@overload
+def penalty_from_alpha(alpha: Number, gamma: Number) -> np.float64: ...
+@overload
+def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> Floats: ...
+def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> np.float64 | Floats:
     r"""The ridge penalty, as lambda / n, that the large ensemble of ratio alpha realises.
 
     .. math:: \frac{\lambda}{n} = \frac{(1-\alpha)(1-\alpha\gamma)}{\alpha}
@@ -61,7 +73,7 @@ def penalty_from_alpha(alpha, gamma):
     return np.maximum(0, (1 - alpha) * (1 - alpha * gamma) / alpha)[()]
 
 
-def ridge_risk(lam, gamma, sigma):
+def ridge_risk(lam: ArrayLike, gamma: ArrayLike, sigma: ArrayLike) -> Floats:
     r"""Limiting risk of ridge regression at penalty ``lam`` = lambda / n.
 
     .. math:: \frac{\kappa^2 + \sigma^2\gamma}{(1+\kappa)^2 - \gamma}, \qquad
@@ -88,7 +100,7 @@ def ridge_risk(lam, gamma, sigma):
     return np.where((lam == 0) & (gamma == 1), np.where(sigma == 0, 0.0, np.inf), risk)[()]
 
 
-def _effective_penalty(lam, gamma):
+def _effective_penalty(lam: Floats, gamma: Floats) -> Floats:
     """Positive root of kappa**2 + kappa (1 - gamma - lam) - lam = 0, without cancellation."""
     half = 1 - gamma - lam
     root = np.sqrt((1 - gamma) ** 2 + 2 * lam * (1 + gamma) + lam**2)
@@ -96,7 +108,7 @@ def _effective_penalty(lam, gamma):
         return np.where(half > 0, 2 * lam / (half + root), (root - half) / 2)
 
 
-def optimal_ridge_risk(gamma, sigma):
+def optimal_ridge_risk(gamma: ArrayLike, sigma: ArrayLike) -> Floats:
     r"""The lowest limiting risk of ridge regression, over all penalties.
 
     .. math:: \frac12\Bigl(x + \sqrt{x^2 + 4\sigma^2}\Bigr), \qquad x = \frac{\gamma-1}{\gamma} - \sigma^2
@@ -118,7 +130,11 @@ def optimal_ridge_risk(gamma, sigma):
         return np.where(x > 0, (x + root) / 2, np.where(root == 0, 0.0, 2 * sigma**2 / (root - x)))[()]
 
 
-def optimal_ridge_penalty(gamma, sigma):
+@overload
+def optimal_ridge_penalty(gamma: Number, sigma: Number) -> np.float64: ...
+@overload
+def optimal_ridge_penalty(gamma: ArrayLike, sigma: ArrayLike) -> Floats: ...
+def optimal_ridge_penalty(gamma: ArrayLike, sigma: ArrayLike) -> np.float64 | Floats:
     r"""The penalty of the best ridge, as lambda / n.
 
     .. math:: \frac{\lambda_*}{n} = \gamma\sigma^2, \qquad\text{that is}\qquad \lambda_* = p\,\sigma^2

@@ -4,13 +4,17 @@ The paper states it for the large ensemble. Only one fact is used, :math:`E\lang
 and it holds for one member already, so the formulas hold for every `k` with the risk of that `k`.
 """
 
+from typing import overload
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ._pairs import as_floats, check_letters, require, rescale
+from ._types import Floats, Number
 from .limits import limiting_risk
 
 
-def scaled_risk(risk, shrinkage, mu):
+def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
     r"""Risk of `mu` times an estimator of known risk and shrinkage, unit-norm signal (paper, eq. mu-scaled-risk).
 
     .. math:: \mu^2 R + (1-\mu)^2 + 2\mu(1-\mu)(1-\delta)
@@ -29,7 +33,11 @@ def scaled_risk(risk, shrinkage, mu):
     return rescale(risk, shrinkage, mu)[()]
 
 
-def best_scale(risk, shrinkage):
+@overload
+def best_scale(risk: Number, shrinkage: Number) -> np.float64: ...
+@overload
+def best_scale(risk: ArrayLike, shrinkage: ArrayLike) -> Floats: ...
+def best_scale(risk: ArrayLike, shrinkage: ArrayLike) -> np.float64 | Floats:
     r"""The mu that minimises `scaled_risk`.
 
     .. math:: \mu_* = \frac{\delta}{R + 2\delta - 1}
@@ -48,7 +56,15 @@ def best_scale(risk, shrinkage):
         return (shrinkage / (risk + 2 * shrinkage - 1))[()]
 
 
-def optimal_mu(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
+@overload
+def optimal_mu(alpha: Number, gamma: Number, sigma: Number, *, k: Number = ..., eta: Number = ...) -> np.float64: ...
+@overload
+def optimal_mu(
+    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = ..., eta: ArrayLike = ...
+) -> Floats: ...
+def optimal_mu(
+    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
+) -> np.float64 | Floats:
     r"""The best scale of `k` members in the limit.
 
     .. math:: \mu_* = \frac{\delta}{R_k + 2\delta - 1}, \qquad \delta = \min(\alpha, \eta/\gamma)
@@ -67,7 +83,9 @@ def optimal_mu(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
     return best_scale(risk, shrinkage)
 
 
-def optimally_scaled_risk(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
+def optimally_scaled_risk(
+    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
+) -> Floats:
     r"""Limiting risk at the best scale.
 
     .. math:: 1 - \frac{\delta^2}{R_k + 2\delta - 1} = 1 - \mu_*\delta
@@ -83,7 +101,9 @@ def optimally_scaled_risk(alpha, gamma, sigma, *, k=np.inf, eta=1.0):
     return 1 - best_scale(risk, shrinkage) * shrinkage
 
 
-def _risk_and_shrinkage(function, alpha, gamma, sigma, k, eta):
+def _risk_and_shrinkage(
+    function: str, alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, k: ArrayLike, eta: ArrayLike
+) -> tuple[Floats, Floats]:
     alpha, gamma, sigma, k, eta = as_floats(alpha, gamma, sigma, k, eta)
     check_letters(function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
     require(alpha > 0, f"{function} needs alpha > 0: an ensemble without columns is zero at every scale.")

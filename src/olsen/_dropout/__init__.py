@@ -1,0 +1,1 @@
+"""Least squares under dropout: the estimator, what it converges to, and how it is trained."""

@@ -1,0 +1,306 @@
+"""DropoutRegressor: least squares trained with randomly masked columns, and what that converges to."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from .._engines import Engine, Memory
+from .._estimators.inputs import (
+    check_choice,
+    check_count,
+    open_training,
+    resolve_seed,
+    unchanged_on_failure,
+    validate_new_rows,
+)
+from .._execution import callbacks
+from .._members import Problem
+from .._moments import weighted_mean
+from ..subsets import resolve_size
+from . import exact, sgd
+from .exact import MaskLaw
+
+__all__ = ["DropoutRegressor", "mask_law"]
+
+
+class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
+    r"""Linear regression trained with dropout of its columns.
+
+    Where an ensemble fits every member on its own, dropout fits one coefficient vector to the mean loss of all masks:
+
+    .. math:: \hat\beta = \arg\min_b \; E_S \| X S S' b - y \|^2
+              = A^{-1} \left(X'X + (I - A) A^{-1} \mathrm{diag}(X'X)\right)^{-1} X'y
+
+    for coin flips, :math:`A` the diagonal matrix of the probabilities to keep each column ([1]_, eq. for generalised
+    dropout); status: exact. For masks of exactly m of p columns, A becomes :math:`(m - 1)/(p - 1)` instead of m/p;
+    status: exact.
+
+    Parameters
+    ----------
+    max_features : int, float or array-like of shape (n_features,), default=0.5
+        How much a mask keeps: a count of columns, a fraction, or the probability of every column to be kept (coin flips
+        only). With coin flips a fraction is the probability itself; with ``sampling="fixed"`` it is rounded down to a
+        count. Smaller shrinks more; 1.0 is least squares.
+    sampling : {"bernoulli", "fixed"}, default="bernoulli"
+        A coin flip for every column, or masks of a fixed number of columns.
+    rescale : bool, default=False
+        Whether to multiply the coefficients by the probabilities, :math:`A \hat\beta`: the mean prediction over masks,
+        what dropout networks use after training. On standardised columns this is ridge regression with penalty
+        :math:`n (1 - \alpha) / \alpha`. Without it the predictor is what was trained, inflated by about one over alpha.
+    solver : {"closed_form", "sgd"}, default="closed_form"
+        The minimiser itself, or training by stochastic gradients with masks drawn at every step, which reaches the same
+        coefficients up to `tol`. The former is faster and exact; the latter is what is done to networks, and needs
+        no matrix larger than a batch.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept. Columns are centred before they are masked, so that a dropped column stands at its
+        mean, and the intercept itself is never dropped.
+    rcond : float, default=None
+        Relative cut-off for singular values of dependent columns, where the closed form meets any. None: machine
+        precision times the larger dimension.
+    batch_size : int, default=512
+        Rows of a step of ``"sgd"``; all rows when there are no more than that.
+    n_masks : int, default=16
+        Masks that every row meets in a step of ``"sgd"``; eight rows share theirs. They come in pairs that avoid each
+        other.
+    learning_rate : float, default=None
+        First step size of ``"sgd"``, for columns scaled to unit mean square; it falls slowly. None: the largest safe
+        one, from the data.
+    max_iter : int, default=50000
+        Largest number of steps of ``"sgd"``.
+    tol : float, default=0.0005
+        ``"sgd"`` stops when the estimated standard error of the averaged coefficients (of scaled columns) is below this
+        share of their norm. Half of it takes four times as long.
+    random_state : int, RandomState instance or None, default=None
+        Seed of rows and masks of ``"sgd"``; the closed form draws nothing.
+    verbose : int, default=0
+        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        Coefficients; zero for columns that are never kept or do not vary.
+    intercept_ : float or ndarray of shape (n_targets,)
+        Intercept; 0.0 if ``fit_intercept=False``.
+    inclusion_ : ndarray of shape (n_features,)
+        Probability of each column to be kept.
+    n_iter_ : int
+        Steps taken; 1 for the closed form.
+    loss_curve_ : ndarray or None
+        Mean squared loss under masks over successive stretches of steps; None for the closed form.
+    n_features_in_ : int
+        Number of columns seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X had any that are strings.
+
+    See Also
+    --------
+    OLSEnsembleRegressor : Every mask gets its own least-squares fit, and these are averaged.
+    sklearn.linear_model.Ridge : What the rescaled estimator is on standardised columns.
+
+    Notes
+    -----
+    The same `max_features` does not mean the same regularisation here and in :class:`OLSEnsembleRegressor`: on
+    standardised columns dropout's penalty is n (1 - alpha) / alpha, the limiting one of the ensemble is that times
+    1 - alpha p / n.
+
+    References
+    ----------
+    .. [1] D. LeJeune, H. Javadi, R. G. Baraniuk. The Implicit Regularization of Ordinary Least Squares Ensembles.
+       AISTATS 2020.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from olsen import DropoutRegressor
+    >>> X, y = make_regression(n_samples=80, n_features=6, noise=20.0, random_state=0)
+    >>> exact = DropoutRegressor(max_features=0.8, rescale=True).fit(X, y)
+    >>> trained = DropoutRegressor(max_features=0.8, rescale=True, solver="sgd", tol=0.002, random_state=0).fit(X, y)
+    >>> bool(abs(trained.coef_ - exact.coef_).max() < 0.01 * abs(exact.coef_).max())
+    True
+    """
+
+    coef_: NDArray[Any]
+    intercept_: float | NDArray[Any]
+    inclusion_: NDArray[np.float64]
+    n_iter_: int
+    loss_curve_: NDArray[np.float64] | None
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    def __init__(
+        self,
+        max_features: int | float | ArrayLike = 0.5,
+        *,
+        sampling: str = "bernoulli",
+        rescale: bool = False,
+        solver: str = "closed_form",
+        fit_intercept: bool = True,
+        rcond: float | None = None,
+        batch_size: int = 512,
+        n_masks: int = 16,
+        learning_rate: float | None = None,
+        max_iter: int = 50000,
+        tol: float = 0.0005,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.max_features = max_features
+        self.sampling = sampling
+        self.rescale = rescale
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.rcond = rcond
+        self.batch_size = batch_size
+        self.n_masks = n_masks
+        self.learning_rate = learning_rate
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @callbacks.with_callbacks
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the coefficients.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Training data. Sparse data are not made dense as a whole.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights inside the squared loss; a weight of zero equals a dropped row.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator; unchanged if anything fails.
+        """
+        with unchanged_on_failure(self):
+            self._check_parameters()
+            given = open_training(self, X, y, sample_weight)
+            if not isinstance(given, Memory):
+                raise ValueError(
+                    f"DropoutRegressor takes arrays in memory, but X is of type {type(X).__name__}. Load or compute it "
+                    f"to a NumPy array first; the ensembles also read files, blocks, Dask collections and GPU arrays."
+                )
+            law = mask_law(self.max_features, self.n_features_in_, self.sampling)
+            coef = self._solve(given.problem, law)
+            self.inclusion_ = law.inclusion
+            self._store(given, given.problem, coef * law.inclusion[:, None] if self.rescale else coef)
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict with all columns.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows to predict.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            Predictions.
+        """
+        check_is_fitted(self)
+        X = validate_new_rows(self, X)
+        return np.asarray(X @ self.coef_.T) + self.intercept_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # What fit is made of
+
+    def _check_parameters(self) -> None:
+        check_choice("sampling", self.sampling, ("bernoulli", "fixed"))
+        check_choice("solver", self.solver, ("closed_form", "sgd"))
+        for name in ("batch_size", "n_masks", "max_iter"):
+            check_count(name, getattr(self, name))
+        if not _is_positive(self.tol):
+            raise ValueError(f"tol={self.tol!r} must be a positive number: the relative error at which 'sgd' stops.")
+        if self.learning_rate is not None and not _is_positive(self.learning_rate):
+            raise ValueError(f"learning_rate={self.learning_rate!r} must be a positive number, or None to have it set.")
+
+    def _solve(self, problem: Problem, law: MaskLaw) -> NDArray[np.float64]:
+        """Coefficients (p, q) by the chosen solver; sets what is known of the run."""
+        report = callbacks.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
+        if self.solver == "closed_form":
+            self.n_iter_, self.loss_curve_ = 1, None
+            coef = exact.solve(problem, law)
+            if report is not None:
+                report(1)
+            return coef
+        settings = sgd.Settings(
+            self.batch_size, self.n_masks, self.learning_rate, self.max_iter, self.tol, resolve_seed(self.random_state)
+        )
+        run = sgd.train(problem, law, settings, report)
+        self.n_iter_, self.loss_curve_ = run.n_iter, run.losses
+        if not run.converged:
+            warnings.warn(
+                f"training stopped after max_iter={self.max_iter} steps with a relative standard error of "
+                f"{run.error:.2g}, above tol={self.tol:g}. Raise max_iter or n_masks, accept a larger tol, or use "
+                f"solver='closed_form'.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return run.coef
+
+    def _store(self, given: Engine, problem: Problem, coef: NDArray[np.float64]) -> None:
+        dtype = problem.X.dtype
+        self.coef_ = (coef[:, 0] if given.single_target else coef.T).astype(dtype)
+        self.intercept_ = 0.0
+        if self.fit_intercept:
+            mean_x, mean_y = (weighted_mean(A, problem.weight) for A in (problem.X, problem.Y))
+            intercept = (mean_y - mean_x @ coef).astype(dtype)
+            self.intercept_ = intercept[0] if given.single_target else intercept
+
+
+def mask_law(max_features: Any, p: int, sampling: str) -> MaskLaw:
+    """Probabilities that masks on `p` columns follow, from what the user wrote."""
+    if np.ndim(max_features):
+        return _unequal_coins(np.asarray(max_features, dtype=np.float64), p, sampling)
+    size = resolve_size(max_features, p, "max_features")
+    if sampling == "fixed":
+        partner = (size - 1) / (p - 1) if size < p else 1.0
+        return MaskLaw(np.full(p, size / p), np.full(p, partner), size)
+    chance = np.full(p, size / p if isinstance(max_features, (int, np.integer)) else float(max_features))
+    return MaskLaw(chance, chance, None)
+
+
+def _unequal_coins(chance: NDArray[np.float64], p: int, sampling: str) -> MaskLaw:
+    if sampling == "fixed":
+        raise ValueError(
+            f"max_features holds {chance.size} probabilities, but masks of a fixed size keep all columns equally "
+            f"often. Use sampling='bernoulli' for a probability of each column, or one number."
+        )
+    if chance.shape != (p,):
+        raise ValueError(
+            f"max_features has shape {chance.shape}, but {p} probabilities are needed, one for each column of X."
+        )
+    bad = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
+    if len(bad):
+        raise ValueError(
+            f"max_features holds probabilities and they must lie in [0, 1]; {len(bad)} do not, the first is "
+            f"{chance[bad[0]]} for column {bad[0]}."
+        )
+    if not chance.any():
+        raise ValueError(
+            f"max_features gives all {p} columns probability 0, so no mask would keep anything; give at least one "
+            f"column a positive probability."
+        )
+    return MaskLaw(chance, chance, None)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf

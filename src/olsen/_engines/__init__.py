@@ -1,0 +1,76 @@
+"""Where the data are. One door, :func:`engine_of`; behind it engines that answer the same few questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import dask, device, sources
+from .blocks import Blocks
+from .dask import Dask
+from .dask_parts import is_dask
+from .device import Device, lives_elsewhere
+from .engine import Engine, NeedsRows, Options
+from .memory import Memory
+from .stream import Stream
+from .tasks import Tasks
+
+__all__ = [
+    "Blocks",
+    "Checks",
+    "Dask",
+    "Device",
+    "Engine",
+    "Memory",
+    "NeedsRows",
+    "Options",
+    "Stream",
+    "Tasks",
+    "engine_of",
+    "is_dask",
+    "lives_elsewhere",
+    "predict",
+]
+
+Checks = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+
+
+def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Checks, *, min_rows: int = 2) -> Engine:
+    """The engine for these data; ``checks(X, y, sample_weight)`` makes arrays of what is to be held in memory.
+
+    ==========================================================  ==================
+    X                                                           engine
+    ==========================================================  ==================
+    Dask array or data frame                                    Dask
+    array of another library, if scikit-learn follows those     Device
+    path, large memory map, zarr, blocks (see ``sources``)      Blocks
+    array, sparse matrix or data frame, members as tasks        Tasks
+    array, sparse matrix or data frame                          Memory
+    an engine                                                   itself
+    ==========================================================  ==================
+    """
+    if type(X) is np.ndarray and type(y) is np.ndarray:  # the usual case first
+        return _in_memory(X, y, sample_weight, options, checks, min_rows)
+    if isinstance(X, (Blocks, Dask, Device, Memory)):
+        return X
+    if is_dask(X):  # first: Dask arrays follow the array API too
+        return Dask(X, y, sample_weight, options)
+    if lives_elsewhere(X, y):
+        return Device.of(X, y, sample_weight, options)
+    source = sources.open_source(X, y, sample_weight)
+    if source is not None:
+        return Blocks(source, options)
+    return _in_memory(X, y, sample_weight, options, checks, min_rows)
+
+
+def _in_memory(X: Any, y: Any, sample_weight: Any, options: Options, checks: Checks, min_rows: int) -> Memory:
+    return (Tasks if options.as_tasks else Memory).of(*checks(X, y, sample_weight), options, min_rows)
+
+
+def predict(X: Any, coef: Any, intercept: Any, who: str) -> Any | None:
+    """Predictions where X is; None for ordinary arrays, which scikit-learn checks first."""
+    if is_dask(X):
+        return dask.predict(X, coef, intercept)
+    return device.predict(X, coef, intercept, who) if lives_elsewhere(X, coef) else None

@@ -1,0 +1,326 @@
+r"""Rows in blocks: one pass for the moments, then any number of members, in memory that rows do not change.
+
+**Row subsets** cannot be drawn row by row from a stream. With ``max_samples`` below 1, every row is thrown into one of
+``GROUPS`` groups by a counter-based random number, moments are kept for each, and a member's rows are a random set of
+whole groups: its moments are a sum. Members whose Gram matrix is not to be trusted are solved from a triangular factor,
+made in a second pass over the data, never from the moments.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _members
+from .._execution import memory, threads
+from .._members import Members, Problem
+from .._members.mean import member_sum
+from .._members.problem import Submatrix
+from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
+from .._trust import rounding_cutoff
+from ..subsets import Design, Subsets, resolve_size
+from .engine import Options
+from .sources import BlockSource, Checked, checked, name_bad_rows, split_rows
+
+__all__ = ["GROUPS", "Blocks", "Summary", "groups_for", "solve_summed"]
+
+GROUPS = 20  # groups of rows when members draw rows
+LANES_BYTES = 1 << 26  # sums that are made side by side
+MOST_LANES = 16
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one pass over the rows gives: moments of every group of rows, and what else is to be known of them."""
+
+    parts: list[Moments]  # of the groups
+    n_given: int  # rows read, those of weight zero included
+    distinct: DistinctRows
+    single_target: bool
+    dtype: Any
+    factor: Callable[[], list[Triangle]]  # triangular factors of the groups: another pass
+
+    @property
+    def n_rows(self) -> int:
+        """Rows with positive weight."""
+        return sum(part.n_rows for part in self.parts)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns and targets."""
+        p, q = self.parts[0].C.shape
+        return p, q
+
+    @cached_property
+    def triangles(self) -> list[Triangle]:
+        """Made when the first member asks for them."""
+        return self.factor()
+
+    def completed(self, design: Design) -> Design:
+        """The design with what was found; a warning where groups of rows come nowhere near what was asked for."""
+        groups = None if design.all_rows else len(self.parts)
+        design = replace(
+            design,
+            n_rows=self.n_rows,
+            n_columns=self.shape[0],
+            distinct_rows=len(self.distinct),
+            row_groups=groups,
+            n_given=self.n_given,
+        )
+        if groups:
+            self._warn_coarse(design, groups)
+        return design
+
+    def _warn_coarse(self, design: Design, groups: int) -> None:
+        rows = resolve_size(design.max_samples, self.n_rows, "max_samples")
+        size = design.groups_per_member
+        found = size * self.n_rows // groups
+        if min(part.n_rows for part in self.parts) < 2 or abs(found - rows) > 0.25 * rows:
+            warnings.warn(
+                f"max_samples={design.max_samples} asks for {rows} of {self.n_rows} rows; out of core a member gets "
+                f"{size} of {groups} groups of rows, about {found}.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+class Blocks:
+    """A source of row blocks, summed in one pass when the first question is asked."""
+
+    why_no_rows = "rows in blocks are read once and not kept; load X as an array in memory to have them"
+
+    arrays = False
+
+    def __init__(self, source: BlockSource, options: Options) -> None:
+        self.source, self.options = source, options
+        self._summary: Summary | None = None
+
+    @property
+    def names(self) -> list[str] | None:
+        return self.source.names
+
+    @property
+    def problem(self) -> None:
+        return None
+
+    @property
+    def n_columns(self) -> int:
+        return self.summary.shape[0]
+
+    @property
+    def single_target(self) -> bool:
+        return self.summary.single_target
+
+    @property
+    def dtype(self) -> Any:
+        return self.summary.dtype
+
+    @property
+    def summary(self) -> Summary:
+        """What the pass gave; there has been one once a design is complete or folds were asked for."""
+        assert self._summary is not None
+        return self._summary
+
+    def complete(self, design: Design) -> Design:
+        if self._summary is None:
+            self._summary = self._sum(groups_for(design), design.seed)
+        return self._summary.completed(design)
+
+    def folds(self, count: int, seed: int) -> list[Moments]:
+        self._summary = self._sum(count, seed)
+        return self._summary.parts
+
+    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
+        return solve_summed(self.summary, design, start, stop, self.options)
+
+    def _sum(self, n_groups: int, seed: int) -> Summary:
+        return _Pass(self.source, self.options, n_groups, seed).summary()
+
+
+def groups_for(design: Design) -> int:
+    """Groups of rows that members of a design are drawn from."""
+    return 1 if design.all_rows else GROUPS
+
+
+class _Pass:
+    """One pass over all blocks.
+
+    Blocks go in turn to a few lanes, each with accumulators of every group, which are summed side by side by as many
+    threads as there are. The number of lanes depends on the shape alone, so threads do not change the result.
+    """
+
+    def __init__(self, source: BlockSource, options: Options, n_groups: int, seed: int) -> None:
+        self.source, self.options, self.n_groups, self.seed = source, options, n_groups, seed
+        self.lanes: list[list[Accumulator]] = []
+        self.distinct = DistinctRows(0)
+        self.single, self.dtype = True, np.float64  # those of the first block
+
+    def summary(self) -> Summary:
+        """Read everything once."""
+        report = self.options.listen("rows", self.source.n_rows or "an unknown number")
+        n_given = 0
+        for n_given in threads.in_order(self._add, self._blocks(), self.options.n_threads, self._lane):
+            if report:
+                report(n_given)
+        n_rows = sum(group.n_rows for lane in self.lanes for group in lane)
+        if n_rows < 2:
+            raise ValueError(f"the {self.source.kind} has {n_rows} rows; at least two are needed.")
+        return Summary(self._moments(n_rows), n_given, self.distinct, self.single, self.dtype, self._triangles)
+
+    def _blocks(self) -> Iterator[Checked]:
+        for block in checked(self.source):
+            if not self.lanes:
+                self.single, self.dtype = block.single, block.dtype
+                p, q = block.X.shape[1], block.y.shape[1]
+                self.lanes = _lanes(p, q, self.n_groups, self.options.fit_intercept)
+                self.distinct = DistinctRows.of_columns(p)
+            if len(self.distinct) < self.distinct.enough:
+                kept = slice(None) if block.weight is None else block.weight > 0
+                self.distinct = self.distinct.add(block.X[kept])
+            yield block
+
+    def _lane(self, block: Checked) -> int:
+        return block.number % len(self.lanes)
+
+    def _add(self, block: Checked) -> int:
+        lane = self.lanes[self._lane(block)]
+        for g, X, Y, weight in split_rows(block, self.n_groups, self.seed):
+            lane[g].add(X, Y, weight)
+            if not lane[g].finite():
+                name_bad_rows(block, self.source.kind)
+        if block.release:
+            block.release()
+        return block.first + len(block.X)
+
+    def _moments(self, n_rows: int) -> list[Moments]:
+        groups = self.lanes[0]
+        for lane in self.lanes[1:]:
+            for group, other in zip(groups, lane, strict=True):
+                group.absorb(other)
+        if min(group.n_rows for group in groups) == 0:
+            raise ValueError(
+                f"{n_rows} rows are too few for {self.n_groups} groups (or folds) of random rows; use max_samples=1.0, "
+                f"set cv to a smaller number, or load the rows as an array."
+            )
+        return [group.moments() for group in groups]
+
+    def _triangles(self) -> list[Triangle]:
+        """Triangular factors of the groups, by a second pass."""
+        if not self.source.rereadable:
+            raise ValueError(
+                f"some members have nearly dependent columns and their Gram matrix is not to be trusted, but the "
+                f"{self.source.kind} cannot be read again to solve them from the data. Pass a function that returns "
+                f"the iterator, or a file, or use partial_fit, which keeps a triangular factor."
+            )
+        p, q = self.lanes[0][0].p, self.lanes[0][0].q
+        out = [Triangle.empty(p, q) for _ in range(self.n_groups)]
+        for block in checked(self.source):
+            for g, X, Y, weight in split_rows(block, self.n_groups, self.seed):
+                out[g] = out[g].add(X, Y, weight, self.options.fit_intercept)
+            if block.release:
+                block.release()
+        return out
+
+
+def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator]]:
+    each = 8.0 * n_groups * (p + q + 1) ** 2
+    memory.require(3 * each, f"{n_groups} Gram matrices of {p} columns", "Use fewer columns.")
+    count = int(min(MOST_LANES, max(1, LANES_BYTES // each)))
+    return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(count)]
+
+
+def solve_summed(summary: Summary, design: Design, start: int, stop: int, options: Options) -> Members:
+    """Members from moments, whoever summed them; members with the same groups of rows are solved together."""
+    features, groups = design.draw(start, stop, options.quietly.without_blas)
+    k, (p, q) = len(features), summary.shape
+    solver = "gram" if options.solver in ("auto", "member_gram") else options.solver
+    sharing = options.sharing("members", k)
+    coef, intercept, mean_y, refitted = np.zeros((p, q)), np.zeros(q), np.zeros(q), 0
+    for which, members in _by_groups(groups, k, len(summary.parts)):
+        problem = _SummedProblem.of(summary, which, options)
+        part = features if len(members) == k else features.take(members)
+        solution = _members.solve(problem, part, None, solver=solver, sharing=sharing)
+        total, (mean_x, own_y) = member_sum(part, solution.values), problem.means
+        coef += total / k
+        intercept += (len(members) * own_y - mean_x @ total) / k
+        mean_y += len(members) * own_y / k
+        refitted += int(solution.refitted.sum())
+    weights = np.full(k, 1 / k)
+    return Members(coef, intercept, mean_y, features.counts(), weights, solution.solver, refitted)
+
+
+def _by_groups(groups: Subsets | None, k: int, n_groups: int) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64]]]:
+    """(groups of rows, members that have these)."""
+    if groups is None:
+        yield tuple(range(n_groups)), np.arange(k)
+        return
+    chosen: dict[tuple[int, ...], list[int]] = {}
+    for i, which in enumerate(groups):
+        chosen.setdefault(tuple(which.tolist()), []).append(i)
+    yield from ((which, np.array(members)) for which, members in chosen.items())
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Stands where rows would be: they are not kept."""
+
+    shape: tuple[int, int]
+    dtype: type = np.float64
+
+
+@dataclass(frozen=True)
+class _SummedProblem(Problem):
+    """A centred problem without intercept that knows its moments; its rows are those of a triangular factor."""
+
+    sums: Moments | None = None  # about the means
+    factor: Callable[[], CentredRows] | None = None
+
+    @classmethod
+    def of(cls, summary: Summary, which: tuple[int, ...], options: Options) -> _SummedProblem:
+        """The problem of some groups of rows."""
+        m = Moments.merge_all([summary.parts[g] for g in which])
+        rcond = options.rcond
+        if rcond is None:
+            rcond = rounding_cutoff(max(m.n_rows, len(m.G)), np.sqrt(np.diagonal(m.G)), m.mean_x, m.weight)
+
+        def factor() -> CentredRows:
+            whole = reduce(Triangle.join, [summary.triangles[g] for g in which])
+            return whole.centred(options.fit_intercept)
+
+        return cls(
+            X=_Shape((m.n_rows - options.fit_intercept, len(m.G))), Y=np.empty((0, m.C.shape[1])), weight=None,
+            fit_intercept=False, rcond=rcond, tol=options.tol, sums=m, factor=factor,
+        )  # fmt: skip
+
+    @property
+    def has_moments(self) -> bool:
+        return True
+
+    @cached_property
+    def means(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of X and of y, before they were taken out."""
+        assert self.sums is not None
+        return self.sums.mean_x, self.sums.mean_y
+
+    @cached_property
+    def moments(self) -> Moments:
+        assert self.sums is not None
+        mean_x, mean_y = self.means
+        return replace(self.sums, mean_x=0 * mean_x, mean_y=0 * mean_y, centred=False)
+
+    @cached_property
+    def _rows(self) -> CentredRows:
+        """Rows that have the same least-squares solutions as the data."""
+        assert self.factor is not None
+        return self.factor()
+
+    def submatrix(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None) -> Submatrix:
+        """Columns of the factor."""
+        X, Y = self._rows.X, self._rows.Y
+        return Submatrix(X[:, columns].copy(), Y.copy(), np.ones(len(X)), np.zeros(len(columns)), np.zeros(Y.shape[1]))

@@ -1,0 +1,396 @@
+r"""Dask arrays and data frames: only sums travel, nothing of the length of the data comes to the client.
+
+======================================  ================================================  ====================
+case                                    work on the cluster                               to the client
+======================================  ================================================  ====================
+a Gram matrix fits                      moments of every chunk, merged as a tree          8 p^2 bytes, once
+it does not (large p)                   X'(X V) of every chunk, summed, once a step       8 p k bytes a step
+members have fewer rows than columns    batches of members, on their gathered columns     their coefficients
+======================================  ================================================  ====================
+
+Chunks are merged in their order whatever worker had them, so a lost worker changes nothing: Dask makes its chunks
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _members
+from .._execution import memory
+from .._members import Members
+from .._members.masked import masked_cg
+from .._members.masked.batches import Batch, shared_rows_batch
+from .._members.masked.operators import Normal
+from .._members.mean import member_sum
+from .._moments import Accumulator, DistinctRows, Moments, Triangle
+from ..subsets import Design, Subsets, resolve_size
+from . import dask_parts
+from .blocks import Summary, groups_for, solve_summed
+from .engine import Options
+from .sources import BLOCK_BYTES, Checked, name_bad_rows, split_rows
+
+__all__ = ["ClusterRows", "Dask", "predict"]
+
+Array = NDArray[np.float64]
+MEMBERS_AT_ONCE = 8  # members of one task, where members are tasks
+
+
+class Dask:
+    """Rows of a Dask collection; how they are worked on is decided when the design is known."""
+
+    why_no_rows = "rows of a Dask collection stay on the cluster; compute X to an array in memory to have them"
+
+    arrays = False
+
+    def __init__(self, X: Any, y: Any, weight: Any, options: Options) -> None:
+        self.X, self.y, self.weight, self.options = X, y, weight, options
+        self._parts: dask_parts.RowParts | None = None
+        self._summary: Summary | None = None
+        self._form: tuple[bool, Any] | None = None  # whether y is a vector, and the type of results
+
+    @property
+    def names(self) -> list[str] | None:
+        return self._rows(lengths=False).names
+
+    @property
+    def problem(self) -> None:
+        return None
+
+    @property
+    def n_columns(self) -> int:
+        return self._rows(lengths=False).n_columns
+
+    @property
+    def single_target(self) -> bool:
+        return self._found()[0]
+
+    @property
+    def dtype(self) -> Any:
+        return self._found()[1]
+
+    def complete(self, design: Design) -> Design:
+        rows = self._rows(lengths=not design.all_rows)
+        if self._summary is None and self._sums_fit(design, rows):
+            self._summary = self._sum(groups_for(design), design.seed)
+        if self._summary is not None:
+            return self._summary.completed(design)
+        return replace(design, n_rows=rows.n_rows, n_columns=rows.n_columns, n_given=rows.n_rows,
+                       distinct_rows=self._distinct(design, rows))  # fmt: skip
+
+    def _sums_fit(self, design: Design, rows: dask_parts.RowParts) -> bool:
+        """Whether members come from moments: they have more rows than columns, and Gram matrices fit in memory."""
+        p, groups = rows.n_columns, groups_for(design)
+        if _is_wide(design, rows):
+            return False
+        if 8.0 * p * p * groups < 0.25 * memory.available_bytes():
+            return True
+        if groups > 1:
+            raise ValueError(f"{groups} Gram matrices of {p} columns do not fit in memory; use max_samples=1.0.")
+        return False
+
+    def folds(self, count: int, seed: int) -> list[Moments]:
+        self._rows(lengths=True)
+        self._summary = self._sum(count, seed)
+        return self._summary.parts
+
+    def solve(self, design: Design, start: int, stop: int, weights: Array | None = None) -> Members:
+        if self._summary is not None:
+            return solve_summed(self._summary, design, start, stop, self.options)
+        rows = self._rows(lengths=False)
+        features, samples = design.draw(start, stop, self.options.quietly.without_blas)
+        if _is_wide(design, rows):
+            return _solve_wide(rows, features, samples, self.options)
+        return _solve_by_steps(rows, features, self.options)
+
+    def _rows(self, *, lengths: bool) -> dask_parts.RowParts:
+        if self._parts is None or (lengths and self._parts.n_rows < 0):
+            self._parts = dask_parts.row_parts(self.X, self.y, self.weight, lengths=lengths)
+        return self._parts
+
+    def _found(self) -> tuple[bool, Any]:
+        """Whether y is a vector, and the type of results."""
+        if self._summary is not None:
+            return self._summary.single_target, self._summary.dtype
+        if self._form is None:
+            (y,) = dask_parts.compute(self._rows(lengths=False).y[0][:1])
+            self._form = y.ndim == 1, np.float64
+        return self._form
+
+    def _distinct(self, design: Design, rows: dask_parts.RowParts) -> int | None:
+        if design.sampling != "bernoulli":
+            return None
+        found = dask_parts.tree(_tasks(_chunk_distinct, rows), DistinctRows.merged)
+        return len(dask_parts.compute(found)[0])
+
+    def _sum(self, n_groups: int, seed: int) -> Summary:
+        """Moments of every group of rows by one tree reduction."""
+        rows, centre = self._rows(lengths=False), self.options.fit_intercept
+        tasks = _tasks(_chunk_sums_of_groups, rows, n_groups, seed, centre)
+        found: _ChunkSums = dask_parts.compute(dask_parts.tree(tasks, _merge_sums_of_groups))[0]
+        moments = [m for m in found.moments if m is not None]
+        if len(moments) < n_groups:
+            raise ValueError(
+                f"the Dask array has too few rows for {n_groups} groups (or folds) of them; use max_samples=1.0, or a "
+                f"smaller number of folds."
+            )
+
+        def factor() -> list[Triangle]:
+            tasks = _tasks(_chunk_triangles, rows, n_groups, seed, centre)
+            triangles: list[Triangle] = dask_parts.compute(dask_parts.tree(tasks, _merge_triangles))[0]
+            return triangles
+
+        return Summary(moments, found.n_given, found.distinct, found.single, found.dtype, factor)
+
+
+def _is_wide(design: Design, rows: dask_parts.RowParts) -> bool:
+    """Whether members of a fixed size have at least as many columns as there are rows."""
+    size = 0 if np.ndim(design.max_features) else resolve_size(design.max_features, rows.n_columns, "max_features")
+    return 0 <= rows.n_rows <= size
+
+
+def predict(X: Any, coef: Any, intercept: Any) -> Any:
+    """Predictions as lazy as X."""
+    return dask_parts.lazy_predictions(X, coef, intercept, _predict_chunk)
+
+
+def _predict_chunk(block: Any, coef: Any, intercept: Any) -> Any:
+    return np.asarray(block) @ coef.T + intercept
+
+
+# A Gram matrix that fits: moments as a tree
+
+
+class _ChunkSums(NamedTuple):
+    """Of one chunk, or of several merged."""
+
+    moments: list[Moments | None]  # None for groups without rows
+    n_given: int
+    distinct: DistinctRows
+    single: bool
+    dtype: Any
+
+
+def _tasks(function: Callable[..., Any], rows: dask_parts.RowParts, *arguments: Any) -> list[Any]:
+    from dask.delayed import delayed
+
+    work = delayed(function, pure=False)
+    places = zip(rows.X, rows.y, rows.weight, rows.first, range(len(rows.X)), strict=True)
+    return [work(X, y, w, first, number, *arguments) for X, y, w, first, number in places]
+
+
+def _slices(X: Any, y: Any, weight: Any, first: int, number: int) -> Iterator[Checked]:
+    """A chunk as blocks small enough to be copied in float64."""
+    X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+    y, weight = np.asarray(y), None if weight is None else np.asarray(weight, dtype=np.float64)
+    if len(y) != len(X):
+        raise ValueError(f"chunk {number} has {len(X)} rows of X and {len(y)} of y.")
+    dtype = np.float32 if X.dtype == np.float32 else np.float64
+    rows = max(1, BLOCK_BYTES // (8 * X.shape[1]))
+    for start in range(0, max(1, len(X)), rows):
+        here = slice(start, start + rows)
+        w = None if weight is None else weight[here]
+        yield Checked(X[here], y[here].reshape(len(y[here]), -1), w, number, first + start, y.ndim == 1, dtype)
+
+
+def _positive(block: Checked) -> Any:
+    return block.X if block.weight is None else block.X[block.weight > 0]
+
+
+def _chunk_distinct(X: Any, y: Any, weight: Any, first: int, number: int) -> DistinctRows:
+    found = DistinctRows.of_columns(X.shape[1])
+    for block in _slices(X, y, weight, first, number):
+        found = found.add(_positive(block))
+    return found
+
+
+def _chunk_sums_of_groups(
+    X: Any, y: Any, weight: Any, first: int, number: int, n_groups: int, seed: int, centre: bool
+) -> _ChunkSums:
+    found: list[Accumulator] = []
+    distinct = DistinctRows.of_columns(X.shape[1])
+    for block in _slices(X, y, weight, first, number):
+        found = found or [Accumulator(block.X.shape[1], block.y.shape[1], centre) for _ in range(n_groups)]
+        distinct = distinct.add(_positive(block))
+        for g, part, target, w in split_rows(block, n_groups, seed):
+            found[g].add(part, target, w)
+            if not found[g].finite():
+                name_bad_rows(block, "Dask array")
+    moments = [a.moments() if a.n_rows else None for a in found]
+    return _ChunkSums(moments, X.shape[0], distinct, block.single, block.dtype)
+
+
+def _merge_sums_of_groups(parts: list[_ChunkSums]) -> _ChunkSums:
+    moments, n_given, distinct, single, dtype = parts[0]
+    for other in parts[1:]:
+        pairs = zip(moments, other.moments, strict=True)
+        moments = [b if a is None else a if b is None else a.merge(b) for a, b in pairs]
+        n_given, distinct = n_given + other.n_given, distinct.merge(other.distinct)
+    return _ChunkSums(moments, n_given, distinct, single, dtype)
+
+
+def _chunk_triangles(
+    X: Any, y: Any, weight: Any, first: int, number: int, n_groups: int, seed: int, centre: bool
+) -> list[Triangle]:
+    out: list[Triangle] = []
+    for block in _slices(X, y, weight, first, number):
+        out = out or [Triangle.empty(block.X.shape[1], block.y.shape[1]) for _ in range(n_groups)]
+        for g, part, target, w in split_rows(block, n_groups, seed):
+            out[g] = out[g].add(part, target, w, centre)
+    return out
+
+
+def _merge_triangles(parts: list[list[Triangle]]) -> list[Triangle]:
+    out = parts[0]
+    for other in parts[1:]:
+        out = [a.join(b) for a, b in zip(out, other, strict=True)]
+    return out
+
+
+# A Gram matrix that does not fit: one round over the chunks for every step
+
+
+@dataclass(frozen=True)
+class ClusterRows:
+    """Rows on a cluster that answer one question: X'(D (X V)), about their mean."""
+
+    parts: dask_parts.RowParts
+    centre: Array
+    shape: tuple[int, int]
+    xp: Any = np
+
+    @property
+    def entries(self) -> float:
+        """Numbers stored."""
+        return float(self.shape[0]) * self.shape[1]
+
+    def normal(self, V: Array, D: Array | None) -> tuple[Array, Array]:
+        """The product, and the column sums of the inner bracket."""
+        from dask.delayed import delayed
+
+        V, centre = delayed(V, pure=False), delayed(self.centre, pure=False)  # sent once, not with each task
+        work = delayed(_chunk_product, pure=False)
+        places = zip(self.parts.X, self.parts.weight, strict=True)
+        product, sums = dask_parts.compute(dask_parts.tree([work(X, w, V, centre) for X, w in places], _add_pairs))[0]
+        return product - self.centre[:, None] * sums[None, :], sums
+
+
+def _chunk_product(X: Any, weight: Any, V: Array, centre: Array) -> tuple[Array, Array]:
+    T = X @ V - centre @ V
+    if weight is not None:
+        T *= np.asarray(weight)[:, None]
+    return np.asarray(X.T @ T), T.sum(axis=0)
+
+
+def _add_pairs(pairs: list[tuple[Array, Array]]) -> tuple[Array, ...]:
+    return tuple(sum(items[1:], start=items[0]) for items in zip(*pairs, strict=True))
+
+
+def _chunk_sums(X: Any, y: Any, weight: Any, first: int, number: int, centre: bool) -> tuple[Any, ...]:
+    """Weight, means, X'y and squares of the columns, about the chunk's means."""
+    total: list[tuple[Any, ...]] = []
+    for block in _slices(X, y, weight, first, number):
+        if not (np.isfinite(block.X).all() and np.isfinite(block.y).all()):
+            name_bad_rows(block, "Dask array")
+        w = np.ones(len(block.X)) if block.weight is None else block.weight
+        share = w / (w.sum() or 1.0) if centre else 0 * w
+        mean_x, mean_y = share @ block.X, share @ block.y
+        x, residual = block.X - mean_x, block.y - mean_y
+        total.append((w.sum(), mean_x, mean_y, x.T @ (w[:, None] * residual), w @ (x * x)))
+    return _merge_sums(total)
+
+
+def _merge_sums(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Chan's formula for the diagonal of a Gram matrix."""
+    w, mean_x, mean_y, C, squares = parts[0]
+    for w2, mean_x2, mean_y2, C2, squares2 in parts[1:]:
+        dx, dy, share = mean_x2 - mean_x, mean_y2 - mean_y, w2 / (w + w2) if w2 else 0.0
+        C, squares = C + C2 + w * share * np.outer(dx, dy), squares + squares2 + w * share * dx**2
+        w, mean_x, mean_y = w + w2, mean_x + share * dx, mean_y + share * dy
+    return w, mean_x, mean_y, C, squares
+
+
+def _solve_by_steps(rows: dask_parts.RowParts, features: Subsets, options: Options) -> Members:
+    """Members in batches by masked conjugate gradients; there is no direct solver to hand over to."""
+    sums = dask_parts.tree(_tasks(_chunk_sums, rows, options.fit_intercept), _merge_sums)
+    _, mean_x, mean_y, C, squares = dask_parts.compute(sums)[0]
+    k, (p, q) = len(features), C.shape
+    table = ClusterRows(rows, mean_x if options.fit_intercept else 0 * mean_x, (rows.n_rows, p))
+    problem = _members.Problem(None, np.empty((0, q)), None, False, None, options.tol)
+
+    def make(mask: Any, probing: str) -> Batch:
+        batch = shared_rows_batch(problem, mask, C, squares, mean_y, probing)
+        return replace(batch, operator=Normal(table, batch.operator, None))
+
+    size = max(1, int(masked_cg.BATCH_BYTES // (8 * 10 * p * (q + 1))))
+    coef = np.zeros_like(C)
+    for start in range(0, k, size):
+        part = masked_cg.solve_alone(make, features, np.arange(start, min(start + size, k)), problem)
+        coef += part.coef.sum(axis=2) / k
+    weights = np.full(k, 1 / k)
+    return Members(coef, mean_y - mean_x @ coef, mean_y, features.counts(), weights, "masked_cg", 0)
+
+
+# Fewer rows than columns: members are tasks
+
+
+def _solve_wide(rows: dask_parts.RowParts, features: Subsets, samples: Subsets | None, options: Options) -> Members:
+    from dask.delayed import delayed
+
+    pick, work = delayed(_pick_columns, pure=False), delayed(_solve_batch, pure=False)
+    settings, k = (options.fit_intercept, options.rcond, options.tol), len(features)
+    tasks = []
+    for start in range(0, k, MEMBERS_AT_ONCE):
+        batch = features.slice(start, min(start + MEMBERS_AT_ONCE, k))
+        own = None if samples is None else samples.slice(start, start + len(batch))
+        columns, inverse = np.unique(batch.indices, return_inverse=True)
+        local = Subsets(len(columns), batch.indptr, inverse)
+        tasks.append(work([pick(X, columns) for X in rows.X], rows.y, rows.weight, columns, local, own, settings))
+    found: list[_BatchSums] = list(dask_parts.compute(*tasks))
+    coef = np.zeros((rows.n_columns, found[0].coef.shape[1]))
+    for part in found:
+        coef[part.columns] += part.coef / k
+    intercept, mean_y = (
+        np.sum([getattr(part, name) for part in found], axis=0) / k for name in ("intercept", "mean_y")
+    )
+    refitted = sum(part.refitted for part in found)
+    return Members(coef, intercept, mean_y, features.counts(), np.full(k, 1 / k), "interpolator", refitted)
+
+
+class _BatchSums(NamedTuple):
+    """Sums over a few members: coefficients of the columns they hold, intercepts, mean targets, members refitted."""
+
+    columns: NDArray[np.int64]
+    coef: Array
+    intercept: Array
+    mean_y: Array
+    refitted: int
+
+
+def _pick_columns(X: Any, columns: NDArray[np.int64]) -> Any:
+    return X[:, columns]
+
+
+def _solve_batch(
+    X: list[Any],
+    y: list[Any],
+    weight: list[Any],
+    columns: NDArray[np.int64],
+    features: Subsets,
+    samples: Subsets | None,
+    settings: tuple[bool, float | None, float | None],
+) -> _BatchSums:
+    """A batch of members, solved on the columns they hold."""
+    rows, target = np.concatenate(X), np.concatenate(y)
+    w = None if weight[0] is None else np.concatenate(weight)
+    problem = _members.Problem(rows, target.reshape(len(target), -1).astype(float), w, *settings)
+    solution = _members.solve(problem, features, samples)
+    mean = Members.of(problem, features, samples, solution)
+    k = len(features)
+    coef = member_sum(features, solution.values)
+    return _BatchSums(columns, coef, k * mean.intercept, k * mean.mean_y, mean.n_fallbacks)

@@ -1,0 +1,190 @@
+"""Arrays of torch, cupy and other libraries of the array API, on their own device.
+
+Everything follows X, as in scikit-learn: with ``sklearn.config_context(array_api_dispatch=True)`` coefficients and
+predictions come back in the namespace and on the device of X, sums are taken in float64 where the device has it, and
+the results are rounded to the type of X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._execution.arrays import Space, out_of_memory, space_of
+from .._execution.memory import describe
+from .._members import Members, Problem, on_device
+from .._moments import DistinctRows, Moments
+from ..subsets import Design, row_groups
+from .engine import Options
+
+__all__ = ["Device", "lives_elsewhere", "predict"]
+
+
+def lives_elsewhere(*arrays: Any) -> bool:
+    """Whether any of these is an array of another library that scikit-learn was told to follow."""
+    return any(array is not None and hasattr(array, "shape") and space_of(array) is not None for array in arrays)
+
+
+@dataclass(frozen=True)
+class Device:
+    """Checked arrays on a device."""
+
+    rows: Problem
+    options: Options
+    single_target: bool
+    n_given: int
+    kept_rows: NDArray[np.int64] | None  # positions of the rows with positive weight; None: all
+    names: list[str] | None = None
+    arrays: bool = False
+    problem: Problem | None = None  # leave-one-out runs on the host only
+    why_no_rows: str = "leave-one-out is not computed on other devices; move X and y to the host as NumPy arrays"
+
+    @classmethod
+    def of(cls, X: Any, y: Any, sample_weight: Any, options: Options) -> Device:
+        """Check arrays and drop rows of weight zero."""
+        space = _same_space({"X": X, "y": y, "sample_weight": sample_weight})
+        n = X.shape[0]
+        X, Y, weight = _checked(X, y, sample_weight, space)
+        X, Y, weight, kept = _drop_weightless(X, Y, weight, space)
+        problem = Problem(X, Y, weight, options.fit_intercept, options.rcond, options.tol, space)
+        return cls(problem, options, y.ndim == 1, n, kept)
+
+    @property
+    def n_columns(self) -> int:
+        return self.rows.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        return self.rows.X.dtype
+
+    def complete(self, design: Design) -> Design:
+        n, p = self.rows.shape
+        distinct = self._distinct() if design.sampling == "bernoulli" else None
+        return replace(
+            design, n_rows=n, n_columns=p, distinct_rows=distinct, n_given=self.n_given, kept_rows=self.kept_rows
+        )
+
+    def _distinct(self) -> int:
+        """Different rows, counted on the host as far as they matter: mostly the first few are enough."""
+        n, p = self.rows.shape
+        found = DistinctRows.of_columns(p)
+        step = found.enough
+        for start in range(0, n, step):
+            if len(found) < found.enough:
+                found = found.add(self.rows.space.get(self.rows.X[start : start + step, :]))
+        return len(found)
+
+    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
+        on_host = self.options.quietly
+        features, samples = design.draw(start, stop, on_host.without_blas)
+        k = len(features)
+        with _memory_named(self.rows):
+            total = on_device.solve_sum(self.rows, features, samples, self.options.solver, on_host)
+        return Members(
+            total.coef / k,
+            total.intercept / k,
+            total.mean_y / k,
+            features.counts(on_host.without_blas),
+            np.full(k, 1 / k),
+            total.solver,
+            total.refitted,
+            self.rows.space,
+        )
+
+    def folds(self, count: int, seed: int) -> list[Moments]:
+        """Made on the device; rows fall where they would in blocks."""
+        fold = row_groups(0, self.n_given, count, seed)
+        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        rows = [np.flatnonzero(fold == f) for f in range(count)]
+        if min(map(len, rows)) == 0:
+            raise ValueError(
+                f"{len(fold)} rows are too few for {count} folds of random rows; set cv to a smaller number."
+            )
+        with _memory_named(self.rows):
+            return [_on_host(_take(self.rows, own).moments, self.rows.space) for own in rows]
+
+
+@contextmanager
+def _memory_named(problem: Problem) -> Iterator[None]:
+    """Whatever error a library raises when its device runs out of memory, in words."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or not out_of_memory(error):
+            raise
+        n, p = problem.shape
+        raise MemoryError(
+            f"{problem.space.device} ran out of memory with X of {n} x {p} ({error}). A Gram matrix takes "
+            f"{describe(8.0 * p * p)} there, and rows are summed in blocks of {describe(2.0**31)}. Free some memory, "
+            f"take fewer columns, or move X to the host."
+        ) from error
+
+
+def _take(problem: Problem, rows: NDArray[np.int64]) -> Problem:
+    take, places = problem.space.xp.take, problem.space.put(rows)
+    X, Y = (take(a, places, axis=0) for a in (problem.X, problem.Y))
+    return replace(problem, X=X, Y=Y, weight=None if problem.weight is None else take(problem.weight, places, axis=0))
+
+
+def _on_host(moments: Moments, space: Space) -> Moments:
+    mean_x, mean_y, G, C, yy = (
+        space.get(a).astype(np.float64) for a in (moments.mean_x, moments.mean_y, moments.G, moments.C, moments.yy)
+    )
+    return replace(moments, mean_x=mean_x, mean_y=mean_y, G=G, C=C, yy=yy)
+
+
+def predict(X: Any, coef: Any, intercept: Any, who: str) -> Any:
+    """Predictions in the namespace and on the device of X, which must be those of the fit."""
+    space = _same_space({"coef_": coef, "X": X})
+    if X.ndim != 2 or X.shape[1] != coef.shape[-1]:
+        raise ValueError(f"X has shape {tuple(X.shape)}, but {who} is expecting {coef.shape[-1]} features as input.")
+    _refuse_nonfinite(X, "X", space)
+    return X @ (coef if coef.ndim == 1 else coef.T) + intercept
+
+
+def _checked(X: Any, y: Any, sample_weight: Any, space: Space) -> tuple[Any, Any, Any]:
+    """X of floats, Y (n, q) and weights in the working type, or an error."""
+    if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
+        raise ValueError(f"X has shape {tuple(X.shape)}; expected 2D with at least two rows and one column.")
+    if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
+        raise ValueError(f"y has shape {tuple(y.shape)} but X has {X.shape[0]} rows; every row needs its target.")
+    if not space.xp.isdtype(X.dtype, "real floating"):
+        X = space.xp.astype(X, space.dtype)
+    for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):
+        if array is not None:
+            _refuse_nonfinite(array, name, space)
+    Y = space.cast(y)
+    return X, Y[:, None] if Y.ndim == 1 else Y, None if sample_weight is None else space.cast(sample_weight)
+
+
+def _drop_weightless(X: Any, Y: Any, weight: Any, space: Space) -> tuple[Any, Any, Any, NDArray[np.int64] | None]:
+    """A weight of zero equals a dropped row, before anything is drawn."""
+    if weight is None:
+        return X, Y, None, None
+    if bool(space.xp.any(weight < 0)):
+        raise ValueError("sample_weight holds negative numbers; weights must be at least zero.")
+    kept = space.xp.nonzero(weight > 0)[0]
+    if kept.shape[0] == X.shape[0]:
+        return X, Y, weight, None
+    X, Y, weight = (space.xp.take(a, kept, axis=0) for a in (X, Y, weight))
+    return X, Y, weight, space.get(kept)
+
+
+def _same_space(named: dict[str, Any]) -> Space:
+    """The one place where all arrays live."""
+    spaces = {name: space_of(a) for name, a in named.items() if a is not None}
+    places = {name: "host (NumPy)" if s is None else f"{s.name} on {s.device}" for name, s in spaces.items()}
+    if len(set(places.values())) > 1:
+        where = ", ".join(f"{name} is {place}" for name, place in places.items())
+        raise ValueError(f"arrays live in different places: {where}. Move them to one namespace and device.")
+    return next(space for space in spaces.values() if space is not None)
+
+
+def _refuse_nonfinite(array: Any, name: str, space: Space) -> None:
+    if space.xp.isdtype(array.dtype, "real floating") and not bool(space.xp.all(space.xp.isfinite(array))):
+        raise ValueError(f"{name} contains NaN or infinity on {space.device}; impute or drop those rows first.")

@@ -1,0 +1,95 @@
+"""What every engine can be asked, wherever its data are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._execution.threads import Report, Sharing
+from .._members import Members, Problem
+from .._moments import Moments
+from ..subsets import Design
+
+__all__ = ["Engine", "NeedsRows", "Options"]
+
+Listener = Callable[[str, int | str], Report | None]  # (what is done, how many items) -> who hears of finished ones
+
+
+def _nobody(_task: str, _count: int | str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Options:
+    """How members are solved, whatever the data."""
+
+    fit_intercept: bool = True
+    solver: str = "auto"
+    rcond: float | None = None
+    tol: float | None = None
+    n_threads: int = 1
+    as_tasks: bool = False  # members are tasks of the cluster that joblib's backend stands for
+    listen: Listener = _nobody
+
+    def sharing(self, task: str, count: int | str) -> Sharing:
+        """Threads for a piece of work that is reported under a name."""
+        return Sharing(self.n_threads, self.listen(task, count))
+
+    @cached_property
+    def quietly(self) -> Sharing:
+        """Threads for work that nobody hears of."""
+        return Sharing(self.n_threads)
+
+
+class Engine(Protocol):
+    """Data in one place, asked by an estimator; engines return values and never see the estimator."""
+
+    @property
+    def options(self) -> Options:
+        """How members are solved."""
+
+    @property
+    def why_no_rows(self) -> str:
+        """What to tell a user who asks for something that needs the rows; empty where they are kept."""
+
+    @property
+    def arrays(self) -> bool:
+        """Whether the data came as arrays, whose columns scikit-learn has noted on the estimator."""
+
+    @property
+    def names(self) -> list[str] | None:
+        """Names of the columns of data that are not arrays."""
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of X."""
+
+    @property
+    def single_target(self) -> bool:
+        """Whether y was a vector."""
+
+    @property
+    def dtype(self) -> Any:
+        """Type of coefficients and predictions."""
+
+    @property
+    def problem(self) -> Problem | None:
+        """The rows, where they are in memory."""
+
+    def complete(self, design: Design) -> Design:
+        """A design that knows the shape of the data and how rows can be drawn here; may read the data."""
+
+    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
+        """Members `start` to `stop` of a completed design."""
+
+    def folds(self, count: int, seed: int) -> list[Moments]:
+        """Moments of random folds of rows, on the host; may read the data."""
+
+
+class NeedsRows(ValueError):
+    """Something was asked for that needs the training rows, and they are not kept."""

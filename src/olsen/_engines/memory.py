@@ -1,0 +1,105 @@
+"""Arrays in memory, dense or sparse: rows that stay at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .. import _members
+from .._members import Members, Problem
+from .._moments import DistinctRows, Moments, from_data
+from ..subsets import Design, row_groups
+from .engine import Options
+
+__all__ = ["Memory", "sliceable"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Checked arrays as a problem; rows of weight zero are gone before anything is drawn."""
+
+    problem: Problem
+    options: Options
+    single_target: bool
+    n_given: int  # rows before those of weight zero were dropped
+    kept_rows: NDArray[np.int64] | None  # positions of the rows with positive weight; None: all
+    names: list[str] | None = None
+    arrays: bool = True
+    why_no_rows: str = ""
+
+    @classmethod
+    def of(
+        cls, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None, options: Options, min_rows: int = 2
+    ) -> Memory:
+        """From arrays that were checked: X of floats, y of one or two dimensions, weights not negative."""
+        Y = np.array(y, dtype=np.float64).reshape(len(y), -1)  # a copy: users change y in place
+        n, kept = len(Y), None
+        if weight is not None:
+            X, Y, weight, kept = _drop_weightless(X, Y, weight, min_rows)
+        X = sp.csc_array(X) if sp.issparse(X) else X
+        problem = Problem(X, Y, weight, options.fit_intercept, options.rcond, options.tol)
+        return cls(problem, options, np.ndim(y) == 1, n, kept)
+
+    @property
+    def n_columns(self) -> int:
+        return self.problem.shape[1]
+
+    @property
+    def dtype(self) -> Any:
+        return self.problem.X.dtype
+
+    def complete(self, design: Design) -> Design:
+        n, p = self.problem.shape
+        distinct = None
+        if design.sampling == "bernoulli":
+            distinct = len(DistinctRows.of_columns(p).add(sliceable(self.problem.X)))
+        return replace(
+            design, n_rows=n, n_columns=p, distinct_rows=distinct, n_given=self.n_given, kept_rows=self.kept_rows
+        )
+
+    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
+        features, samples = design.draw(start, stop, self.options.quietly.without_blas)
+        solution = _members.solve(
+            self.problem,
+            features,
+            samples,
+            solver=self.options.solver,
+            sharing=self.options.sharing("members", len(features)),
+            run=self._run,
+        )
+        return Members.of(self.problem, features, samples, solution, weights)
+
+    @property
+    def _run(self) -> _members.Run:
+        return _members.run_here
+
+    def folds(self, count: int, seed: int) -> list[Moments]:
+        fold = row_groups(0, self.n_given, count, seed)
+        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        parts = [self.problem.take(np.flatnonzero(fold == f)) for f in range(count)]
+        return [from_data(part.X, part.Y, part.weight, centre=part.fit_intercept) for part in parts]
+
+
+def sliceable(X: Any) -> Any:
+    """X in a form whose rows can be sliced."""
+    return sp.csr_array(X) if sp.issparse(X) else X
+
+
+def _drop_weightless(
+    X: Any, Y: NDArray[np.float64], weight: NDArray[np.float64], min_rows: int
+) -> tuple[Any, NDArray[np.float64], NDArray[np.float64], NDArray[np.int64] | None]:
+    kept = np.flatnonzero(weight > 0)
+    if len(kept) < min_rows:
+        raise ValueError(
+            f"sample_weight is positive for {len(kept)} of {len(weight)} rows, but at least {min_rows} rows with "
+            f"positive weight are needed; a weight of zero drops the row."
+        )
+    if len(kept) == len(weight):
+        return X, Y, np.array(weight), None
+    if sp.issparse(X):
+        X = sp.csr_array(X)
+    return X[kept], Y[kept], weight[kept], kept

@@ -1,0 +1,382 @@
+"""Data that are read row block by row block: files, memory maps, chunked arrays, iterators.
+
+What `fit` takes for blocks, and where y and weights come from:
+
+====================================================  ===========================================================
+X                                                     y and sample_weight
+====================================================  ===========================================================
+path ending in ``.npy``                               array, memory map or path ending in ``.npy``
+``numpy.memmap`` of more than a quarter of memory     the same
+``zarr.Array``, or path ending in ``.zarr``           the same, or another zarr array
+path to a Parquet file or folder, pyarrow Dataset     name of a column, or the same as above
+iterator of (X, y) or (X, y, weight) blocks           None: they come with the blocks; read once
+function that returns such an iterator                None; read again when needed
+====================================================  ===========================================================
+
+Everything else is an array or a data frame and is loaded as a whole. Blocks are passed on as they are stored; whoever
+sums them decides on the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._execution import memory
+from ..subsets import row_groups
+from .maps import row_reader
+
+__all__ = [
+    "Block",
+    "BlockSource",
+    "Checked",
+    "ahead",
+    "checked",
+    "name_bad_rows",
+    "open_source",
+    "parquet_batches",
+    "split_rows",
+]
+
+Batches = Callable[[Sequence[str], int], Iterator[Any]]  # (columns, most rows at a time) -> Arrow batches
+
+BLOCK_BYTES = 1 << 24  # of a block as stored
+PARQUET_BUFFER = 1 << 16  # bytes read at a time from each column of a file
+
+
+class Block(NamedTuple):
+    """Consecutive rows."""
+
+    X: Any  # (rows, p)
+    y: Any  # (rows,) or (rows, q)
+    weight: Any  # (rows,) or None
+    release: Callable[[], None] | None = None  # to be called when X has been used
+
+
+@dataclass(frozen=True)
+class BlockSource:
+    """Rows in blocks.
+
+    Parameters
+    ----------
+    read : callable
+        Returns a fresh iterator over blocks.
+    kind : str
+        What it is, for messages.
+    rereadable : bool
+        Whether `read` may be called again.
+    n_rows : int or None
+        Number of rows where it is known beforehand.
+    names : list of str or None
+        Names of the columns.
+    """
+
+    read: Callable[[], Iterator[Block]]
+    kind: str
+    rereadable: bool = True
+    n_rows: int | None = None
+    names: list[str] | None = field(default=None)
+
+
+def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
+    """The blocks of X, or None where X is to be loaded as a whole."""
+    if isinstance(X, (str, Path)):
+        return _open_path(Path(X), y, sample_weight)
+    if isinstance(X, np.memmap):
+        large = X.ndim == 2 and X.nbytes > memory.available_bytes() / 4
+        return _slices(X, y, sample_weight, "memory map") if large else None
+    module = type(X).__module__.split(".")[0]
+    if module == "zarr":
+        return _slices(X, y, sample_weight, "zarr array")
+    if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
+        return _parquet(X, y, sample_weight, "Arrow dataset", partial(_dataset_batches, X))
+    if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
+        return _iterator(X, y, sample_weight)
+    return None
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A block with what it must have: X (rows, p), y (rows, q), its number and the number of its first row."""
+
+    X: Any
+    y: Any
+    weight: Any
+    number: int
+    first: int
+    single: bool  # whether y was a vector
+    dtype: Any  # floating type of results
+    release: Callable[[], None] | None = None  # to be called when X has been used
+
+
+def checked(source: BlockSource) -> Iterator[Checked]:
+    """All blocks of a source, read ahead, each of the shape of the first."""
+    shape, first = None, 0
+    for number, block in enumerate(ahead(source.read())):
+        X, y = _dense(block.X), np.asarray(block.y)
+        single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
+        where = f"block {number} of the {source.kind}"
+        if X.ndim != 2 or X.dtype.kind not in "fiub" or y.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{where} has X of shape {X.shape} and type {X.dtype}, y of type {y.dtype}; 2D numbers needed."
+            )
+        shape = shape or (X.shape[1], y.shape[1])
+        if (X.shape[1], y.shape[1]) != shape:
+            raise ValueError(
+                f"{where} has {X.shape[1]} columns and {y.shape[1]} targets, but the blocks before have {shape[0]} and "
+                f"{shape[1]}."
+            )
+        weight = None if block.weight is None else np.asarray(block.weight, dtype=np.float64)
+        if len(y) != len(X) or (weight is not None and weight.shape != (len(X),)):
+            given = None if weight is None else weight.shape
+            raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
+        if weight is not None and (weight < 0).any():
+            raise ValueError(f"{where} has negative weights.")
+        dtype = np.float32 if X.dtype == np.float32 else np.float64
+        whole = Checked(X, y, weight, number, first, single, dtype, block.release)
+        if weight is not None and np.isnan(weight).any():
+            name_bad_rows(whole, source.kind)
+        yield whole
+        first += len(X)
+
+
+def split_rows(block: Checked, n_groups: int, seed: int) -> Iterator[tuple[int, Any, Any, Any]]:
+    """(group, X, y, weight) of the rows of a block, without those of weight zero.
+
+    The group of a row depends on the seed and on the row's number alone, not on how rows are cut into blocks.
+    """
+    keep = slice(None) if block.weight is None else block.weight > 0
+    if n_groups == 1:
+        yield 0, block.X[keep], block.y[keep], None if block.weight is None else block.weight[keep]
+        return
+    group = row_groups(block.first, len(block.X), n_groups, seed)
+    for g in range(n_groups):
+        here = group == g if block.weight is None else (group == g) & keep
+        yield g, block.X[here], block.y[here], None if block.weight is None else block.weight[here]
+
+
+def name_bad_rows(block: Checked, kind: str) -> None:
+    """Raise for the rows of a block that hold NaN or infinity."""
+    columns = {"X": block.X, "y": block.y}
+    if block.weight is not None:
+        columns["sample_weight"] = block.weight[:, None]
+    for name, part in columns.items():
+        bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
+        if len(bad):
+            shown = ", ".join(str(block.first + row) for row in bad[:5]) + (" ..." if len(bad) > 5 else "")
+            raise ValueError(
+                f"block {block.number} of the {kind} (rows {block.first} to {block.first + len(block.X) - 1}) contains "
+                f"NaN or infinity in {name}, in {len(bad)} rows: {shown}. Impute or drop them first."
+            )
+    raise ValueError(f"block {block.number} of the {kind} holds numbers whose squares overflow; rescale the columns.")
+
+
+def _dense(X: Any) -> NDArray[Any]:
+    return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
+
+
+def ahead(blocks: Iterator[Block]) -> Iterator[Block]:
+    """The same blocks, each read while the one before is worked on."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, blocks, None)
+        while (block := coming.result()) is not None:
+            coming = reader.submit(next, blocks, None)
+            yield block
+
+
+def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
+    if not path.exists():
+        raise FileNotFoundError(f"X is the path {str(path)!r}, but there is no such file.")
+    if path.suffix == ".npy":
+        return _slices(_memory_map(path), y, sample_weight, f"file {path}")
+    if path.suffix == ".zarr":
+        import zarr
+
+        return _slices(zarr.open_array(str(path), mode="r"), y, sample_weight, f"zarr array {path}")
+    if path.suffix in (".parquet", ".pq") or path.is_dir():
+        dataset, kind = _dataset(path), f"Parquet {path}"
+        batches = partial(parquet_batches, dataset.files, kind=kind)
+        return _parquet(dataset, y, sample_weight, kind, batches)
+    raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
+
+
+def _memory_map(path: str | Path) -> NDArray[Any]:
+    try:
+        mapped: NDArray[Any] = np.load(path, mmap_mode="r")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read as a .npy array ({error}); it may have been cut short.") from error
+    return mapped
+
+
+def _dataset(path: Path) -> Any:
+    import pyarrow.dataset
+
+    try:
+        return pyarrow.dataset.dataset(str(path), format="parquet")
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+        raise ValueError(f"{path} cannot be read as Parquet ({error}); it may have been cut short.") from error
+
+
+def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
+    """Blocks of something that has a shape and can be sliced by rows; whole chunks of chunked storage."""
+    if len(X.shape) != 2:
+        raise ValueError(f"the {kind} has shape {tuple(X.shape)}; expected 2D, rows by columns.")
+    n, p = X.shape
+    targets, weights = (_beside(a, name, n, kind) for a, name in ((y, "y"), (sample_weight, "sample_weight")))
+    if targets is None:
+        raise ValueError(f"y is None, but the {kind} holds X only: give y as an array or as a .npy file.")
+    rows = max(1, BLOCK_BYTES // (p * X.dtype.itemsize))
+    chunk = getattr(X, "chunks", None)
+    if chunk:
+        rows = max(chunk[0], rows // chunk[0] * chunk[0])
+
+    take = row_reader(X)
+
+    def read() -> Iterator[Block]:
+        for start in range(0, n, rows):
+            here = slice(start, min(start + rows, n))
+            weight = None if weights is None else np.asarray(weights[here])
+            x, release = take(here)
+            yield Block(x, np.asarray(targets[here]), weight, release)
+
+    return BlockSource(read, kind, True, n)
+
+
+def _beside(given: Any, name: str, n: int, kind: str) -> Any:
+    """y or weights that stand beside X: an array, something chunked, or a .npy file, of n rows."""
+    if given is None:
+        return None
+    if isinstance(given, (str, Path)):
+        if Path(given).suffix != ".npy" or not Path(given).exists():
+            raise ValueError(f"{name}={str(given)!r} is not a .npy file that exists; the {kind} has no named columns.")
+        given = _memory_map(given)
+    given = given if hasattr(given, "shape") else np.asarray(given)
+    if given.shape[:1] != (n,):
+        raise ValueError(f"{name} has {len(given)} rows, but the {kind} has {n}.")
+    return given
+
+
+def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, batches: Batches) -> BlockSource:
+    import pyarrow.types
+
+    taken = [*(_names(y) or []), *(_names(sample_weight) or [])]
+    names = [name for name in dataset.schema.names if name not in taken]
+    missing = [name for name in taken if name not in dataset.schema.names]
+    if missing:
+        raise ValueError(
+            f"{kind} has no column {missing[0]!r}; it has {', '.join(map(repr, dataset.schema.names[:8]))}."
+        )
+    numeric = (pyarrow.types.is_integer, pyarrow.types.is_floating, pyarrow.types.is_boolean)
+    text = [name for name in names if not any(test(dataset.schema.field(name).type) for test in numeric)]
+    if text:
+        raise ValueError(f"{len(text)} of {len(names)} columns of {kind} do not hold numbers: {', '.join(text[:5])}.")
+    try:
+        n = dataset.count_rows()
+    except (OSError, ValueError) as error:  # one of several files
+        raise _cut_short(kind, error) from error
+    y_beside = None if _names(y) else _beside(y, "y", n, kind)
+    w_beside = None if _names(sample_weight) else _beside(sample_weight, "sample_weight", n, kind)
+    if y_beside is None and not _names(y):
+        raise ValueError(f"y is None: name the column of {kind} that holds the target.")
+
+    def read() -> Iterator[Block]:
+        start = 0
+        for batch in batches([*names, *taken], max(1, BLOCK_BYTES // (8 * len(names)))):
+            here = slice(start, start + batch.num_rows)
+            target = y_beside[here] if y_beside is not None else _stack(batch, y)
+            weight = None if sample_weight is None else w_beside[here] if w_beside is not None else _stack(
+                batch, sample_weight
+            )  # fmt: skip
+            yield Block(_stack(batch, names), target, weight)
+            start += batch.num_rows
+
+    return BlockSource(read, kind, True, n, names)
+
+
+def parquet_batches(files: Sequence[str], columns: Sequence[str], rows: int, kind: str) -> Iterator[Any]:
+    """Arrow batches of some columns, file after file, at most `rows` at a time.
+
+    Not by Arrow's dataset scanner, which decodes whole row groups, several of them ahead: those are often as large as
+    the file.
+    """
+    for name in files:
+        with _open_parquet(name, kind) as file:
+            held = set(file.schema_arrow.names)
+            missing = [column for column in columns if column not in held]
+            if missing:
+                raise ValueError(f"{name} has no column {missing[0]!r}, which other files of {kind} have.")
+            yield from _to_the_end(file.iter_batches(rows, columns=columns), kind)
+
+
+def _open_parquet(name: str, kind: str) -> Any:
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.ParquetFile(name, pre_buffer=False, buffer_size=PARQUET_BUFFER)
+    except (OSError, ValueError) as error:
+        raise _cut_short(kind, error) from error
+
+
+def _dataset_batches(dataset: Any, columns: Sequence[str], rows: int) -> Iterator[Any]:
+    return _to_the_end(dataset.to_batches(columns=columns, batch_size=rows), "Arrow dataset")
+
+
+def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
+    """Batches that have rows."""
+    while True:
+        try:
+            batch = next(batches, None)
+        except (OSError, ValueError) as error:
+            raise _cut_short(kind, error) from error
+        if batch is None:
+            return
+        if batch.num_rows:
+            yield batch
+
+
+def _cut_short(kind: str, error: Exception) -> ValueError:
+    return ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.")
+
+
+def _names(given: Any) -> list[str] | None:
+    """Column names in y or sample_weight, or None where they are arrays or files."""
+    if isinstance(given, str) and not given.endswith(".npy"):
+        return [given]
+    if isinstance(given, (list, tuple)) and given and all(isinstance(item, str) for item in given):
+        return list(given)
+    return None
+
+
+def _stack(batch: Any, names: str | Sequence[str]) -> NDArray[Any]:
+    """Columns of an Arrow batch as one array, in single precision if they all are; nulls become NaN."""
+    if isinstance(names, str):
+        column: NDArray[Any] = batch.column(names).to_numpy(zero_copy_only=False)
+        return column
+    single = all(batch.schema.field(name).type == "float" for name in names)
+    out = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
+    for j, name in enumerate(names):
+        out[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
+    return out
+
+
+def _iterator(X: Any, y: Any, sample_weight: Any) -> BlockSource:
+    if y is not None or sample_weight is not None:
+        raise ValueError(
+            "X yields blocks, so y and sample_weight come with them: yield (X, y) or (X, y, weight) and pass y=None."
+        )
+    once = iter(X) if isinstance(X, Iterator) else None
+
+    def read() -> Iterator[Block]:
+        for number, block in enumerate(X() if once is None else once):
+            if not isinstance(block, (tuple, list)) or len(block) not in (2, 3):
+                raise ValueError(f"block {number} is not a pair (X, y) or a triple (X, y, weight).")
+            yield Block(block[0], block[1], block[2] if len(block) == 3 else None)
+
+    return BlockSource(read, "iterator", rereadable=once is None)

@@ -1,0 +1,79 @@
+"""Rows that came in batches and are gone: a triangular factor of all of them answers for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import _members
+from .._members import Members, Problem
+from .._moments import DistinctRows, Moments, Triangle
+from ..subsets import Design
+from .engine import NeedsRows, Options
+from .memory import Memory, sliceable
+
+__all__ = ["Stream"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The triangular factor of all rows so far, and how many of them are different."""
+
+    triangle: Triangle
+    distinct: DistinctRows
+    options: Options
+    n_given: int = 0  # rows handed over, those of weight zero included
+    single_target: bool = True
+    dtype: Any = np.float64
+    names: list[str] | None = None
+    arrays: bool = True
+    problem: Problem | None = None
+    why_no_rows: str = "partial_fit keeps no rows; call fit with all of them in one array to have them"
+
+    @classmethod
+    def empty(cls, p: int, q: int, options: Options) -> Stream:
+        """No rows yet."""
+        return cls(Triangle.empty(p, q), DistinctRows.of_columns(p), options)
+
+    def add(self, batch: Memory) -> Stream:
+        """With the rows of a batch."""
+        rows = batch.problem
+        if self.triangle.n_targets != rows.Y.shape[1]:
+            raise ValueError(f"y has {rows.Y.shape[1]} targets, but earlier batches had {self.triangle.n_targets}.")
+        return Stream(
+            self.triangle.add(rows.X, rows.Y, rows.weight, self.options.fit_intercept),
+            self.distinct.add(sliceable(rows.X)),
+            batch.options,
+            self.n_given + batch.n_given,
+            batch.single_target,
+            batch.dtype,
+        )
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.triangle.shift) - self.triangle.n_targets
+
+    def complete(self, design: Design) -> Design:
+        return replace(
+            design,
+            n_rows=self.triangle.n_rows,
+            n_columns=self.n_columns,
+            distinct_rows=len(self.distinct),
+            n_given=self.n_given,
+        )
+
+    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
+        features, _ = design.draw(start, stop, self.options.quietly.without_blas)
+        X, Y, mean_x, mean_y, cutoff = self.triangle.centred(self.options.fit_intercept)
+        rcond = cutoff if self.options.rcond is None else self.options.rcond
+        problem = Problem(X, Y, None, False, rcond, self.options.tol)
+        sharing = self.options.sharing("members", len(features))
+        solution = _members.solve(problem, features, None, solver=self.options.solver, sharing=sharing)
+        members = Members.of(problem, features, None, solution)
+        return replace(members, intercept=mean_y - mean_x @ members.coef, mean_y=mean_y)
+
+    def folds(self, count: int, seed: int) -> list[Moments]:
+        raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")

@@ -1,0 +1,1 @@
+"""The ensembles as scikit-learn estimators: they translate, engines compute."""

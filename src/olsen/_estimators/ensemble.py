@@ -1,0 +1,259 @@
+"""OLSEnsembleRegressor: the average of least-squares fits on random submatrices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
+
+from .._engines import Memory, Stream
+from .._execution import callbacks
+from .fitting import FittingEnsemble
+from .inputs import open_training, unchanged_on_failure
+
+__all__ = ["OLSEnsembleRegressor"]
+
+
+class OLSEnsembleRegressor(FittingEnsemble):
+    r"""Average of least-squares fits on random submatrices.
+
+    Member :math:`i` sees rows :math:`T_i` and columns :math:`S_i` only, and the ensemble is the mean of the members:
+
+    .. math:: \hat\beta = \frac1k \sum_{i=1}^k S_i \, (T_i^\top X S_i)^{+} \, T_i^\top y .
+
+    No penalty appears, yet for isotropic Gaussian features, large `n_estimators` and the best `max_features` the
+    limiting risk is that of optimally tuned ridge regression ([1]_, Theorem 3.6).
+
+    Parameters
+    ----------
+    n_estimators : int, default=100
+        Number of members, k. The excess risk over an infinite ensemble falls as 1/k.
+    max_features : int, float or array-like of shape (n_features,), default=0.5
+        Columns per member: a count, a fraction of the columns (rounded down, at least one), or the probability of
+        every column to be in a member. This is the regulariser: smaller shrinks more.
+    max_samples : int or float, default=1.0
+        Rows per member. With ``1.0`` all members share one Gram matrix, which is much faster. Members with fewer rows
+        than columns are minimum-norm interpolators.
+    sampling : {"fixed", "bernoulli"}, default="fixed"
+        Members of fixed size, or a coin flip for every column (and row), rejecting members that have too few rows.
+    design : {"balanced", "independent"}, default="balanced"
+        Members drawn in groups of disjoint blocks (of left-out blocks, for more than half of the columns), or
+        independently as in the paper. Balanced members overlap less: lower risk for the same number of members.
+    scale : float or "loo", default=1.0
+        Factor on the deviations of the prediction from the mean target (the paper's mu). ``"loo"`` estimates it as the
+        slope of the targets on leave-one-out predictions, which mends a size that is somewhat off.
+    mixing : {"mean", "stacking"}, default="mean"
+        How members are combined: all with equal weight, or with weights on the simplex that minimise the leave-one-out
+        error. Stacking helps on sparse signals with small members and hurts on dense ones, so it is used only where it
+        beats equal weights by two standard errors in 5-fold cross-validation.
+    fit_intercept : bool, default=True
+        Whether every member fits an intercept.
+    solver : {"auto", "gram", "member_gram", "orthogonal", "interpolator", "masked_cg"}, default="auto"
+        How members are solved. ``"auto"`` takes the cheapest; members with fewer rows than columns always go to
+        ``"interpolator"``.
+
+        - ``"gram"``: Cholesky on principal submatrices of one shared Gram matrix.
+        - ``"member_gram"``: the same on a Gram matrix of the member's own rows and columns.
+        - ``"orthogonal"``: QR on the data; slower, and as accurate as least squares can be.
+        - ``"masked_cg"``: all members at once by conjugate gradients, for large or sparse X; needs no Gram matrix.
+
+        Members whose Gram matrix is nearly singular are solved again by ``"orthogonal"``, whatever was chosen.
+    rcond : float, default=None
+        Relative cut-off for singular values of dependent columns (scaled to unit length). None: machine precision
+        times the larger dimension.
+    tol : float, default=None
+        Relative error of a member's coefficients at which ``"masked_cg"`` stops; None means 1e-9. The direct solvers
+        do not use it.
+    warm_start : bool, default=False
+        Whether a further call of `fit` on the same data keeps the members there are and adds new ones up to
+        `n_estimators`; changing anything else that draws or solves members is refused. On other data, in blocks, on
+        clusters and on devices all members are fitted anew.
+    n_jobs : int, default=None
+        Threads over members. None means 1 unless in a ``joblib.parallel_config`` context; -1 means all cores.
+        Inside ``joblib.parallel_config("dask")`` members are tasks of the cluster, unless this is 1; other backends of
+        joblib only set the number of threads. Results agree to rounding whatever it is.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the subsets. Member i depends on the seed and on i alone.
+    verbose : int, default=0
+        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        Mean of the members, each zero outside its own columns, times the scale.
+    intercept_ : float or ndarray of shape (n_targets,)
+        Intercept; 0.0 if ``fit_intercept=False``.
+    n_features_in_ : int
+        Number of columns seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X had any that are strings.
+    n_estimators_ : int
+        Number of members.
+    scale_ : float
+        The scale in use.
+    weights_ : ndarray of shape (n_estimators_,)
+        Weight of every member; they sum to one.
+    stacking_advantage_ : float or None
+        How much better stacking predicted than equal weights, in standard errors; accepted above 2. None without
+        ``mixing="stacking"``.
+    inclusion_ : ndarray of shape (n_features,)
+        Share of the members that hold each column.
+    solver_ : str
+        The solver that ran.
+    n_fallbacks_ : int
+        Members whose Gram matrix was not to be trusted, solved again from the data.
+
+    See Also
+    --------
+    member_coefficients : Coefficients of given members, nothing drawn.
+    sklearn.linear_model.RidgeCV : The explicit penalty this ensemble behaves like.
+
+    Notes
+    -----
+    The fitted object refers to the training data (no copy is made of a float array), because leave-one-out quantities
+    are computed from them on demand by :meth:`predict_interval`, ``predict(return_std=True)`` and
+    :meth:`member_coefs`; changes of X in place after `fit` are noticed there. Copies share the data, pickles leave them
+    out: they hold coefficients only.
+
+    References
+    ----------
+    .. [1] D. LeJeune, H. Javadi, R. G. Baraniuk. The Implicit Regularization of Ordinary Least Squares Ensembles.
+       AISTATS 2020.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from olsen import OLSEnsembleRegressor
+    >>> X, y = make_regression(n_samples=80, n_features=60, noise=20.0, random_state=0)
+    >>> model = OLSEnsembleRegressor(n_estimators=200, max_features=20, random_state=0).fit(X, y)
+    >>> model.predict(X[:2]).shape, model.solver_, model.n_fallbacks_
+    ((2,), 'gram', 0)
+    """
+
+    def __init__(
+        self,
+        n_estimators: int = 100,
+        max_features: int | float | ArrayLike = 0.5,
+        max_samples: int | float = 1.0,
+        *,
+        sampling: str = "fixed",
+        design: str = "balanced",
+        scale: float | str = 1.0,
+        mixing: str = "mean",
+        fit_intercept: bool = True,
+        solver: str = "auto",
+        rcond: float | None = None,
+        tol: float | None = None,
+        warm_start: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.max_features = max_features
+        self.max_samples = max_samples
+        self.sampling = sampling
+        self.design = design
+        self.scale = scale
+        self.mixing = mixing
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.rcond = rcond
+        self.tol = tol
+        self.warm_start = warm_start
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @callbacks.with_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit all members and average them.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Training data. Sparse data are not made dense as a whole. Data that do not fit in memory: a path to a
+            ``.npy``, Parquet or Zarr file, a large ``numpy.memmap``, an iterator of ``(X, y)`` or ``(X, y, weight)``
+            blocks (better: a function that returns one), a Dask array or data frame. Arrays on a GPU, if scikit-learn
+            was told to follow them (``array_api_dispatch``).
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Targets. The name of a column for Parquet, a path for ``.npy``, None for blocks that bring their own.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights inside the least squares; a weight of zero equals a dropped row.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator; unchanged if anything fails.
+        """
+        with unchanged_on_failure(self):
+            self._check_parameters()
+            engine = open_training(self, X, y, sample_weight)
+            kept = self._kept(engine)
+            design = self._design(engine, self._seed(kept), self.max_features, self.max_samples)
+            obstacle = None if kept is None else self._obstacle(kept, engine, design, self.n_estimators)
+            if obstacle is not None:
+                raise ValueError(obstacle)
+            self._adopt(self._fit_members(engine, design, self.n_estimators, kept), engine)
+        return self
+
+    @available_if(lambda self: _can_stream(self.max_samples))
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Add rows to those seen so far and solve all members again.
+
+        Batches are folded into a triangular factor of the data (see the user guide on scale), so the result equals
+        that of one `fit` on all rows, and memory does not grow with their number. All rows must be in use
+        (``max_samples=1.0``).
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            New rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Their targets.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Their weights.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator; unchanged if anything fails.
+        """
+        with unchanged_on_failure(self):
+            self._check_parameters()
+            before = self._fitted
+            batch = open_training(self, X, y, sample_weight, reset=before is None, min_rows=1)
+            if not isinstance(batch, Memory):
+                raise ValueError(
+                    "partial_fit takes batches that are arrays in memory. Give files, blocks, Dask collections and "
+                    "arrays of other libraries to fit as a whole."
+                )
+            stream = self._rows_so_far(batch).add(batch)
+            seed = before.design.seed if before is not None and before.stream is not None else self._seed(None)
+            design = self._design(stream, seed, self.max_features, 1.0)
+            fitted = self._fit_members(stream, design, self.n_estimators, None)
+            self._adopt(replace(fitted, stream=stream), stream)
+        return self
+
+    def _rows_so_far(self, batch: Memory) -> Stream:
+        fitted = self._fitted
+        if fitted is not None and fitted.stream is not None:
+            return replace(fitted.stream, options=batch.options)
+        empty = Stream.empty(batch.n_columns, batch.problem.Y.shape[1], batch.options)
+        if fitted is None:
+            return empty
+        rows = fitted.kept_rows("partial_fit after fit")
+        rows.check_look("partial_fit after fit")
+        before = replace(batch, problem=rows.problem, n_given=fitted.design.n_given or len(rows.problem.Y))
+        return empty.add(before)
+
+
+def _can_stream(max_samples: int | float) -> bool:
+    """Whether members use all rows; a stream keeps none, so there they could not draw any."""
+    if isinstance(max_samples, float) and max_samples == 1.0:
+        return True
+    raise AttributeError(
+        f"partial_fit keeps no rows, so members cannot draw them: max_samples={max_samples!r} must be 1.0."
+    )

@@ -1,0 +1,314 @@
+"""The result of a fit, the one place that adopts it, and what every fitted ensemble can do with it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, Self, overload
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .. import _engines, _members
+from .._engines import Engine, NeedsRows, Options, Stream
+from .._execution import callbacks
+from .._members import Members
+from .._moments import DistinctRows, Triangle
+from .._selection.curve import SizeCurve
+from .._selection.tuning import Candidate, Request, Selection
+from ..subsets import Design, Subsets
+from . import uncertainty
+from .inputs import check_choice, options_of, validate_new_rows
+from .kept_rows import KeptRows
+
+__all__ = ["FittedEnsemble", "FittedResult"]
+
+NOT_IN_PICKLES = (
+    "pickles, and copies sent to other processes, hold coefficients only. Call fit with the training data once more "
+    "where it is needed"
+)
+COLUMNS = ("n_features_in_", "feature_names_in_")  # which scikit-learn notes for arrays
+
+
+@dataclass(frozen=True)
+class FittedResult:
+    """Everything that is known after a fit; the fitted attributes are read off it.
+
+    Parameters
+    ----------
+    design : Design
+        How members are drawn.
+    members : Members or None
+        What solving them gave; None in a model that came from a pickle.
+    scale : float
+        The scale in use.
+    options : Options or None
+        How they were solved.
+    advantage : float or None
+        Of stacking over equal weights.
+    selection : Selection or None
+        What tuning found.
+    curve : SizeCurve or None
+        The part of it that pickles keep.
+    rows : KeptRows or None
+        The training rows.
+    why_no_rows : str
+        Why there are none, and what to do.
+    stream : Stream or None
+        What `partial_fit` goes on from.
+    random_state : object
+        What the seed came from: the same object means the same members in a warm start.
+    evidence : tuple or None
+        Request and candidates of tuning, kept for a warm start only.
+    """
+
+    design: Design
+    members: Members | None
+    scale: float
+    options: Options | None = None
+    advantage: float | None = None
+    selection: Selection | None = None
+    curve: SizeCurve | None = None
+    rows: KeptRows | None = None
+    why_no_rows: str = ""
+    stream: Stream | None = None
+    random_state: Any = None
+    evidence: tuple[Request, list[Candidate]] | None = None
+
+    @cached_property
+    def deletions(self) -> uncertainty.Deletions:
+        """The ensemble without each of its rows; computed once, when it is first asked for."""
+        rows, members = self.kept_rows("predict_interval"), self.members
+        assert members is not None
+        features, samples = self.design.draw(0, len(members))
+        found = uncertainty.sum_deletions(rows.problem, features, samples, members.weights, self.scale)
+        rows.check_members("predict_interval (and return_std)", found.coef, found.intercept, members)
+        return found
+
+    def kept_rows(self, what: str) -> KeptRows:
+        """The training rows, or an error that says why there are none and what to do."""
+        if self.rows is None:
+            raise NeedsRows(f"{what} needs the training rows: {self.why_no_rows}.")
+        return self.rows
+
+    def plain(self) -> dict[str, Any]:
+        """What a pickle or a model file keeps, as numbers, texts and arrays: no room of this package is named."""
+        stream = self.stream
+        return {
+            "design": self.design.plain(),
+            "scale": self.scale,
+            "curve": None if self.curve is None else self.curve.plain(),
+            "stream": None if stream is None else stream.triangle.plain(),
+            "distinct": None if stream is None else [digest.hex() for digest in sorted(stream.distinct.seen)],
+        }
+
+
+class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator):
+    """What both ensembles have in common once they are fitted: predictions, uncertainty, members."""
+
+    _fitted: FittedResult | None = None
+
+    coef_: NDArray[Any]
+    intercept_: Any
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+    n_estimators_: int
+    scale_: float
+    weights_: NDArray[np.float64]
+    stacking_advantage_: float | None
+    inclusion_: NDArray[np.float64]
+    solver_: str
+    n_fallbacks_: int
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[False] = False) -> NDArray[Any]: ...
+
+    @overload
+    def predict(self, X: Any, return_std: Literal[True]) -> tuple[NDArray[Any], NDArray[Any]]: ...
+
+    def predict(self, X: Any, return_std: bool = False) -> NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]:
+        """Predict by one product with ``coef_``.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows to predict.
+        return_std : bool, default=False
+            Whether to return standard errors of the *expected* prediction: how much it would vary over training sets.
+            Shrinkage bias is not in them; for the spread of new observations use :meth:`predict_interval`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_targets)
+            Predictions.
+        std : ndarray of the same shape
+            Only if `return_std`.
+        """
+        check_is_fitted(self)
+        if not return_std:
+            there = _engines.predict(X, self.coef_, self.intercept_, type(self).__name__)
+            return self._predict_here(validate_new_rows(self, X)) if there is None else there
+        deletions = self._deletions("predict(return_std=True)")
+        X = self._host_rows(X)
+        y = self._predict_here(X)
+        return y, uncertainty.prediction_std(deletions, X).reshape(y.shape)
+
+    def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "jackknife+") -> NDArray[np.float64]:
+        """Intervals that hold new observations with the given probability.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows to predict.
+        coverage : float, default=0.9
+            Probability that a new observation falls inside.
+        method : {"jackknife+", "jackknife"}, default="jackknife+"
+            Jackknife+ moves the centre with every deleted row and carries a guarantee; the plain jackknife gives all
+            rows one width.
+
+        Returns
+        -------
+        interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
+            Lower and upper ends; infinite where there are too few training rows for the coverage.
+        """
+        check_is_fitted(self)
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage={coverage} must lie strictly between 0 and 1.")
+        check_choice("method", method, ("jackknife+", "jackknife"))
+        deletions = self._deletions("predict_interval")
+        X = self._host_rows(X)
+        y = self._predict_here(X).reshape(X.shape[0], -1)
+        ends = uncertainty.jackknife_interval(deletions, X, y, coverage, method == "jackknife+")
+        return ends[:, 0] if self.coef_.ndim == 1 else ends
+
+    def member_coefs(self) -> Any:
+        """Coefficients of the single members, solved again from the training data.
+
+        Returns
+        -------
+        coefs : csr_array of shape (n_estimators_, n_features), or a list of them, one for each target
+            Zero outside each member's columns; neither scale nor weights are applied.
+        """
+        fitted = self._result()
+        rows, members = fitted.kept_rows("member_coefs"), fitted.members
+        assert members is not None
+        features, samples = fitted.design.draw(0, self.n_estimators_)
+        options = options_of(self)
+        sharing = options.sharing("members", len(features))
+        solution = _members.solve(rows.problem, features, samples, solver=options.solver, sharing=sharing)
+        again = Members.of(rows.problem, features, samples, solution, members.weights)
+        rows.check_members("member_coefs", again.coef, again.intercept, members)
+        shape = (len(features), features.n_items)
+        coefs = [sp.csr_array((v, features.indices, features.indptr), shape=shape) for v in solution.values.T]
+        return coefs[0] if self.coef_.ndim == 1 else coefs
+
+    @property
+    def feature_subsets_(self) -> Subsets:
+        """Columns of every member, a sequence of arrays, drawn again from the seed."""
+        return self._result().design.draw(0, self.n_estimators_)[0]
+
+    @property
+    def sample_subsets_(self) -> Any:
+        """Rows of every member, a sequence of arrays, drawn again from the seed."""
+        return self._result().design.member_rows(self.n_estimators_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # Pickles hold plain data; copies in this process keep the rows.
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if self._fitted is not None:
+            state["_fitted"] = self._fitted.plain()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        plain = state.pop("_fitted", None)
+        super().__setstate__(state)
+        if plain is not None:
+            self._fitted = _from_plain(plain)
+
+    def __copy__(self) -> Self:
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        other = self.__copy__()
+        for name, value in vars(self).items():
+            if name != "_fitted":  # frozen, and the rows in it may be large
+                setattr(other, name, copy.deepcopy(value, memo))
+        return other
+
+    # What fit is made of
+
+    def _result(self) -> FittedResult:
+        check_is_fitted(self)
+        assert self._fitted is not None
+        return self._fitted
+
+    def _deletions(self, what: str) -> uncertainty.Deletions:
+        fitted = self._result()
+        fitted.kept_rows(what)
+        return fitted.deletions
+
+    def _host_rows(self, X: Any) -> Any:
+        """Checked rows for what is computed on the host only."""
+        if _engines.lives_elsewhere(X) or _engines.is_dask(X):
+            raise ValueError(
+                f"X is of type {type(X).__name__}, but standard errors and intervals are computed in memory on the "
+                f"host. Give them X as a NumPy array."
+            )
+        return validate_new_rows(self, X)
+
+    def _predict_here(self, X: Any) -> NDArray[Any]:
+        return np.asarray(np.asarray(X @ self.coef_.T) + self.intercept_)
+
+    def _adopt(self, fitted: FittedResult, engine: Engine) -> None:
+        """Set every fitted attribute from a result, and clear what an earlier fit left: the one place that does."""
+        for name in [name for name in vars(self) if _is_fitted_attribute(name)]:
+            delattr(self, name)
+        if not engine.arrays:
+            self.n_features_in_ = engine.n_columns
+            self.__dict__.pop("feature_names_in_", None)
+            if engine.names is not None:
+                self.feature_names_in_ = np.asarray(engine.names, dtype=object)
+        self._fitted = fitted
+        self._set_members(fitted, engine)
+        self._set_selection(fitted, engine)
+
+    def _set_members(self, fitted: FittedResult, engine: Engine) -> None:
+        members = fitted.members
+        assert members is not None
+        coef, intercept = members.scaled(fitted.scale, engine.dtype)
+        single = engine.single_target
+        self.coef_ = coef[0, :] if single else coef
+        self.intercept_ = (intercept[0] if single else intercept) if fitted.design.fit_intercept else 0.0
+        self.n_estimators_, self.scale_ = len(members), fitted.scale
+        self.weights_, self.stacking_advantage_ = members.weights, fitted.advantage
+        self.inclusion_, self.solver_, self.n_fallbacks_ = members.inclusion, members.solver, members.n_fallbacks
+
+    def _set_selection(self, fitted: FittedResult, engine: Engine) -> None:
+        """What tuning found; an estimator that does not tune has nothing to set."""
+
+
+def _is_fitted_attribute(name: str) -> bool:
+    return name.endswith("_") and not name.startswith("_") and name not in COLUMNS
+
+
+def _from_plain(plain: dict[str, Any]) -> FittedResult:
+    design, stream = Design(**plain["design"]), None
+    if plain["stream"] is not None:
+        seen = frozenset(bytes.fromhex(digest) for digest in plain["distinct"])
+        distinct = replace(DistinctRows.of_columns(design.n_columns), seen=seen)
+        stream = Stream(Triangle(**plain["stream"]), distinct, Options(design.fit_intercept), design.n_given or 0)
+    curve = None if plain["curve"] is None else SizeCurve(**plain["curve"])
+    return FittedResult(design, None, plain["scale"], curve=curve, why_no_rows=NOT_IN_PICKLES, stream=stream)

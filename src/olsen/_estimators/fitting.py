@@ -1,0 +1,142 @@
+"""The steps of a fit that both ensembles take: parameters checked, members kept or drawn, solved and combined."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from .. import _members
+from .._engines import Engine, NeedsRows
+from .._selection.combining import Combination, combine
+from ..subsets import Design
+from .fitted import FittedEnsemble, FittedResult
+from .inputs import check_choice, check_count, resolve_seed, warn_at_the_peak
+from .kept_rows import KeptRows
+
+__all__ = ["FittingEnsemble"]
+
+PARAMETER = {"kind": "design", "seed": "random_state"}  # what users call a part of a Design
+SOLVING = ("solver", "rcond", "tol")
+
+
+class FittingEnsemble(FittedEnsemble):
+    """An ensemble with the parameters of members."""
+
+    _instead_of_a_number: tuple[str, ...] = ()  # what n_estimators may be
+
+    n_estimators: Any
+    max_features: Any
+    max_samples: int | float
+    sampling: str
+    design: str
+    scale: float | str
+    mixing: str
+    fit_intercept: bool
+    solver: str
+    rcond: float | None
+    tol: float | None
+    warm_start: bool
+    n_jobs: int | None
+    random_state: Any
+    verbose: int
+
+    def _check_parameters(self) -> None:
+        if not (isinstance(self.n_estimators, str) and self.n_estimators in self._instead_of_a_number):
+            check_count("n_estimators", self.n_estimators)
+        check_choice("sampling", self.sampling, ("fixed", "bernoulli"))
+        check_choice("design", self.design, ("balanced", "independent"))
+        check_choice("mixing", self.mixing, ("mean", "stacking"))
+        check_choice("solver", self.solver, ("auto", *_members.SOLVERS))
+        if self.scale != "loo" and (isinstance(self.scale, str) or not np.isfinite(self.scale)):
+            raise ValueError(f"scale={self.scale!r} must be a finite number, or 'loo' to estimate it.")
+
+    def _kept(self, engine: Engine) -> FittedResult | None:
+        """The earlier result that a warm start goes on from: one of the same rows."""
+        before = self._fitted
+        if not self.warm_start or before is None or before.rows is None or engine.problem is None:
+            return None
+        return before if before.rows.same_as(engine.problem) else None
+
+    def _seed(self, kept: FittedResult | None) -> int:
+        """Drawn once from `random_state`; a warm start from the same object keeps its seed."""
+        if kept is not None and not isinstance(self.random_state, Integral) and self.random_state is kept.random_state:
+            return kept.design.seed
+        return resolve_seed(self.random_state)
+
+    def _design(self, engine: Engine, seed: int, max_features: Any, max_samples: int | float) -> Design:
+        """How members are drawn: parameters may be changed on the object later, the members may not."""
+        columns = np.array(max_features, dtype=np.float64) if np.ndim(max_features) else max_features
+        design = engine.complete(
+            Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept)
+        )
+        warn_at_the_peak(design)
+        return design
+
+    def _fit_members(
+        self,
+        engine: Engine,
+        design: Design,
+        k: int,
+        kept: FittedResult | None,
+        scale: float | str | None = None,
+    ) -> FittedResult:
+        """The result with k members: those kept and new ones, or all anew."""
+        start = 0 if kept is None or kept.members is None or self._weighs_together(kept) else len(kept.members)
+        how = self._combine(engine, design, k, self.scale if scale is None else scale)
+        members = None if kept is None or not start else kept.members
+        if start < k:
+            new = engine.solve(design, start, k, how.weights)
+            members = new if members is None else members.merge(new)
+        assert members is not None
+        rows = None if engine.problem is None else KeptRows.of(engine.problem, remember=self.warm_start)
+        return FittedResult(
+            design,
+            members,
+            how.scale,
+            options=engine.options,
+            advantage=how.advantage,
+            rows=rows,
+            why_no_rows=engine.why_no_rows,
+            random_state=self.random_state,
+        )
+
+    def _weighs_together(self, kept: FittedResult) -> bool:
+        """Whether weights are those of all members together, so that none can be kept."""
+        return self.mixing == "stacking" or kept.members is None or bool(np.ptp(kept.members.weights) > 0)
+
+    def _obstacle(self, kept: FittedResult, engine: Engine, design: Design, k: int) -> str | None:
+        """Why members of an earlier fit cannot be kept; None: they can."""
+        if kept.members is None or kept.options is None:
+            return "the members of the fitted ensemble are not known any more."
+        if self._weighs_together(kept):
+            return None
+        if k < len(kept.members):
+            return (
+                f"n_estimators={k} is below the {len(kept.members)} members of the fitted ensemble; with "
+                f"warm_start=True members can only be added."
+            )
+        changes = [(PARAMETER.get(name, name), getattr(kept.design, name), getattr(design, name))
+                   for name in [design.first_change(kept.design)] if name is not None]  # fmt: skip
+        changes += [(name, getattr(kept.options, name), getattr(engine.options, name)) for name in SOLVING]
+        for name, old, new in changes:
+            if not np.array_equal(old, new):
+                return (
+                    f"{name} was changed from {old!r} to {new!r}, but warm_start=True keeps members made with the "
+                    f"former. Set warm_start=False to start again."
+                )
+        return None
+
+    def _combine(self, engine: Engine, design: Design, k: int, scale: float | str) -> Combination:
+        """Weights and scale of the members; from leave-one-out residuals where they are asked for."""
+        stacking = self.mixing == "stacking"
+        if scale != "loo" and not stacking:
+            return Combination(None, float(scale), None)
+        if engine.problem is None:
+            raise NeedsRows(
+                f"scale={scale!r} with mixing={self.mixing!r} needs leave-one-out residuals of all rows: "
+                f"{engine.why_no_rows}. Or use a number for scale and mixing='mean'."
+            )
+        wanted = None if scale == "loo" else float(scale)
+        return combine(engine.problem, design, k, wanted, stacking, engine.options.quietly)

@@ -1,0 +1,170 @@
+"""What users hand over, turned into an engine or into an error that says what to do.
+
+scikit-learn's own checks do most of it; here stand the ones that need our words: text columns by name, weights, targets
+that hold one value, sizes at which the expected risk is infinite.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from .._engines import Engine, Options, engine_of
+from .._execution import callbacks, threads
+from ..subsets import Design
+
+try:
+    import narwhals as nw
+except ImportError:  # machines with nothing but the numerical libraries: scikit-learn's own message will do there
+    nw = None  # type: ignore[assignment]
+
+__all__ = [
+    "check_choice",
+    "check_count",
+    "open_training",
+    "options_of",
+    "refuse_text_columns",
+    "resolve_seed",
+    "unchanged_on_failure",
+    "validate_new_rows",
+    "warn_at_the_peak",
+]
+
+
+@contextmanager
+def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
+    """Undo every attribute set inside when something fails, so that a fitted estimator stays usable."""
+    before = vars(estimator).copy()
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def options_of(estimator: Any) -> Options:
+    """How an estimator wants its members solved."""
+    return Options(
+        estimator.fit_intercept,
+        getattr(estimator, "solver", "auto"),
+        estimator.rcond,
+        estimator.tol,
+        *threads.threads_and_tasks(getattr(estimator, "n_jobs", 1)),
+        partial(callbacks.progress, estimator),
+    )
+
+
+def open_training(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, min_rows: int = 2
+) -> Engine:
+    """The engine for what was given to `fit`; of arrays, scikit-learn notes the columns on the estimator."""
+    checks = partial(_check_arrays, estimator, reset=reset, min_rows=min_rows)
+    return engine_of(X, y, sample_weight, options_of(estimator), checks, min_rows=min_rows)
+
+
+def _check_arrays(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool, min_rows: int
+) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
+    refuse_text_columns(X)
+    X, y = validate_data(
+        estimator,
+        X,
+        y,
+        reset=reset,
+        accept_sparse=["csc", "csr"],
+        dtype=[np.float64, np.float32],
+        multi_output=True,
+        y_numeric=True,
+        ensure_min_samples=min_rows,
+    )
+    weight = None
+    if sample_weight is not None:
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if estimator.fit_intercept:
+        _warn_constant_target(y.reshape(len(y), -1), weight)
+    return X, y, weight
+
+
+def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
+    counted = Y if weight is None else Y[weight > 0]
+    constant = np.flatnonzero((counted[:1] == counted).all(axis=0)) if len(counted) > 1 else np.empty(0, dtype=int)
+    if len(constant):
+        first = int(constant[0])
+        which = "y" if Y.shape[1] == 1 else f"column {first} of y"
+        warnings.warn(
+            f"{which} holds one value, {counted[0, first]:g}, in all {len(counted)} rows: there is nothing to "
+            f"explain, every coefficient is zero and predictions are that value. Check the target column.",
+            UserWarning,
+            stacklevel=7,
+        )
+
+
+def validate_new_rows(estimator: Any, X: Any) -> Any:
+    """Checked rows to predict, dense or CSR."""
+    refuse_text_columns(X)
+    return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+
+
+def refuse_text_columns(X: Any) -> None:
+    """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
+    if isinstance(X, (np.ndarray, list)) or sp.issparse(X) or nw is None or not nw.dependencies.is_into_dataframe(X):
+        return
+    schema = nw.from_native(X).schema
+    text = [str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object))]
+    if text:
+        shown = ", ".join(repr(name) for name in text[:5]) + (f" and {len(text) - 5} more" if len(text) > 5 else "")
+        raise ValueError(
+            f"{len(text)} of {len(schema)} columns do not hold numbers: {shown}. Encode them first, for instance with "
+            f"sklearn.preprocessing.OneHotEncoder, or leave them out."
+        )
+
+
+def resolve_seed(random_state: Any) -> int:
+    """A seed for the subsets: an int stays itself, anything else gives one number, drawn once."""
+    if isinstance(random_state, (int, np.integer)):
+        if random_state < 0:
+            raise ValueError(f"random_state={random_state} must not be negative.")
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise unless `value` is one of the strings there are."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(repr(c) for c in choices)}.")
+
+
+def check_count(name: str, value: object, least: int = 1) -> None:
+    """Raise unless `value` is a whole number of at least `least`."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"{name}={value!r} must be an int of at least {least}.")
+
+
+def warn_at_the_peak(design: Design) -> None:
+    """Warn where members have as many columns as rows, give or take one: their expected risk is infinite."""
+    shape = design.fixed_shape()
+    if shape is None:
+        return
+    rows, columns = shape
+    freedom = rows - design.fit_intercept
+    if abs(columns - freedom) > 1:
+        return
+    lost = " less one for the intercept" if design.fit_intercept else ""
+    warnings.warn(
+        f"members have {columns} columns and {rows} rows{lost}: within one of the interpolation peak, where the "
+        f"expected risk of a member is infinite. Use at most {max(1, freedom - 2)} columns (max_features), or at least "
+        f"{freedom + 2} for minimum-norm members, or other rows (max_samples).",
+        UserWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,130 @@
+"""What remains of members once they are solved: their mean, and what is known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._execution.arrays import HOST, Space
+from .._moments import weighted_mean
+from ..subsets import Subsets
+from .problem import Problem, Solution
+
+__all__ = ["Members", "member_sum"]
+
+
+@dataclass(frozen=True)
+class Members:
+    """What solving members gave. Two of these merge: a warm start, a stream and batches of members are merges.
+
+    Parameters
+    ----------
+    coef : array of shape (p, q)
+        Weighted mean of the members' coefficients, zero outside each member's columns; in the namespace of the data.
+    intercept : array of shape (q,)
+        The same of their intercepts.
+    mean_y : array of shape (q,)
+        The same of the mean targets of their rows; zeros without intercept. The scale shrinks towards it.
+    counts : ndarray of shape (p,)
+        How many members hold each column.
+    weights : ndarray of shape (k,)
+        Weight of every member; they sum to one.
+    solver : str
+        The solver that ran.
+    n_fallbacks : int
+        Members whose Gram matrix was not to be trusted, solved again from the data.
+    space : Space
+        Where the arrays of the mean live.
+    """
+
+    coef: Any
+    intercept: Any
+    mean_y: Any
+    counts: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    solver: str
+    n_fallbacks: int
+    space: Space = HOST
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        features: Subsets,
+        samples: Subsets | None,
+        solution: Solution,
+        weights: NDArray[np.float64] | None = None,
+    ) -> Members:
+        """The mean of solved members of a problem, with equal weights unless others are given."""
+        k = len(features)
+        shares = np.full(k, 1 / k) if weights is None else weights
+        return cls(
+            _mean_coefficients(features, solution, shares),
+            np.tensordot(shares, solution.intercepts, 1),
+            _mean_target(problem, samples, shares),
+            features.counts(),
+            shares,
+            solution.solver,
+            int(solution.refitted.sum()),
+        )
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+    @property
+    def inclusion(self) -> NDArray[np.float64]:
+        """Share of the members that hold each column."""
+        return self.counts / len(self)
+
+    def merge(self, other: Members) -> Members:
+        """Both sets of members together, each member with the same weight as before among its own."""
+        k = len(self) + len(other)
+        share = len(other) / k
+        equal = np.ptp(self.weights) == 0 and np.ptp(other.weights) == 0
+        weights = np.full(k, 1 / k) if equal else np.r_[(1 - share) * self.weights, share * other.weights]
+        return Members(
+            self.coef + share * (other.coef - self.coef),
+            self.intercept + share * (other.intercept - self.intercept),
+            self.mean_y + share * (other.mean_y - self.mean_y),
+            self.counts + other.counts,
+            weights,
+            other.solver,
+            self.n_fallbacks + other.n_fallbacks,
+            self.space,
+        )
+
+    def scaled(self, scale: float, dtype: Any) -> tuple[Any, Any]:
+        """Coefficients (q, p) and intercepts (q,) of the mean member scaled about its mean target.
+
+        The prediction is m + scale (x - mean_x)' b, m the mean target.
+        """
+        astype = self.space.xp.astype
+        coef = astype(scale * self.coef.T, dtype)
+        return coef, astype(scale * self.intercept + (1 - scale) * self.mean_y, dtype)
+
+
+def member_sum(features: Subsets, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum (p, q) over members of coefficients laid out like their columns, (entries, q), in the members' order."""
+    columns = [np.bincount(features.indices, weights=v, minlength=features.n_items) for v in values.T]
+    return np.stack(columns, axis=1)
+
+
+def _mean_coefficients(features: Subsets, solution: Solution, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    if weights.min() == weights.max():
+        return float(weights[0]) * member_sum(features, solution.values)
+    return member_sum(features, solution.values * np.repeat(weights, features.sizes)[:, None])
+
+
+def _mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weighted mean over members of the mean target of their rows; zeros without intercept."""
+    if not problem.fit_intercept:
+        return np.zeros(problem.Y.shape[1])
+    if samples is None:
+        return np.asarray(weighted_mean(problem.Y, problem.weight))
+    weight = np.ones(len(problem.Y)) if problem.weight is None else problem.weight
+    starts = samples.indptr[:-1]
+    totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)
+    return np.asarray(weights @ (totals / np.add.reduceat(weight[samples.indices], starts)[:, None]))

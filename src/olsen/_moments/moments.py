@@ -1,0 +1,284 @@
+r"""Sufficient statistics of a least-squares problem: count, means, X'X, X'y, y'y.
+
+With all rows in use, a member on columns :math:`S` needs only :math:`G_{SS}` and :math:`c_S`. Once these moments exist
+the number of rows no longer matters, and data in pieces are moments that merge.
+
+Numerical price: :math:`G` squares the condition number of X. Solvers that work on it watch their pivots and go back to
+the data when it is not to be trusted (see ``_members.gram``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any, TypeVar
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .._execution import memory
+from .._execution.arrays import HOST, Space
+from .._execution.blas_threads import one_blas_thread
+from .._execution.threads import Sharing
+from .._trust import constant_columns
+
+__all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "weighted_mean"]
+
+Array = NDArray[np.float64]
+Real = TypeVar("Real", bound=np.floating[Any])
+Squares = Callable[[Any, Array, Array | None, Array, Array], tuple[Array, Array, Array]]  # G, C, yy
+
+TINY = 1e7  # flops of a Gram matrix below which it is not worth sharing
+SMALL = 2e8  # flops below which it gains nothing from threads of BLAS
+LARGE = 4e9  # flops below which two threads share it by rows, and above which any number of them by columns
+_DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
+_BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Moments of weighted rows (x, y), about the means if ``centred`` and about zero otherwise.
+
+    Parameters
+    ----------
+    n_rows : int
+        Number of rows.
+    weight : float
+        Sum of the sample weights; ``n_rows`` without weights.
+    mean_x, mean_y : ndarray of shape (p,), (q,)
+        Weighted means; zeros when not centred.
+    G : ndarray of shape (p, p)
+        :math:`\\sum_l w_l (x_l - \\bar x)(x_l - \\bar x)'`.
+    C : ndarray of shape (p, q)
+        :math:`\\sum_l w_l (x_l - \\bar x)(y_l - \\bar y)'`.
+    yy : ndarray of shape (q,)
+        :math:`\\sum_l w_l (y_l - \\bar y)^2`.
+    centred : bool
+        Whether means were taken out.
+    """
+
+    n_rows: int
+    weight: float
+    mean_x: NDArray[np.float64]
+    mean_y: NDArray[np.float64]
+    G: NDArray[np.float64]
+    C: NDArray[np.float64]
+    yy: NDArray[np.float64]
+    centred: bool
+
+    def merge(self, other: Moments) -> Moments:
+        r"""Moments of both sets of rows together (Chan, Golub and LeVeque's update).
+
+        .. math:: G = G_1 + G_2 + \frac{w_1 w_2}{w_1 + w_2} (\bar x_1 - \bar x_2)(\bar x_1 - \bar x_2)'
+        """
+        weight = self.weight + other.weight
+        share = other.weight / weight
+        dx, dy = other.mean_x - self.mean_x, other.mean_y - self.mean_y  # zero when not centred
+        between = self.weight * share
+        return Moments(
+            n_rows=self.n_rows + other.n_rows,
+            weight=weight,
+            mean_x=self.mean_x + share * dx,
+            mean_y=self.mean_y + share * dy,
+            G=self.G + other.G + between * np.outer(dx, dx),
+            C=self.C + other.C + between * np.outer(dx, dy),
+            yy=self.yy + other.yy + between * dy**2,
+            centred=self.centred,
+        )
+
+    @staticmethod
+    def merge_all(parts: list[Moments]) -> Moments:
+        """Moments of several sets of rows together, merged in their order."""
+        return reduce(Moments.merge, parts)
+
+    @staticmethod
+    def merge_others(parts: list[Moments], left_out: int) -> Moments:
+        """Moments of all parts but one, by merging: subtracting from the total would cancel."""
+        return Moments.merge_all([part for i, part in enumerate(parts) if i != left_out])
+
+
+def from_data(
+    X: Any, Y: Any, weight: Any, *, centre: bool, space: Space = HOST, mapper: Sharing | None = None
+) -> Moments:
+    """Moments of X (dense or sparse, any float type) and Y of shape (n, q), accumulated in float64.
+
+    Two passes over dense rows, means first: sums of raw squares would cancel when means are large. Arrays of other
+    libraries stay in their `space`. `mapper` shares the work among threads.
+    """
+    n, p = X.shape
+    if not space.on_host:
+        return _moments_elsewhere(X, Y, weight, centre, space)
+    memory.require(
+        8.0 * p * p,
+        f"The Gram matrix of {p} columns",
+        "Use solver='member_gram', which forms one small Gram for each member, or 'masked_cg', which needs none.",
+    )
+    total = float(n) if weight is None else float(weight.sum())
+    square: Squares = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
+    # one thread of BLAS, so that sums round alike however many threads the members have; `_gram` asks for more
+    with one_blas_thread():
+        mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
+        mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
+        G, C, yy = square(X, Y, weight, mean_x, mean_y)
+    dead = constant_columns(np.diagonal(G), mean_x, total)
+    G[dead], G[:, dead], C[dead] = 0.0, 0.0, 0.0
+    return Moments(n, total, mean_x, mean_y, G, C, yy, centre)
+
+
+def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
+    """Column means in float64, for A dense in any namespace, or sparse."""
+    if sp.issparse(A):
+        ones = np.ones(A.shape[0]) if weight is None else weight
+        return np.asarray(A.T @ ones, dtype=np.float64).reshape(-1) / ones.sum()
+    if not space.on_host:
+        return _mean_elsewhere(A, weight, space)
+    if weight is None:
+        return A.mean(axis=0, dtype=np.float64)
+    return (weight @ A) / weight.sum()
+
+
+def _mean_elsewhere(A: Any, weight: Any, space: Space) -> Any:
+    total = space.xp.zeros(A.shape[1], dtype=space.dtype, device=space.device)
+    for rows in _row_blocks(A.shape[0], A.shape[1], _DEVICE_BLOCK_BYTES):
+        block = space.cast(A[rows, :])
+        total += space.xp.sum(block, axis=0) if weight is None else weight[rows] @ block
+    return total / (A.shape[0] if weight is None else space.xp.sum(weight))
+
+
+def _moments_elsewhere(X: Any, Y: Any, weight: Any, centre: bool, space: Space) -> Moments:
+    """The same sums in X's own namespace: constant columns are found by products, which need no assignment."""
+    xp, (n, p), q = space.xp, X.shape, Y.shape[1]
+    zeros = partial(xp.zeros, dtype=space.dtype, device=space.device)
+    total = float(n) if weight is None else float(xp.sum(weight))
+    mean_x = weighted_mean(X, weight, space) if centre else zeros(p)
+    mean_y = weighted_mean(Y, weight, space) if centre else zeros(q)
+    G, C, yy = zeros((p, p)), zeros((p, q)), zeros(q)
+    for rows in _row_blocks(n, p, _DEVICE_BLOCK_BYTES):
+        x, y = space.cast(X[rows, :]) - mean_x, Y[rows, :] - mean_y
+        wx = x if weight is None else x * weight[rows][:, None]
+        G += wx.T @ x
+        C += wx.T @ y
+        yy += xp.sum(y * y if weight is None else y * y * weight[rows][:, None], axis=0)
+    dead = constant_columns(xp.linalg.diagonal(G), mean_x, total, float(xp.finfo(space.dtype).eps))
+    if bool(xp.any(dead)):
+        alive = space.cast(~dead)
+        G, C = G * alive[:, None] * alive[None, :], C * alive[:, None]
+    return Moments(n, total, mean_x, mean_y, G, C, yy, centre)
+
+
+def _row_blocks(n: int, p: int, n_bytes: int) -> list[slice]:
+    rows = max(1, n_bytes // (8 * p))
+    return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
+
+
+def _dense_squares(
+    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, mapper: Sharing | None = None
+) -> tuple[Array, Array, Array]:
+    n, p = X.shape
+    mapper = (mapper or Sharing()).quiet()
+    blocks = _row_blocks(n, p, _BLOCK_BYTES)
+    if len(blocks) <= 1:
+        x, y = centred_rows(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
+        return _gram(x, mapper), x.T @ y, (y * y).sum(axis=0)
+
+    def work(*_: int) -> tuple[Array, Array, Array]:
+        return _sum_of_blocks(X, Y, weight, mean_x, mean_y, blocks)
+
+    # seconds of large products: the threads of BLAS, as many as the caller's
+    return mapper(work, 1, chunk=1, blas_threads=True)[0]
+
+
+def centred_rows(
+    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, buffer: Array
+) -> tuple[Array, Array]:
+    """Rows about the means, times the root of their weight, in float64 whatever X is."""
+    x, y = np.subtract(X, mean_x, out=buffer), Y - mean_y
+    if weight is not None:
+        root = np.sqrt(weight)[:, None]
+        x *= root
+        y = y * root
+    return x, y
+
+
+def _sum_of_blocks(
+    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, blocks: list[slice]
+) -> tuple[Array, Array, Array]:
+    p = X.shape[1]
+    G, C, yy = np.zeros((p, p), order="F"), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
+    buffer = np.empty((blocks[0].stop, p))
+    for block in blocks:
+        w = None if weight is None else weight[block]
+        x, y = centred_rows(X[block], Y[block], w, mean_x, mean_y, buffer[: block.stop - block.start])
+        # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
+        G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
+        with one_blas_thread():
+            C += x.T @ y
+        yy += (y * y).sum(axis=0)
+    return mirror_lower(G).T, C, yy
+
+
+def _gram(x: Array, mapper: Sharing) -> Array:
+    """x'x in parts that are shared among the caller's threads: halves of the rows, or stripes of the result.
+
+    BLAS threads would keep spinning for milliseconds after the product and take the cores from members that come next.
+    Parts depend on the shape alone, so that threads do not change the result.
+    """
+    n, p = x.shape
+    flops = n * float(p) ** 2
+    if flops < TINY or n < 100:
+        return x.T @ x
+    alone = mapper.n_threads == 1 and flops >= SMALL  # nobody waits for the cores of BLAS
+    share = partial(mapper, chunk=1, uses_blas=False, blas_threads=alone)
+    return _gram_in_halves(x, share) if flops < LARGE or p < 512 else _gram_in_stripes(x, share)
+
+
+def _gram_in_halves(x: Array, share: Callable[..., list[Array]]) -> Array:
+    halves = [x[: len(x) // 2], x[len(x) // 2 :]]
+    first, second = share(lambda i, _: halves[i].T @ halves[i], 2)
+    return np.add(first, second, out=first)
+
+
+def _gram_in_stripes(x: Array, share: Callable[..., list[None]]) -> Array:
+    p, n_stripes = x.shape[1], 8
+    edges = np.rint(p * np.sqrt(np.arange(n_stripes + 1) / n_stripes)).astype(int)  # equal areas of the lower triangle
+    G = np.empty((p, p))
+
+    def work(start: int, stop: int) -> None:
+        for a, b in zip(edges[start:stop], edges[start + 1 : stop + 1], strict=True):
+            np.matmul(x[:, a:b].T, x[:, :b], out=G[a:b, :b])
+
+    share(work, n_stripes)
+    return np.where(np.tri(p, dtype=bool), G, G.T)
+
+
+def mirror_lower(G: NDArray[Real]) -> NDArray[Real]:
+    """Copy the lower triangle to the upper one, in place and block by block."""
+    p, step = len(G), 512
+    for start in range(0, p, step):
+        stop = min(start + step, p)
+        corner = G[start:stop, start:stop]
+        corner[:] = np.tril(corner) + np.tril(corner, -1).T
+        G[start:stop, stop:] = G[stop:, start:stop].T
+    return G
+
+
+def _sparse_squares(X: Any, Y: Array, weight: Array | None, mean_x: Array, mean_y: Array) -> tuple[Array, Array, Array]:
+    """The means are taken out of the finished products: centring a sparse matrix would fill it."""
+    X = X.astype(np.float64, copy=False)
+    weights = np.ones(X.shape[0]) if weight is None else weight
+    y = Y - mean_y
+    G = np.asarray((X.T @ X.multiply(weights[:, None])).todense()) - weights.sum() * np.outer(mean_x, mean_x)
+    C = np.asarray(X.T @ (weights[:, None] * y)) - np.outer(mean_x, weights @ y)
+    cancelled = np.flatnonzero(np.diagonal(G) < 1e-3 * weights.sum() * mean_x**2)
+    for start in range(0, len(cancelled), 64):  # columns far from zero: centre these few, or their digits are lost
+        j = cancelled[start : start + 64]
+        x = X[:, j].toarray() - mean_x[j]
+        wx = weights[:, None] * x
+        G[:, j] = X.T @ wx - np.outer(mean_x, wx.sum(axis=0))
+        G[j] = G[:, j].T
+        G[np.ix_(j, j)] = x.T @ wx
+        C[j] = wx.T @ y
+    return G, C, weights @ (y * y)

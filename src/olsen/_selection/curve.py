@@ -1,0 +1,226 @@
+r"""Estimated error of an ensemble for every member size and every number of members, from residuals of K members.
+
+Errors of an average are averages of pair products. With A the mean of :math:`e_i^2`, S that of :math:`e_i e_j` for two
+members of one balanced group (which avoid each other) and C that of members of different groups, k members have
+
+.. math:: R_k = \frac{k A + s\, S + (k^2 - k - s)\, C}{k^2}, \qquad R_\infty = C,
+
+s being the number of ordered pairs within groups. Status: exact in expectation, for any k. A permutation and its
+reverse are a pair with the law of two members of one group (disjoint, or with disjoint complements), so A, S and C all
+come from K members taken in such pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..subsets import group_size
+
+__all__ = ["PairSums", "RiskCurve", "SizeCurve", "curve_of_coefficients"]
+
+
+@dataclass
+class PairSums:
+    """Running sums over antithetic pairs of members of residuals of shape (sizes, n, q)."""
+
+    total: NDArray[np.float64] | float = 0.0
+    square: NDArray[np.float64] | float = 0.0
+    pair_square: NDArray[np.float64] | float = 0.0
+    n_pairs: int = 0
+    batches: list[NDArray[np.float64]] = field(
+        default_factory=list
+    )  # R_inf of every batch of pairs, for the Monte-Carlo error
+
+    def add(self, pairs: list[tuple[NDArray[np.float64], NDArray[np.float64]]], weight: NDArray[np.float64]) -> None:
+        """Add one batch of at least two pairs."""
+        batch = PairSums()
+        for first, second in pairs:
+            batch.total = batch.total + first + second
+            batch.square = batch.square + first**2 + second**2
+            batch.pair_square = batch.pair_square + ((first + second) / 2) ** 2
+        batch.n_pairs = len(pairs)
+        other = batch.pair_means()[2]
+        self.batches.append(np.average(other.mean(axis=2), axis=1, weights=weight))
+        self.total = self.total + batch.total
+        self.square = self.square + batch.square
+        self.pair_square = self.pair_square + batch.pair_square
+        self.n_pairs += batch.n_pairs
+
+    def head(self, count: int) -> PairSums:
+        """The sums of the first `count` sizes only."""
+        total, square, pair_square = (np.asarray(a)[:count] for a in (self.total, self.square, self.pair_square))
+        return PairSums(total, square, pair_square, self.n_pairs, [b[:count] for b in self.batches])
+
+    def pair_means(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Per size, row and target: A, S and C."""
+        k = 2 * self.n_pairs
+        own = np.asarray(self.square) / k
+        same = 2 * np.asarray(self.pair_square) / self.n_pairs - own
+        mean_square = (np.asarray(self.total) / k) ** 2
+        other = (k * k * mean_square - k * own - k * same) / (k * k - 2 * k)
+        return own, same, other
+
+    def curve(self, sizes: NDArray[np.int64], n_items: int, design: str, weight: NDArray[np.float64]) -> RiskCurve:
+        """The risk curve; errors of several targets are averaged."""
+        own, same, other = (a.mean(axis=2) for a in self.pair_means())
+        residual = np.asarray(self.total) / (2 * self.n_pairs)
+        noise = np.std(self.batches, axis=0, ddof=1) / np.sqrt(len(self.batches)) if len(self.batches) > 1 else None
+        return RiskCurve.from_pairs(np.asarray(sizes), n_items, design, weight, own, same, other, residual, noise)
+
+
+def _same_group_pairs(sizes: NDArray[np.int64], n_items: int, design: str, k: int) -> NDArray[np.float64]:
+    """Ordered pairs among k members that share a balanced group, for every size."""
+    if design != "balanced":
+        return np.zeros(len(sizes))
+    groups = np.array([group_size(size / n_items) for size in sizes])
+    full, rest = np.divmod(k, groups)
+    found: NDArray[np.float64] = full * groups * (groups - 1) + rest * (rest - 1)
+    return found
+
+
+def _raise_other(
+    other: NDArray[np.float64], residual: NDArray[np.float64], weight: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """What C lacks, at every size, to be a quarter of the squared mean residual of the members that were followed.
+
+    C is that square less what sampling the members adds to it. Where members have huge residuals the difference of the
+    two is noise, and may even be negative; such a size must not look like the best one.
+    """
+    square = np.average(np.mean(residual**2, axis=2), axis=1, weights=weight)
+    lack: NDArray[np.float64] = np.maximum(0.0, square / 4 - np.average(other, axis=1, weights=weight))
+    return lack
+
+
+def _raise_same(
+    own: NDArray[np.float64],
+    same: NDArray[np.float64],
+    other: NDArray[np.float64],
+    sizes: NDArray[np.int64],
+    n_items: int,
+    weight: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What S lacks, at every size, for a whole group to do no better than infinitely many members.
+
+    No group does, but S comes from few pairs, and with hundreds of members in a group its noise would count most.
+    """
+    A, S, C = (np.average(a, axis=1, weights=weight) for a in (own, same, other))
+    groups = np.array([group_size(size / n_items) for size in sizes])
+    least = C - (A - C) / np.maximum(groups - 1, 1)
+    found: NDArray[np.float64] = np.maximum(0.0, least - S)
+    return found
+
+
+@dataclass(frozen=True)
+class RiskCurve:
+    """Estimated mean squared error of prediction by member size."""
+
+    sizes: NDArray[np.int64]  # (sizes,)
+    n_items: int  # columns (or rows) that members are drawn from
+    design: str
+    weight: NDArray[np.float64]  # (n,)
+    own: NDArray[np.float64]  # (sizes, n) A, row by row
+    same: NDArray[np.float64]  # S
+    other: NDArray[np.float64]  # C
+    residual: NDArray[np.float64]  # (sizes, n, q) mean residual over the members of the path
+    monte_carlo_error: NDArray[np.float64] | None  # (sizes,) of the infinite ensemble
+
+    @classmethod
+    def from_pairs(
+        cls,
+        sizes: NDArray[np.int64],
+        n_items: int,
+        design: str,
+        weight: NDArray[np.float64],
+        own: NDArray[np.float64],
+        same: NDArray[np.float64],
+        other: NDArray[np.float64],
+        residual: NDArray[np.float64],
+        noise: NDArray[np.float64] | None = None,
+    ) -> RiskCurve:
+        """The curve, with C and S raised where few pairs put them below what can be."""
+        if residual.shape[1]:
+            other = other + _raise_other(other, residual, weight)[:, None]
+        same = same + _raise_same(own, same, other, sizes, n_items, weight)[:, None]
+        return cls(sizes, n_items, design, weight, own, same, other, residual, noise)
+
+    def mse(self, k: float) -> NDArray[np.float64]:
+        """Estimated error at every size for k members; ``inf`` is allowed."""
+        return np.asarray(np.average(self._rows(k), axis=1, weights=self.weight))
+
+    def standard_error(self, k: float) -> NDArray[np.float64]:
+        """Standard error of `mse` over rows."""
+        rows = self._rows(k)
+        share = self.weight / self.weight.sum()
+        spread = (rows - self.mse(k)[:, None]) ** 2
+        found: NDArray[np.float64] = np.sqrt(np.sum(share**2 * spread, axis=1))
+        return found
+
+    def members_for(self, index: int, excess: float) -> int:
+        """Members that keep the error at one size within `excess` of that of infinitely many."""
+        limit = (1 + excess) * self.mse(np.inf)[index]
+        for k in np.unique(np.rint(np.geomspace(10, 5000, 200)).astype(int)):
+            if self.mse(k)[index] <= limit:
+                return int(k)
+        return 5000
+
+    def averaged(self) -> SizeCurve:
+        """The same without its rows: small enough to be kept with a fitted model."""
+        own, same, other = (np.average(a, axis=1, weights=self.weight) for a in (self.own, self.same, self.other))
+        return SizeCurve(self.sizes, self.n_items, self.design, own, same, other)
+
+    def _rows(self, k: float) -> NDArray[np.float64]:
+        same = _same_share(self.sizes, self.n_items, self.design, k)[:, None]
+        return self.other if np.isinf(k) else self.own / k + same * self.same + (1 - 1 / k - same) * self.other
+
+
+@dataclass(frozen=True)
+class SizeCurve:
+    """Pair means by member size, averaged over rows: the error of any number of members."""
+
+    sizes: NDArray[np.int64]
+    n_items: int
+    design: str
+    own: NDArray[np.float64]  # (sizes,) A
+    same: NDArray[np.float64]  # S
+    other: NDArray[np.float64]  # C
+
+    def plain(self) -> dict[str, Any]:
+        """The same as numbers, texts and arrays only."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def mse(self, k: float) -> NDArray[np.float64]:
+        """Estimated error at every size for k members; ``inf`` is allowed."""
+        same = _same_share(self.sizes, self.n_items, self.design, k)
+        return self.other if np.isinf(k) else self.own / k + same * self.same + (1 - 1 / k - same) * self.other
+
+
+def _same_share(sizes: NDArray[np.int64], n_items: int, design: str, k: float) -> NDArray[np.float64]:
+    """Share of all ordered pairs of k members that are within groups, s / k^2."""
+    if np.isinf(k):
+        return np.zeros(len(sizes))
+    return _same_group_pairs(sizes, n_items, design, int(k)) / k**2
+
+
+def curve_of_coefficients(
+    sizes: NDArray[np.int64],
+    n_items: int,
+    design: str,
+    weight: NDArray[np.float64],
+    coefs: list[NDArray[np.float64]],
+    error: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> RiskCurve:
+    """The curve from coefficients of antithetic pairs, one after the other, and ``error(coef) -> (sizes, rows)``.
+
+    The error is a quadratic form, so that of a mean of members gives their pair products. There are no residuals.
+    """
+    own = np.mean([error(c) for c in coefs], axis=0)
+    same = 2 * np.mean([error((a + b) / 2) for a, b in zip(coefs[::2], coefs[1::2], strict=True)], axis=0) - own
+    k = len(coefs)
+    other = (k * k * error(np.mean(coefs, axis=0)) - k * own - k * same) / (k * k - 2 * k)
+    empty = np.zeros((len(sizes), 0, coefs[0].shape[-1]))
+    return RiskCurve.from_pairs(sizes, n_items, design, weight, own, same, other, empty)

@@ -1,0 +1,321 @@
+"""Risk curves over member sizes from residuals of few members: leave-one-out, k-fold, GCV and out-of-bag.
+
+A criterion turns a member into residuals of shape (sizes, rows, targets). With uniform probabilities all sizes of a
+member come from one nested path along a permutation of the columns; with probabilities that differ every size is drawn
+by itself. Residuals are summed over antithetic pairs (a permutation and its reverse, two members half a step apart),
+and ``curve`` makes the curve of any ensemble size from these sums. Pairs are added in batches until the Monte-Carlo
+error of the curve is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import subsets
+from .._execution.threads import Sharing
+from .._members.path import PathData, left_out_residuals, predictions, row_prefix_residuals
+from .._members.problem import Problem
+from .._moments import Moments, from_data, weighted_mean
+from .curve import PairSums, RiskCurve
+
+__all__ = ["Criterion", "Paths", "Splits", "gcv", "kfold", "leave_one_out", "oob_curve", "rows_left_out", "size_grid"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Splits = list[tuple[Indices, Indices]]  # rows to train on, rows to test on
+
+PATHS = 2  # stream of the seed for permutations of paths: members of the fitted ensemble use 0 (columns) and 1 (rows)
+PATH_ROWS = 3
+
+
+Batch = Callable[[list[Indices], Indices | None, int], list[Array]]
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """How the errors of members are measured.
+
+    Parameters
+    ----------
+    name : {"loo", "kfold", "gcv"}
+        What it is called.
+    residuals : callable
+        ``residuals(orders, sizes, first)`` of members number `first` and on: for every order of columns an array
+        (sizes, rows, targets), of the members on its first columns. Sizes None: one size, the whole order.
+    weight : ndarray of shape (rows,)
+        Weights of the rows of the residuals.
+    correct : callable or None
+        What the curve lacks, where residuals alone do not tell.
+    """
+
+    name: str
+    residuals: Batch
+    weight: Array
+    correct: Callable[[RiskCurve], RiskCurve] | None = None
+
+
+@dataclass(frozen=True)
+class Paths:
+    """How many members are followed and how."""
+
+    seed: int
+    design: str
+    mapper: Sharing  # work(start, stop), n -> list: threads over members
+    batch: int = 4  # pairs in a batch
+    min_batches: int = 3
+    max_batches: int = 10
+
+    def nested(self, n_items: int, sizes: Indices, criterion: Criterion) -> RiskCurve:
+        """The curve of uniform members, all sizes of each from one path.
+
+        After the first batch, sizes far beyond the minimum are dropped: the curve has turned and larger members cost
+        the most.
+        """
+
+        orders: list[Indices] = []
+
+        def follow(batch: int, sizes: Indices) -> list[Array]:
+            first = batch * 2 * self.batch
+            if first == len(orders):
+                orders.extend(self.orders(n_items, batch, batch + self.min_batches))
+            own = orders[first : first + 2 * self.batch]
+            return self.run(lambda a, b: criterion.residuals(own[a:b], sizes, first + a), len(own))
+
+        return self._summed(n_items, sizes, criterion, follow, turn=True)
+
+    def drawn(self, n_items: int, sizes: Indices, criterion: Criterion, chances: list[Array]) -> RiskCurve:
+        """The curve of members with the given probabilities of every size, each size drawn by itself."""
+
+        drawn: list[Indices] = []  # all sizes of a member together
+
+        def follow(batch: int, sizes: Indices) -> list[Array]:
+            count = 2 * self.batch * len(sizes)
+            first = batch * count
+            if first == len(drawn):
+                drawn.extend(self._members(chances, batch, batch + self.min_batches))
+            own = drawn[first : first + count]
+            found = self.run(lambda a, b: criterion.residuals(own[a:b], None, first + a), count)
+            return [np.concatenate(found[i : i + len(sizes)]) for i in range(0, count, len(sizes))]
+
+        return self._summed(n_items, sizes, criterion, follow, turn=False)
+
+    def _summed(
+        self,
+        n_items: int,
+        sizes: Indices,
+        criterion: Criterion,
+        follow: Callable[[int, Indices], list[Array]],
+        *,
+        turn: bool,
+    ) -> RiskCurve:
+        """Add batches of members until the curve is steady."""
+        sums = PairSums()
+        for batch in range(self.max_batches):
+            found = follow(batch, sizes)
+            sums.add(list(zip(found[::2], found[1::2], strict=True)), criterion.weight)
+            if batch == 0 and turn:
+                keep = _worth_following(sums.curve(sizes, n_items, self.design, criterion.weight))
+                sizes, sums = sizes[:keep], sums.head(keep)
+            elif batch + 1 >= self.min_batches and _steady(sums.curve(sizes, n_items, self.design, criterion.weight)):
+                break
+        curve = sums.curve(sizes, n_items, self.design, criterion.weight)
+        return curve if criterion.correct is None else criterion.correct(curve)
+
+    def orders(self, n_items: int, start: int, stop: int) -> list[Indices]:
+        """Permutations of some batches, each followed by its reverse."""
+        first, last = start * self.batch, stop * self.batch
+        orders = subsets.permutations(n_items, last, seed=self.seed, start=first, stream=PATHS)
+        return [order for forward in orders for order in (forward, forward[::-1])]
+
+    def _members(self, chances: list[Array], start: int, stop: int) -> list[Indices]:
+        """Members of some batches with given probabilities, in antithetic pairs: all sizes of one, then of the next."""
+        first, last = start * self.batch, stop * self.batch
+        drawn = [subsets.antithetic_pairs(c, last, seed=self.seed, start=first, stream=PATHS) for c in chances]
+        members = [list(own) for own in drawn]
+        return [own[i] for i in range(2 * (last - first)) for own in members]
+
+    def run(self, work: Callable[[int, int], list[Array]], count: int) -> list[Array]:
+        """``work(start, stop)`` on members, shared among threads, as one list."""
+        return list(chain.from_iterable(self.mapper(work, count)))
+
+
+def _worth_following(curve: RiskCurve) -> int:
+    """Number of leading sizes up to the last whose error is within half of the smallest."""
+    mse = curve.mse(100)
+    near = mse <= mse.min() + 0.5 * abs(mse.min())
+    return int(np.flatnonzero(near)[-1]) + 1 if near.any() else len(mse)
+
+
+def _steady(curve: RiskCurve) -> bool:
+    """Whether the Monte-Carlo error at the minimum is below one per cent.
+
+    The standard error over rows would be the better yardstick, but it changes when a weight becomes repeated rows, and
+    with it the number of paths.
+    """
+    mse = curve.mse(np.inf)
+    best = np.argmin(mse)
+    noise = curve.monte_carlo_error
+    return noise is not None and bool(noise[best] < 0.01 * mse[best])
+
+
+def size_grid(largest: int, count: int = 50) -> Indices:
+    """At most about `count` sizes from 1 to `largest`: half of them evenly spaced, half on a logarithmic scale."""
+    if largest <= count:
+        return np.arange(1, largest + 1)
+    even = np.linspace(1, largest, count // 2)
+    log = np.geomspace(1, largest, count // 2)
+    return np.unique(np.rint(np.concatenate([even, log])).astype(np.int64))
+
+
+def _weight(problem: Problem) -> Array:
+    return np.ones(problem.shape[0]) if problem.weight is None else problem.weight
+
+
+def _path_data(problem: Problem, sizes: Indices, n_samples: int | None) -> PathData:
+    """One Gram matrix for all paths where that is cheaper than one for each."""
+    return PathData.from_problem(problem, shared=n_samples is None and problem.shape[1] <= 3 * int(sizes[-1]))
+
+
+def _rows(paths: Paths, n: int, n_samples: int | None, first: int, count: int) -> list[Indices | None]:
+    """Rows of members number `first` and on; None: all."""
+    if n_samples is None:
+        return [None] * count
+    drawn = subsets.draw(
+        n, first + count, start=first, size=n_samples, design=paths.design, seed=paths.seed, stream=PATH_ROWS
+    )
+    return list(drawn)
+
+
+def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> Criterion:
+    """Exact leave-one-out; rows a member was not given count as they are."""
+    data = _path_data(problem, sizes, n_samples)
+
+    def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
+        rows = _rows(paths, len(data.Y), n_samples, first, len(orders))
+        return left_out_residuals(data, orders, sizes, rows)
+
+    return Criterion("loo", residuals, _weight(problem))
+
+
+def rows_left_out(problem: Problem) -> Criterion:
+    """Exact leave-one-out of minimum-norm members on all columns, over the number of rows they are given."""
+    data = PathData.from_problem(problem, shared=False)
+    K = data.Xt.T @ data.Xt
+    repeated = len(K) - problem.distinct_rows()
+    if repeated:
+        raise ValueError(
+            f"{repeated} rows repeat others, and members cannot interpolate twins. Drop them, or tune 'max_features'."
+        )
+
+    def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
+        assert sizes is not None
+        return [row_prefix_residuals(K, data.Y, order, sizes, fit_intercept=data.fit_intercept) for order in orders]
+
+    return Criterion("loo", residuals, _weight(problem))
+
+
+def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> Criterion:
+    r"""Generalised cross-validation: every leverage replaced by the mean one.
+
+    With row subsets the diagonal is corrected (Bellec and others, arXiv 2310.01374), with df = m:
+
+    .. math:: A \leftarrow A - \frac{(df/n)^2 (n/\tau - 1)}{(1-df/n)^2}
+              \cdot \frac{\overline{r^2}}{1 - 2 df/n + df^2/(\tau n)}
+    """
+    n, lost = problem.shape[0], int(problem.fit_intercept)
+    data = _path_data(problem, sizes, n_samples)
+
+    def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
+        rows = _rows(paths, n, n_samples, first, len(orders))
+        fitted = predictions(data, data.Xt.T, orders, sizes, rows)
+        used = [np.array([len(order)]) if sizes is None else sizes for order in orders]
+        left = [(1 - (m + lost) / n)[:, None, None] for m in used]
+        return [(data.Y - f) / rest for f, rest in zip(fitted, left, strict=True)]
+
+    correct = None if n_samples is None else partial(_correct_gcv, n, n_samples, lost)
+    return Criterion("gcv", residuals, _weight(problem), correct)
+
+
+def _correct_gcv(n: int, n_samples: int, lost: int, curve: RiskCurve) -> RiskCurve:
+    df = (curve.sizes + lost) / n
+    raw = curve.own * (1 - df)[:, None] ** 2
+    own_risk = raw / (1 - 2 * df + df**2 * n / n_samples)[:, None]
+    correction = (df**2 * (n / n_samples - 1) / (1 - df) ** 2)[:, None] * own_risk
+    return replace(curve, own=curve.own - correction)
+
+
+def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) -> RiskCurve:
+    """Out-of-bag pair products: only members that were not given a row speak about it, and pairs of them for C."""
+    n, q = problem.Y.shape
+    data = _path_data(problem, sizes, n_samples)
+    total, square, count = np.zeros((len(sizes), n, q)), np.zeros((len(sizes), n, q)), np.zeros(n)
+    members = 2 * paths.batch * paths.max_batches
+    orders = subsets.permutations(problem.shape[1], members, seed=paths.seed, stream=PATHS)
+    given = _rows(paths, n, n_samples, 0, members)
+    found = paths.run(lambda a, b: left_out_residuals(data, list(orders[a:b]), sizes, given[a:b]), members)
+    for residual, rows in zip(found, given, strict=True):
+        out = np.ones(n, dtype=bool)
+        out[rows] = False
+        total[:, out] += residual[:, out]
+        square[:, out] += residual[:, out] ** 2
+        count += out
+    seen = count >= 2
+    times = np.where(seen, count, 2.0)[None, :, None]
+    own, other = square / times, (total**2 - square) / (times * (times - 1))
+    weight = _weight(problem) * seen
+    own, other = own.mean(axis=2), other.mean(axis=2)
+    return RiskCurve(sizes, problem.shape[1], "independent", weight, own, other, other, total / times, None)
+
+
+def kfold(problem: Problem, sizes: Indices, paths: Paths, splits: Splits, n_samples: int | None = None) -> Criterion:
+    """Cross-validation over given (train, test) splits; rows of the curve are the test rows of all splits in turn.
+
+    Gram matrices of the training sets are merged from moments of the test sets where these partition the rows, so
+    they cost one pass together.
+    """
+    grams = _training_grams(problem, splits, sizes) if n_samples is None else [None] * len(splits)
+    parts = []
+    for (train, test), G in zip(splits, grams, strict=True):
+        fold = problem.take(train)
+        data = PathData.from_problem(fold, shared=False, G=G)
+        parts.append((data, np.asarray(_dense_rows(problem, test)) - _column_means(fold), problem.Y[test]))
+
+    def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
+        folds = []
+        for data, X, Y in parts:
+            drawn = None if n_samples is None else min(n_samples, len(data.Y))
+            rows = _rows(paths, len(data.Y), drawn, first, len(orders))
+            folds.append([Y - fitted for fitted in predictions(data, X, orders, sizes, rows)])
+        return [np.concatenate(own, axis=1) for own in zip(*folds, strict=True)]
+
+    weight = _weight(problem)
+    return Criterion("kfold", residuals, np.concatenate([weight[test] for _, test in splits]))
+
+
+def _column_means(problem: Problem) -> Array:
+    return weighted_mean(problem.X, problem.weight) if problem.fit_intercept else np.zeros(problem.shape[1])
+
+
+def _dense_rows(problem: Problem, rows: Indices) -> Array:
+    part = problem.X[rows]
+    found: Array = part.toarray() if hasattr(part, "toarray") else part
+    return found
+
+
+def _training_grams(problem: Problem, splits: Splits, sizes: Indices) -> list[Array | None]:
+    n, p = problem.shape
+    tests = np.sort(np.concatenate([test for _, test in splits]))
+    complements = all(len(train) + len(test) == n for train, test in splits)
+    if p > 3 * int(sizes[-1]) or not (complements and np.array_equal(tests, np.arange(n))):
+        return [None] * len(splits)
+    moments = []
+    for _, test in splits:
+        fold = problem.take(test)
+        moments.append(from_data(fold.X, fold.Y, fold.weight, centre=problem.fit_intercept))
+    return [Moments.merge_others(moments, i).G for i in range(len(moments))]

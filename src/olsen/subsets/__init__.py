@@ -1,0 +1,30 @@
+r"""Which rows and columns each member sees, as a pure function of (seed, member).
+
+Member :math:`i` of an ensemble is defined by a column subset :math:`S_i` and a row subset :math:`T_i`. Both are drawn
+from a counter-based generator (Philox) whose counter is set from the member's own number, so member ``i`` never depends
+on how many members there are, on threads, or on how the draw is cut into chunks.
+
+Two sampling laws (paper, section 3): *fixed* sizes, uniform over all subsets of that size, and *bernoulli* coin flips.
+Two designs: *independent* members, as in the paper, and *balanced* ones, where the members of a group share one random
+permutation (or one uniform number per item) and overlap as little as they can. Every member alone has the same law
+under both designs; only the overlaps differ, and smaller overlaps mean lower risk for the same number of members.
+"""
+
+from ._compressed import Subsets
+from ._design import Design
+from ._drawing import COLUMNS, ROWS, antithetic_pairs, draw, draw_members, group_size, permutations, resolve_size
+from ._keys import row_groups
+
+__all__ = [
+    "COLUMNS",
+    "ROWS",
+    "Design",
+    "Subsets",
+    "antithetic_pairs",
+    "draw",
+    "draw_members",
+    "group_size",
+    "permutations",
+    "resolve_size",
+    "row_groups",
+]

@@ -1,0 +1,166 @@
+"""Everything that draws the members of one ensemble, so that they can be drawn again at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _keys
+from ._compressed import Mapper, Subsets
+from ._drawing import ROWS, draw, draw_members, resolve_size
+
+__all__ = ["Design", "MemberRows"]
+
+
+@dataclass(frozen=True)
+class Design:
+    """How members are drawn: from which rows and columns, by which law, with which seed.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+        Rows with positive weight, and columns.
+    seed : int
+        Member i is a function of (seed, i).
+    max_features : int, float or ndarray of shape (n_columns,)
+        Columns of a member: a count, a fraction, or the probability of every column.
+    max_samples : int or float, default=1.0
+        Rows of a member.
+    sampling : {"fixed", "bernoulli"}, default="fixed"
+        Fixed sizes or coin flips.
+    kind : {"balanced", "independent"}, default="balanced"
+        What estimators call `design`.
+    fit_intercept : bool, default=True
+        Whether members lose a row to an intercept (it counts in the rejection rule of coin flips).
+    distinct_rows : int or None, default=None
+        Different rows, counted as far as the rejection rule asks; None: all are.
+    row_groups : int or None, default=None
+        Where rows cannot be drawn one by one (blocks, Dask): rows are thrown into so many groups, and a member gets
+        whole groups. None: rows are drawn themselves.
+    n_given : int or None, default=None
+        Rows that were handed over, those of weight zero included; None: `n_rows`.
+    kept_rows : ndarray or None, default=None
+        Numbers of the rows with positive weight among those handed over, where they are known and not all.
+
+    Examples
+    --------
+    >>> from olsen.subsets import Design
+    >>> design = Design(n_rows=20, n_columns=10, seed=0, max_features=4)
+    >>> features, samples = design.draw(0, 3)
+    >>> features.sizes.tolist(), samples is None
+    ([4, 4, 4], True)
+    """
+
+    n_rows: int
+    n_columns: int
+    seed: int
+    max_features: int | float | NDArray[np.float64]
+    max_samples: int | float = 1.0
+    sampling: str = "fixed"
+    kind: str = "balanced"
+    fit_intercept: bool = True
+    distinct_rows: int | None = None
+    row_groups: int | None = None
+    n_given: int | None = None
+    kept_rows: NDArray[np.int64] | None = None
+
+    @property
+    def all_rows(self) -> bool:
+        """Whether members see every row: the fraction 1.0, not the count of one."""
+        return isinstance(self.max_samples, float) and self.max_samples == 1.0
+
+    def draw(self, start: int, stop: int, mapper: Mapper | None = None) -> tuple[Subsets, Subsets | None]:
+        """Columns of members `start` to `stop`, and their rows (with `row_groups`, their groups); None: all rows."""
+        features, samples = draw_members(
+            self.n_rows,
+            self.n_columns,
+            stop,
+            start=start,
+            seed=self.seed,
+            max_features=self.max_features,
+            max_samples=1.0 if self.row_groups else self.max_samples,
+            sampling=self.sampling,
+            design=self.kind,
+            fit_intercept=self.fit_intercept,
+            distinct_rows=self.distinct_rows,
+            mapper=mapper,
+        )
+        return features, self._draw_groups(start, stop) if self.row_groups else samples
+
+    def _draw_groups(self, start: int, stop: int) -> Subsets:
+        assert self.row_groups is not None
+        size = self.groups_per_member
+        return draw(self.row_groups, stop, start=start, seed=self.seed, size=size, design=self.kind, stream=ROWS)
+
+    @property
+    def groups_per_member(self) -> int:
+        """Groups of rows in a member: as many as come nearest to `max_samples`."""
+        assert self.row_groups is not None
+        share = resolve_size(self.max_samples, self.n_rows, "max_samples") / self.n_rows
+        return min(self.row_groups, max(1, round(self.row_groups * share)))
+
+    def fixed_shape(self) -> tuple[int, int] | None:
+        """Rows and columns of every member; None where sizes differ from member to member."""
+        if self.sampling != "fixed":
+            return None
+        if np.ndim(self.max_features):
+            total = float(np.sum(self.max_features))
+            if abs(total - round(total)) > 1e-9:
+                return None
+            columns = round(total)
+        else:
+            columns = resolve_size(self.max_features, self.n_columns, "max_features")
+        if self.row_groups:
+            return round(self.n_rows * self.groups_per_member / self.row_groups), columns
+        return resolve_size(self.max_samples, self.n_rows, "max_samples"), columns
+
+    def member_rows(self, k: int) -> Sequence[NDArray[np.int64]]:
+        """Rows of the first k members, numbered as they were handed over."""
+        count = self.n_rows if self.n_given is None else self.n_given
+        rows = np.arange(count) if self.kept_rows is None else self.kept_rows
+        _, samples = self.draw(0, k)
+        if samples is None:
+            return [rows] * k
+        if self.row_groups is None:
+            return [rows[sample] for sample in samples]
+        group = _keys.row_groups(0, count, self.row_groups, self.seed)
+        return MemberRows(k, lambda i: np.flatnonzero(np.isin(group, samples[i])))
+
+    def first_change(self, other: Design) -> str | None:
+        """Name of a parameter in which another design differs; None: both draw the same members."""
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if np.shape(mine) != np.shape(theirs) or not np.array_equal(mine, theirs):
+                return field.name
+        return None
+
+    def plain(self) -> dict[str, Any]:
+        """The same as numbers, texts and arrays only."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class MemberRows(Sequence[NDArray[np.int64]]):
+    """Rows of every member, made when they are asked for: together they may be many times the data."""
+
+    def __init__(self, count: int, rows_of: Callable[[int], NDArray[np.int64]]) -> None:
+        self._count, self._rows_of = count, rows_of
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, i: int) -> NDArray[np.int64]: ...
+
+    @overload
+    def __getitem__(self, i: slice) -> list[NDArray[np.int64]]: ...
+
+    def __getitem__(self, i: int | slice) -> NDArray[np.int64] | list[NDArray[np.int64]]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(self._count))]
+        if not -self._count <= i < self._count:
+            raise IndexError(f"there is no member {i}; there are {self._count}.")
+        return self._rows_of(i % self._count)

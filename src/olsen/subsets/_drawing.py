@@ -1,0 +1,342 @@
+"""Members drawn from the laws: fixed sizes and coin flips, independent and balanced, rejected ones drawn again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _keys, _laws
+from ._compressed import WORTH_SHARING, Mapper, Subsets
+
+__all__ = ["COLUMNS", "ROWS", "antithetic_pairs", "draw", "draw_members", "group_size", "permutations", "resolve_size"]
+
+COLUMNS, ROWS = 0, 1  # the two streams of a seed
+_CHUNK_ITEMS = 1 << 22  # random numbers held at a time
+_MAX_ATTEMPTS = 1000
+
+
+def resolve_size(size: object, n_items: int, name: str) -> int:
+    """Turn ``max_features`` or ``max_samples`` into a count: an int as it is, a float as a fraction rounded down.
+
+    A fraction gives at least one item.
+
+    Examples
+    --------
+    >>> from olsen.subsets import resolve_size
+    >>> resolve_size(0.29, 100, "max_features"), resolve_size(7, 100, "max_features")
+    (29, 7)
+    """
+    if isinstance(size, (bool, np.bool_)) or not isinstance(size, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be an int (a count) or a float (a fraction), got {size!r}.")
+    if isinstance(size, (int, np.integer)):
+        if not 1 <= size <= n_items:
+            raise ValueError(
+                f"{name}={size} must lie between 1 and the {n_items} there are; use a float for a fraction."
+            )
+        return int(size)
+    if not 0 < size <= 1:
+        raise ValueError(f"{name}={size} is a fraction and must lie in (0, 1]; use an int for a count.")
+    return max(1, math.floor(float(size) * n_items + 1e-9))  # 0.29 * 100 is 28.999...
+
+
+def group_size(fraction: float) -> int:
+    """Members that share one permutation in the balanced design.
+
+    Up to one half, disjoint blocks: floor(1/fraction). Above, disjoint *left-out* blocks: floor(1/(1-fraction)).
+
+    Examples
+    --------
+    >>> from olsen.subsets import group_size
+    >>> group_size(0.25), group_size(0.8), group_size(1.0)
+    (4, 5, 1)
+    """
+    smaller = min(fraction, 1 - fraction)
+    return 1 if smaller <= 0 else max(1, math.floor(1 / smaller + 1e-9))
+
+
+def permutations(n_items: int, stop: int, *, seed: int, start: int = 0, stream: int = COLUMNS) -> NDArray[np.int64]:
+    """Random permutations number ``start`` to ``stop`` of a seed, one in each row.
+
+    With ``design="independent"`` and ``sampling="fixed"``, member ``i`` is the first ``size`` entries of permutation
+    ``i``, so all sizes of a member are nested.
+
+    Examples
+    --------
+    >>> from olsen.subsets import permutations
+    >>> bool((permutations(5, 4, seed=0)[2:] == permutations(5, 4, seed=0, start=2)).all())
+    True
+    """
+    return _keys.order(_keys.raw_keys(n_items + 1, start, stop, seed, stream)[:, :n_items])
+
+
+def draw(
+    n_items: int,
+    stop: int,
+    *,
+    seed: int,
+    size: int | None = None,
+    probabilities: ArrayLike | None = None,
+    sampling: str = "fixed",
+    design: str = "independent",
+    start: int = 0,
+    stream: int = COLUMNS,
+    attempt: int = 0,
+    mapper: Mapper | None = None,
+) -> Subsets:
+    r"""Subsets of members ``start`` to ``stop``.
+
+    Parameters
+    ----------
+    n_items : int
+        Number of items to draw from.
+    stop : int
+        One past the last member.
+    seed : int
+        Non-negative seed; member ``i`` is a function of ``(seed, i)`` alone.
+    size : int, default=None
+        Items per subset; with coin flips the expected number. Exactly one of `size` and `probabilities` is given.
+    probabilities : array-like of shape (n_items,), default=None
+        Inclusion probability of each item. With ``sampling="fixed"`` subsets are drawn systematically in random order:
+        every probability is met exactly and sizes differ by at most one, from the floor of their sum to its ceiling.
+    sampling : {"fixed", "bernoulli"}, default="fixed"
+        Fixed sizes, or an independent coin flip for every item.
+    design : {"independent", "balanced"}, default="independent"
+        Whether members are independent, or share permutations in groups of :func:`group_size` and avoid each other.
+    start : int, default=0
+        First member.
+    stream : {0, 1}, default=0
+        0 for columns, 1 for rows: two independent streams of one seed.
+    attempt : int, default=0
+        Number of the draw, for redrawing rejected members.
+    mapper : callable, default=None
+        ``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks, in threads if it likes, and returns the
+        results in order. None: one after the other. What is drawn does not depend on it.
+
+    Returns
+    -------
+    Subsets
+
+    Examples
+    --------
+    >>> from olsen.subsets import draw
+    >>> blocks = draw(6, 3, seed=0, size=2, design="balanced")
+    >>> sorted(blocks.indices.tolist())  # three disjoint pairs
+    [0, 1, 2, 3, 4, 5]
+    """
+    if (size is None) == (probabilities is None):
+        raise ValueError("give exactly one of size and probabilities.")
+    fraction = size / n_items if size is not None else float(np.mean(np.asarray(probabilities, dtype=np.float64)))
+    per_group = group_size(fraction) if design == "balanced" else 1
+    if sampling == "bernoulli" or probabilities is not None:
+        per_group = min(per_group, max(1, _CHUNK_ITEMS // n_items))  # the group is laid out as a mask
+    law = _laws.law(n_items, size, probabilities, sampling, per_group)
+    return _draw_groups(law, n_items, per_group, start, stop, (seed, stream, attempt), mapper)
+
+
+def antithetic_pairs(
+    probabilities: ArrayLike, n_pairs: int, *, seed: int, start: int = 0, stream: int = COLUMNS
+) -> Subsets:
+    """Pairs ``start`` to ``n_pairs`` of members with given inclusion probabilities that avoid each other.
+
+    Members ``2 b`` and ``2 b + 1`` share a random order of the items and pick half a step apart (systematic sampling),
+    as two members of one balanced group do.
+
+    Examples
+    --------
+    >>> from olsen.subsets import antithetic_pairs
+    >>> pairs = antithetic_pairs([0.5, 0.5, 0.5, 0.5], 3, seed=0)
+    >>> [sorted([*pairs[i], *pairs[i + 1]]) for i in (0, 2, 4)] == [[0, 1, 2, 3]] * 3
+    True
+    """
+    chance = np.asarray(probabilities, dtype=np.float64)
+    law = _laws.law(len(chance), None, chance, "fixed", 2)
+    return _draw_groups(law, len(chance), 2, 2 * start, 2 * n_pairs, (seed, stream, 0), None)
+
+
+def _draw_groups(
+    law: _laws.Law,
+    n_items: int,
+    per_group: int,
+    start: int,
+    stop: int,
+    key: tuple[int, int, int],
+    mapper: Mapper | None,
+) -> Subsets:
+    """Members `start` to `stop` of groups whose random keys are those of (seed, stream, attempt)."""
+    first, last = start // per_group, -(-stop // per_group)
+
+    def work(begin: int, end: int) -> list[Subsets]:
+        at_once = max(1, _CHUNK_ITEMS // max(1, n_items))
+        bounds = [(a, min(a + at_once, end)) for a in range(begin, end, at_once)]
+        keys = (_keys.raw_keys(n_items + 1, first + a, first + b, *key) for a, b in bounds)
+        return [_from_array(law(rows), n_items) for rows in keys]
+
+    count = last - first
+    if mapper is None or count * n_items < WORTH_SHARING:
+        parts = work(0, count)
+    else:
+        parts = list(chain.from_iterable(mapper(work, count)))
+    skip = start - first * per_group
+    return _join(parts, n_items).slice(skip, skip + stop - start)
+
+
+def _from_array(drawn: NDArray[Any], n_items: int) -> Subsets:
+    """Subsets from a mask, or from rows of items."""
+    if drawn.dtype == bool:
+        return Subsets.from_mask(drawn)
+    count, size = drawn.shape
+    indptr = np.arange(count + 1, dtype=np.int64) * size
+    return Subsets(n_items, indptr, np.ascontiguousarray(drawn, dtype=np.int64).reshape(-1))
+
+
+def _join(parts: list[Subsets], n_items: int) -> Subsets:
+    """Members of several draws, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = np.concatenate([p.sizes for p in parts]) if parts else np.empty(0, dtype=np.int64)
+    indices = np.concatenate([p.indices for p in parts]) if parts else np.empty(0, dtype=np.int64)
+    return Subsets(n_items, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), indices)
+
+
+def draw_members(
+    n_rows: int,
+    n_columns: int,
+    stop: int,
+    *,
+    seed: int,
+    max_features: int | float | ArrayLike = 0.5,
+    max_samples: int | float = 1.0,
+    sampling: str = "fixed",
+    design: str = "independent",
+    fit_intercept: bool = False,
+    distinct_rows: int | None = None,
+    start: int = 0,
+    mapper: Mapper | None = None,
+) -> tuple[Subsets, Subsets | None]:
+    r"""Column and row subsets of members ``start`` to ``stop``.
+
+    Coin flips follow the paper's rejection rule: a member with :math:`|S_i| \ge |T_i| - 1` has infinite expected risk
+    and is drawn again (an intercept takes one more row). Where more columns than rows are expected, members are
+    minimum-norm interpolators and the rule is mirrored: :math:`|S_i| > |T_i| + 1`.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+        Shape of the data.
+    stop : int
+        One past the last member.
+    seed : int
+        Non-negative seed.
+    max_features : int, float or array-like of shape (n_columns,), default=0.5
+        Columns per member: a count, a fraction, or the inclusion probability of every column.
+    max_samples : int or float, default=1.0
+        Rows per member. All rows: no row subsets are drawn.
+    sampling : {"fixed", "bernoulli"}, default="fixed"
+        As in :func:`draw`.
+    design : {"independent", "balanced"}, default="independent"
+        As in :func:`draw`.
+    fit_intercept : bool, default=False
+        Whether members fit an intercept, which costs one row in the rejection rule.
+    distinct_rows : int, default=None
+        Rows that count in the rejection rule when all are used; repeated ones add no rank. None: all of them.
+    start : int, default=0
+        First member.
+    mapper : callable, default=None
+        As in :func:`draw`.
+
+    Returns
+    -------
+    features : Subsets
+        Columns of each member.
+    samples : Subsets or None
+        Rows of each member; None means all rows for every member.
+
+    Examples
+    --------
+    >>> from olsen.subsets import draw_members
+    >>> features, samples = draw_members(20, 10, 3, seed=0, max_features=4, max_samples=0.5)
+    >>> features.sizes.tolist(), samples.sizes.tolist()
+    ([4, 4, 4], [10, 10, 10])
+    """
+    columns = _law(max_features, n_columns, "max_features")
+    rows = _law(max_samples, n_rows, "max_samples")
+
+    def draw_both(first: int, last: int, attempt: int) -> tuple[Subsets, Subsets | None]:
+        how: dict[str, Any] = {"seed": seed, "sampling": sampling, "design": design, "start": first}
+        how |= {"attempt": attempt, "mapper": mapper}
+        features = draw(n_columns, last, stream=COLUMNS, **columns, **how)
+        return features, None if rows.get("size") == n_rows else draw(n_rows, last, stream=ROWS, **rows, **how)
+
+    features, samples = draw_both(start, stop, 0)
+    if sampling == "fixed":
+        return features, samples
+    expected_columns = columns.get("size", np.sum(columns.get("probabilities", 0.0)))
+    expected_rows = rows["size"] if samples is not None or distinct_rows is None else distinct_rows
+    overdetermined = expected_columns <= expected_rows - 1 - fit_intercept
+    all_rows = (n_rows if distinct_rows is None else distinct_rows) - fit_intercept
+    return _redraw_rejected(features, samples, draw_both, start, all_rows, fit_intercept, overdetermined)
+
+
+def _law(size: Any, n_items: int, name: str) -> dict[str, Any]:
+    """`size` or `probabilities` for :func:`draw`, from what the user wrote."""
+    if np.ndim(size) == 0:
+        return {"size": resolve_size(size, n_items, name)}
+    chance = np.asarray(size, dtype=float)
+    if chance.shape != (n_items,):
+        raise ValueError(
+            f"{name} has shape {chance.shape}, but {n_items} inclusion probabilities are needed, one for each column."
+        )
+    bad = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
+    if len(bad):
+        raise ValueError(
+            f"{name} holds inclusion probabilities and they must lie in [0, 1]; {len(bad)} do not, the first is "
+            f"{chance[bad[0]]} for column {bad[0]}."
+        )
+    if not chance.any():
+        raise ValueError(f"{name} gives every column probability 0, so no member would see any column.")
+    return {"probabilities": chance}
+
+
+def _redraw_rejected(
+    features: Subsets,
+    samples: Subsets | None,
+    draw_both: Callable[[int, int, int], tuple[Subsets, Subsets | None]],
+    start: int,
+    all_rows: int,
+    lost_rows: int,
+    overdetermined: bool,
+) -> tuple[Subsets, Subsets | None]:
+    """Replace rejected members by their next attempt, until none is rejected."""
+    rows = np.full(len(features), all_rows) if samples is None else samples.sizes - lost_rows
+    kept_features, kept_samples = list(features), list(samples) if samples is not None else []
+    size = features.sizes.copy()
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
+        rejected = np.flatnonzero(size >= rows - 1 if overdetermined else size <= rows + 1)
+        if not len(rejected):
+            same = attempt == 1
+            return (features, samples) if same else _restack(features, samples, kept_features, kept_samples)
+        for i in rejected.tolist():
+            new_features, new_samples = draw_both(start + i, start + i + 1, attempt)
+            kept_features[i], size[i] = new_features[0], new_features.sizes[0]
+            if new_samples is not None:
+                kept_samples[i], rows[i] = new_samples[0], new_samples.sizes[0] - lost_rows
+    raise ValueError(
+        f"coin flips were rejected {_MAX_ATTEMPTS} times in a row: a member must have at least two rows more than "
+        f"columns (or, interpolating, two columns more than rows), but about {np.mean(features.sizes):.1f} columns "
+        f"meet {np.mean(rows):.1f} rows. Move max_features or max_samples apart, or use sampling='fixed'."
+    )
+
+
+def _restack(
+    features: Subsets,
+    samples: Subsets | None,
+    kept_features: list[NDArray[np.int64]],
+    kept_samples: list[NDArray[np.int64]],
+) -> tuple[Subsets, Subsets | None]:
+    new_features = Subsets.stack(kept_features, features.n_items)
+    return new_features, None if samples is None else Subsets.stack(kept_samples, samples.n_items)

@@ -1,0 +1,627 @@
+"""One contract for every engine and estimator: wherever the rows live, a fitted model keeps the same promises."""
+
+import copy
+import io
+import itertools
+import json
+import operator
+import pickle
+import re
+from collections.abc import Sized
+from contextlib import nullcontext
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GroupKFold, cross_validate
+
+from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients, subsets
+
+N, P = 300, 12
+ENGINES = ("memory", "sparse", "frame", "blocks", "files", "dask", "torch", "stream", "tasks")
+WITHOUT_TASKS = ENGINES[:-1]  # a cluster for every member is slow
+ON_ROWS = ENGINES[:3]  # where the model can look at its rows again
+NEEDS = {"frame": "pandas", "dask": "dask.array", "torch": "torch", "tasks": "distributed"}
+SERVES = {
+    OLSEnsembleRegressor: ENGINES,
+    OLSEnsembleRegressorCV: [name for name in ENGINES if name != "stream"],
+    DropoutRegressor: ON_ROWS,
+}
+ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
+INCLUSIONS = ("loo", "uniform", "ridge")
+ATTRIBUTES = {
+    OLSEnsembleRegressor: "coef_ intercept_ n_features_in_ n_estimators_ scale_ weights_ solver_ n_fallbacks_ "
+    "inclusion_ stacking_advantage_ feature_subsets_ sample_subsets_",
+    DropoutRegressor: "coef_ intercept_ inclusion_ n_iter_ loss_curve_ n_features_in_",
+}
+ATTRIBUTES[OLSEnsembleRegressorCV] = (
+    f"{ATTRIBUTES[OLSEnsembleRegressor]} max_features_ max_samples_ feature_ratio_ best_score_ cv_results_ criterion_ "
+    "inclusion_kind_ loo_prediction_ risk_curve"
+)
+
+# The engines
+
+
+class Engine:
+    """One way for rows to reach a model."""
+
+    def __init__(self, name, folder, client):
+        self.name, self.folder, self.client, self.step = name, folder, client, 70
+
+    def context(self):
+        if self.name == "tasks":
+            return joblib.parallel_config("dask", client=self.client)
+        return sklearn.config_context(array_api_dispatch=True) if self.name == "torch" else nullcontext()
+
+    def new(self, X):
+        """Rows to predict."""
+        if self.name == "frame":
+            return pytest.importorskip("pandas").DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+        return sp.csr_array(X) if self.name == "sparse" else self.put(X) if self.name == "torch" else X
+
+    def put(self, array):
+        """X, y or weights where they are anything but arrays of numpy."""
+        if self.name == "dask":
+            return pytest.importorskip("dask.array").from_array(array, chunks=(self.step, *array.shape[1:]))
+        if self.name == "torch":
+            return pytest.importorskip("torch").asarray(array)
+        np.save(path := self.folder / f"{len(list(self.folder.iterdir()))}.npy", array)
+        return path
+
+    def batches(self, *arrays):
+        there = [a for a in arrays if a is not None]
+        return (tuple(a[i : i + self.step] for a in there) for i in range(0, len(there[0]), self.step))
+
+    def fit(self, model, X, y, weight=None):
+        if self.name == "stream":
+            for batch in self.batches(X, y, weight):
+                model.partial_fit(*batch)
+            return model
+        given = (self.new(X), y, weight)
+        if self.name == "blocks":
+            given = (lambda: self.batches(X, y, weight), None, None)
+        elif self.name in ("files", "dask", "torch"):
+            given = [None if a is None else self.put(a) for a in (X, y, weight)]
+        with self.context():
+            return model.fit(*given)
+
+    def ask(self, question, model, X):
+        """What the model says about new rows."""
+        with self.context():
+            return question(model, self.new(X))
+
+    def predict(self, model, X):
+        return self.ask(lambda model, new: np.asarray(model.predict(new)), model, X)
+
+
+@pytest.fixture(scope="module")
+def client():
+    """A cluster inside this process."""
+    distributed = pytest.importorskip("distributed")
+    settings = {"processes": False, "n_workers": 1, "threads_per_worker": 2, "dashboard_address": None}
+    with distributed.Client(set_as_default=False, **settings) as found:
+        yield found
+
+
+@pytest.fixture
+def open_engine(request, tmp_path, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # scikit-learn asks for it before it follows arrays of torch
+
+    def find(name):
+        if name in NEEDS:
+            pytest.importorskip(NEEDS[name])
+        return Engine(name, tmp_path, request.getfixturevalue("client") if name == "tasks" else None)
+
+    return find
+
+
+@pytest.fixture
+def engine(request, open_engine):
+    return open_engine(request.param)
+
+
+def over(engines=ENGINES, classes=ENSEMBLES):
+    """A test for every engine and every estimator that it serves."""
+    pairs = [pytest.param(e, c, id=f"{c.__name__}-{e}") for c in classes for e in engines if e in SERVES[c]]
+    return pytest.mark.parametrize(("engine", "cls"), pairs, indirect=["engine"])
+
+
+def named(value):
+    return getattr(value, "__name__", str(value))
+
+
+# Data, models, comparisons
+
+
+def data(seed, q=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P)) + 2 * rng.standard_normal(P)
+    Y = X @ rng.standard_normal((P, q or 1)) + 9 * rng.standard_normal((N, q or 1))  # all columns would be too many
+    return X, Y if q else Y[:, 0], rng.integers(0, 3, N).astype(float)
+
+
+def correlated(seed, noise=3.0, twins=False):
+    """One factor behind all columns; twins are two that are nearly the same, and some members solved from the rows."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((80, 1)) + 0.5 * rng.standard_normal((80, P))
+    if twins:
+        X[:, 1] = X[:, 0] + 0.001 * X[:, 1]
+    return X, X @ rng.standard_normal(P) + noise * rng.standard_normal(80)
+
+
+def make(cls, seed, **settings):
+    if cls is DropoutRegressor:
+        return cls(**({"max_features": 0.8, "random_state": seed} | settings))
+    return cls(**({"n_estimators": 15, "random_state": seed} | settings))
+
+
+def tuned(seed, **settings):
+    return make(OLSEnsembleRegressorCV, seed, **settings)
+
+
+def told(model):
+    """Everything documented that a fitted model tells without its data."""
+    found = {name: getattr(model, name) for name in ATTRIBUTES[type(model)].split() if hasattr(model, name)}
+    if "risk_curve" in found:
+        found["risk_curve"] = [model.risk_curve(k) for k in (3, model.n_estimators_, np.inf)]
+    return found
+
+
+QUESTIONS = {
+    "interval": lambda model, new: model.predict_interval(new),
+    "std": lambda model, new: model.predict(new, return_std=True)[1],
+    "members": lambda model, new: model.member_coefs().toarray(),
+}
+
+
+def told_of(model, new):
+    """What it tells with its data."""
+    return {name: question(model, new) for name, question in QUESTIONS.items()}
+
+
+def assert_same(got, expected, what=""):
+    """Equal up to rounding, whatever it is made of."""
+    if isinstance(expected, dict):
+        assert got.keys() == expected.keys(), what
+        for name in expected:
+            assert_same(got[name], expected[name], f"{what} {name}")
+    elif isinstance(expected, Sized) and not isinstance(expected, str) and not hasattr(expected, "dtype"):
+        assert len(got) == len(expected), what
+        for one, other in zip(got, expected, strict=True):
+            assert_same(one, other, what)
+    elif np.asarray(expected).dtype.kind in "OU":
+        assert np.array_equal(got, expected), f"{what}: {got!r} instead of {expected!r}"
+    else:
+        np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=1e-8, atol=1e-9, err_msg=what)
+
+
+# 1 to 4: what is there, and the members behind it
+
+
+@over()
+def test_every_documented_attribute_is_there(engine, cls, seed):
+    """None is missing, whatever the engine, and they fit together."""
+    X, y, _ = data(seed)
+    model = engine.fit(make(cls, seed), X, y)
+    found = told(model)
+    assert [name for name in ATTRIBUTES[cls].split() if name not in found] == []
+    assert found["coef_"].shape == found["inclusion_"].shape == (P,) and found["n_features_in_"] == P
+    assert found["stacking_advantage_"] is None and found["n_estimators_"] == 15
+    assert all(len(found[name]) == 15 for name in ("weights_", "feature_subsets_", "sample_subsets_"))
+    drawn = np.bincount(np.concatenate(list(found["feature_subsets_"])), minlength=P)
+    np.testing.assert_allclose(found["inclusion_"], drawn / 15)
+    assert hasattr(model, "feature_names_in_") == (engine.name == "frame")
+
+
+def shares_of_rows(engine, cls):
+    """Values of max_samples that are served."""
+    everywhere = engine.name in (*ON_ROWS, "tasks") or (cls is OLSEnsembleRegressor and engine.name != "stream")
+    return (1.0, 0.5) if everywhere else (1.0,)
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "bernoulli"])
+@pytest.mark.parametrize("max_samples", [1.0, 0.5])
+@over()
+def test_subsets_are_those_that_were_used(engine, cls, max_samples, sampling, seed):
+    """Plain least squares on the rows and columns that the model names, averaged, is the model."""
+    if max_samples not in shares_of_rows(engine, cls):
+        pytest.skip("refused there")
+    for q, weighted in ((None, False), (None, True), (2, True)):
+        X, Y, weight = data(seed, q)
+        weight = weight if weighted else None
+        model = make(cls, seed, max_samples=max_samples, sampling=sampling, scale=1.0)
+        engine.fit(model, X, Y, weight)
+        members = (model.feature_subsets_, model.sample_subsets_)
+        parts = [member_coefficients(X, y, *members, sample_weight=weight) for y in Y.reshape(N, -1).T]
+        coef, intercept = (np.squeeze([part[i].mean(axis=0) for part in parts]) for i in (0, 1))
+        np.testing.assert_allclose(np.asarray(model.coef_), coef, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(np.asarray(model.intercept_), intercept, rtol=1e-8, atol=1e-8)
+
+
+def assert_sequence(found, length):
+    listed = list(found)
+    assert len(found) == len(listed) == length
+    for at in (-1, -length, np.int64(1), np.int32(-2)):
+        np.testing.assert_array_equal(found[at], listed[at])
+    assert_same(list(found[:2]), listed[:2])
+    assert len(found[:2]) == 2 and len(found[1:]) == length - 1 and len(found[length:]) == 0
+    for at in (length, -length - 1, np.int64(length)):
+        with pytest.raises(IndexError):
+            found[at]
+
+
+@over(WITHOUT_TASKS)
+def test_subsets_are_sequences(engine, cls, seed):
+    """Negative numbers, slices, numpy integers and IndexError as in a list."""
+    X, y, _ = data(seed)
+    for max_samples in shares_of_rows(engine, cls):
+        model = engine.fit(make(cls, seed, max_samples=max_samples), X, y)
+        assert_sequence(model.feature_subsets_, 15)
+        assert_sequence(model.sample_subsets_, 15)
+    assert_sequence(subsets.Subsets.from_lists([[0, 2], [1], [0, 1, 2], []], n_items=3), 4)
+
+
+@pytest.mark.parametrize("sampling", ["fixed", "bernoulli"])
+@pytest.mark.parametrize("design", ["independent", "balanced"])
+def test_a_mapper_needs_two_arguments_only(design, sampling, seed):
+    """As documented: mapper(function, n_items), results in order; what is drawn does not depend on it."""
+    calls = []
+
+    def mapper(function, n_items):
+        calls.append(n_items)
+        edges = np.linspace(0, n_items, 4).astype(int).tolist()
+        return [function(start, stop) for start, stop in itertools.pairwise(edges)]
+
+    settings = {"seed": seed, "size": 1000, "sampling": sampling, "design": design}
+    expected = subsets.draw(3000, 2000, **settings)
+    found = subsets.draw(3000, 2000, mapper=mapper, **settings)
+    for name in ("indptr", "indices"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    np.testing.assert_array_equal(found.mask(mapper), expected.mask())
+    np.testing.assert_array_equal(found.counts(mapper), expected.counts())
+    assert len(calls) == 3, "the mapper was asked each time"
+
+
+# 5: a warm start is a cold fit, or refused
+
+IN_PLACE = {
+    "X doubled": lambda X, y, weight: operator.imul(X, 2),
+    "rows of X reversed": lambda X, y, weight: np.copyto(X, X[::-1].copy()),
+    "a column moved": lambda X, y, weight: operator.iadd(X[:, 0], 1),
+    "y times -3": lambda X, y, weight: operator.imul(y, -3),
+    "weights reversed": lambda X, y, weight: np.copyto(weight, weight[::-1].copy()),
+}
+GROWN = [
+    *((OLSEnsembleRegressor, s) for s in ({}, {"scale": "loo"}, {"max_samples": 0.5}, {"mixing": "stacking"})),
+    *((OLSEnsembleRegressorCV, {"inclusion": inclusion}) for inclusion in INCLUSIONS),
+]
+CHANGED = {
+    "fit_intercept": False, "max_features": [2, 3], "design": "independent", "sampling": "bernoulli",
+    "random_state": 10**6, "max_samples": 0.5, "scale": 0.5, "mixing": "stacking", "rcond": 0.05,
+    "solver": "orthogonal", "inclusion": "uniform", "cv": 3, "one_standard_error": True, "tune": "max_samples",
+}  # fmt: skip
+
+
+def assert_cold(model, X, y):
+    cold = clone(model).fit(X, y)
+    assert_same(told(model), told(cold))
+    assert_same(told_of(model, X[:9]), told_of(cold, X[:9]))
+
+
+@pytest.mark.parametrize("between", ["nothing", "asked", "X doubled", "a column moved", "y times -3"])
+@pytest.mark.parametrize(("cls", "settings"), GROWN, ids=named)
+def test_growing_equals_a_cold_fit(cls, settings, between, seed):
+    """Everything that the model tells, whether it was asked for intervals or the data changed in place in between."""
+    X, y = correlated(seed, twins=True)
+    model = make(cls, seed, n_estimators=5, warm_start=True, **settings).fit(X, y)
+    if between == "asked":
+        told_of(model, X[:9])
+    elif between in IN_PLACE:
+        IN_PLACE[between](X, y, None)
+    assert_cold(model.set_params(n_estimators=60).fit(X, y), X, y)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"), [(cls, name) for cls in ENSEMBLES for name in CHANGED if hasattr(cls(), name)], ids=named
+)
+def test_a_changed_parameter_is_refused_or_heeded(cls, name, seed):
+    """A warm start names the parameter that it cannot follow, or gives the cold fit with it."""
+    X, y = correlated(seed, twins=True)
+    plain = cls is OLSEnsembleRegressor
+    settings = {"max_features": 0.8} if plain else {"inclusion": "loo" if name == "tune" else "ridge"}
+    model = make(cls, seed, n_estimators=5, warm_start=True, **settings).fit(X, y)
+    before = model.predict(X)
+    change = {name: 0.3 if plain and name == "max_features" else CHANGED[name]}
+    try:
+        model.set_params(n_estimators=9, **change).fit(X, y)
+    except ValueError as error:
+        assert name in str(error)
+        np.testing.assert_array_equal(model.predict(X), before)
+    else:
+        assert_cold(model, X, y)
+
+
+@over(("blocks", "files", "dask", "torch"))
+def test_growing_elsewhere_is_a_cold_fit_or_refused(engine, cls, seed):
+    X, y, _ = data(seed)
+    model = make(cls, seed, n_estimators=5, warm_start=True)
+    try:
+        engine.fit(engine.fit(model, X, y).set_params(n_estimators=60), X, y)
+    except ValueError as error:
+        assert "warm_start" in str(error)
+    else:
+        assert_same(told(model), told(engine.fit(make(cls, seed, n_estimators=60), X, y)))
+
+
+# 6 to 8: tuning
+
+
+@pytest.mark.parametrize("inclusion", INCLUSIONS)
+def test_the_only_size_given_is_the_size(inclusion, seed):
+    """Also where all twelve columns would do far better."""
+    X, y = correlated(seed, noise=0.1)
+    model = tuned(seed, n_estimators=60, max_features=[2], inclusion=inclusion).fit(X, y)
+    assert model.max_features_ == 2 and model.cv_results_["size"].tolist() == [2]
+    sizes = [len(columns) for columns in model.feature_subsets_]
+    assert abs(model.inclusion_.sum() - 2) < 1 and abs(np.mean(sizes) - 2) < 1
+    assert model.inclusion_kind_ == "ridge" or sizes == [2] * 60
+
+
+@pytest.mark.parametrize("inclusion", INCLUSIONS)
+def test_one_standard_error_takes_the_smallest_size_within_it(inclusion, seed):
+    X, y = correlated(seed)
+    best = tuned(seed, inclusion=inclusion).fit(X, y)
+    model = tuned(seed, inclusion=inclusion, one_standard_error=True).fit(X, y)
+    assert model.max_features_ <= best.max_features_
+    size, mse, error = (model.cv_results_[name] for name in ("size", "mse", "standard_error"))
+    assert model.max_features_ == size[mse <= mse.min() + error[np.argmin(mse)]].min()
+
+
+@pytest.mark.parametrize("signal", ["dense", "sparse"])
+@pytest.mark.parametrize("inclusion", [*INCLUSIONS, "adaptive", "auto"])
+def test_one_model_has_one_error(inclusion, signal, seed):
+    """The chosen size is a candidate, and its error is the same wherever it is told."""
+    X, y = correlated(seed)
+    if signal == "sparse":  # where adaptive probabilities win
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((100, 20))
+        y = 3 * X[:, :3].sum(axis=1) + rng.standard_normal(100)
+    model = tuned(seed, inclusion=inclusion).fit(X, y)
+    (at,) = np.flatnonzero(model.cv_results_["size"] == model.max_features_)
+    assert model.cv_results_["mse"][at] == pytest.approx(-model.best_score_, rel=1e-9)
+    assert model.risk_curve(model.n_estimators_)[at] == pytest.approx(-model.best_score_, rel=1e-9)
+
+
+@pytest.mark.parametrize("inclusion", INCLUSIONS)
+def test_few_members_have_the_larger_error(inclusion, seed):
+    X, y = correlated(seed)
+    settings = {"max_features": [3], "inclusion": inclusion, "scale": 1.0}
+    few, many = (-tuned(seed, n_estimators=k, **settings).fit(X, y).best_score_ for k in (2, 200))
+    assert few > many
+
+
+@pytest.mark.parametrize("inclusion", INCLUSIONS)
+def test_the_error_is_that_of_new_rows(inclusion, seed):
+    """At a given size, over 40 data sets: the mean difference from the exact error is within 4 standard errors."""
+    rng, difference = np.random.default_rng(seed), []
+    covariance = 1 + 0.25 * np.eye(P)
+    settings = {"n_estimators": 200, "max_features": [3], "inclusion": inclusion, "scale": 1.0}
+    for trial in range(40):
+        beta = rng.standard_normal(P)
+        X = rng.multivariate_normal(np.zeros(P), covariance, 60)
+        model = tuned(trial, **settings).fit(X, X @ beta + 2 * rng.standard_normal(60))
+        wrong = model.coef_ - beta
+        difference.append(-model.best_score_ - (4 + wrong @ covariance @ wrong + model.intercept_**2))
+    assert abs(np.mean(difference)) < 4 * np.std(difference, ddof=1) / np.sqrt(len(difference))
+
+
+def test_the_command_tells_the_error_of_the_model(olsen, seed, tmp_path):
+    """And which inclusion was chosen."""
+    for module in ("pyarrow", "cyclopts", "skops"):
+        pytest.importorskip(module)
+    X, y = correlated(seed, noise=1.5)
+    names = [f"x{j}" for j in range(P)]
+    lines = [",".join(map(repr, row)) for row in np.column_stack([X, y]).tolist()]
+    (tmp_path / "t.csv").write_text("\n".join([",".join([*names, "y"]), *lines]) + "\n")
+    options = ("--target", "y", "--members", 20, "--seed", seed, "--jobs", 1, "--json")
+    code, out, _ = olsen("fit", tmp_path / "t.csv", *options)
+    summary, model = json.loads(out), tuned(seed, n_estimators=20, n_jobs=1).fit(X, y)
+    errors = {line["name"]: line["rmse"] for line in summary["errors"]}
+    assert code == 0 and errors["ensemble, 20 members"] ** 2 == pytest.approx(-model.best_score_, rel=1e-9)
+    assert summary["model"]["inclusion"] == model.inclusion_kind_
+
+
+def test_groups_are_used_or_refused(seed):
+    """What `fit` is told beyond X, y and weights is never dropped silently."""
+    X, y = correlated(seed)
+    groups = np.arange(80) // 4
+    given = tuned(seed, cv=GroupKFold(4)).fit(X, y, groups=groups)
+    assert_same(told(given), told(tuned(seed, cv=list(GroupKFold(4).split(X, y, groups))).fit(X, y)))
+    with pytest.raises(ValueError, match="GroupKFold"):
+        tuned(seed).fit(X, y, groups=groups)
+    for cv in (None, GroupKFold(4)):
+        with pytest.raises(TypeError, match="foo"):
+            tuned(seed, cv=cv).fit(X, y, foo=1)
+
+
+# 9 and 10: what is drawn
+
+
+@over(WITHOUT_TASKS, (OLSEnsembleRegressor,))
+def test_repeated_rows_reject_the_same_coin_flips(engine, cls, seed):
+    """Twelve distinct rows, three times: members of ten or more columns are drawn again in every engine."""
+    rng = np.random.default_rng(seed)
+    X, y = np.tile(rng.standard_normal((12, P)), (3, 1)), rng.standard_normal(36)
+    engine.step = 10
+    model = engine.fit(make(cls, seed, n_estimators=100, max_features=8, sampling="bernoulli"), X, y)
+    settings = {"seed": seed, "max_features": 8, "sampling": "bernoulli", "design": "balanced", "fit_intercept": True}
+    drawn = (subsets.draw_members(36, P, 100, distinct_rows=rows, **settings)[0] for rows in (None, 12))
+    blind, seeing, found = ([columns.tolist() for columns in each] for each in (*drawn, model.feature_subsets_))
+    assert blind != seeing, "some members were rejected"
+    assert found == seeing
+
+
+@over()
+def test_a_random_state_gives_one_number(engine, cls, seed):
+    """It is asked once a fit, and the fit is that of the number it gave."""
+    X, y, _ = data(seed)
+    used, expected = np.random.RandomState(seed), np.random.RandomState(seed)
+    model = engine.fit(make(cls, used), X, y)
+    number = int(expected.randint(np.iinfo(np.int32).max))
+    assert_same(used.get_state(), expected.get_state())
+    assert_same(told(model), told(engine.fit(make(cls, number), X, y)))
+
+
+# 11: intervals and standard errors
+
+
+@over(ON_ROWS)
+def test_copies_know_how_sure_they_are(engine, cls, seed):
+    X, y = correlated(seed)
+    model = engine.fit(make(cls, seed), X, y)
+    expected = engine.ask(told_of, model, X[:9])
+    assert np.isfinite(expected["interval"]).all() and (expected["std"] > 0).all()
+    for again in (copy.copy(model), copy.deepcopy(model)):
+        assert_same(engine.ask(told_of, again, X[:9]), expected)
+
+
+def assert_answers_or_says(words, engine, model, X, expected=None):
+    """An answer, the expected one if any, or a ValueError that holds these words."""
+    for name, question in QUESTIONS.items():
+        try:
+            found = np.asarray(engine.ask(question, model, X))
+        except ValueError as error:
+            assert re.search(words, str(error)), f"{name}: {error}"
+        else:
+            assert np.isfinite(found).all(), name
+            assert_same(found, found if expected is None else expected[name], name)
+
+
+@over([name for name in WITHOUT_TASKS if name not in ON_ROWS])
+def test_without_rows_it_answers_or_says_what_to_do(engine, cls, seed):
+    """Blocks, Dask and devices point to an array in memory, a stream to fit."""
+    X, y, _ = data(seed)
+    words = {"stream": r"\bfit\b", "torch": "(?i)array|host|memory"}.get(engine.name, "array")
+    assert_answers_or_says(words, engine, engine.fit(make(cls, seed), X, y), X[:9])
+
+
+@pytest.mark.parametrize("cls", ENSEMBLES)
+def test_from_another_process_it_answers_or_says_what_to_do(open_engine, cls, seed):
+    X, y = correlated(seed)
+    model, memory = make(cls, seed).fit(X, y), open_engine("memory")
+    assert_answers_or_says(r"\bfit\b", memory, pickle.loads(pickle.dumps(model)), X[:9], told_of(model, X[:9]))
+    for again in cross_validate(clone(model), X, y, cv=2, n_jobs=2, return_estimator=True)["estimator"]:
+        assert_answers_or_says(r"\bfit\b", memory, again, X[:9])
+
+
+@pytest.mark.parametrize("fitted", ["memory", "torch"])
+@pytest.mark.parametrize("given", ["memory", "torch"])
+def test_arrays_of_another_library_are_answered_or_refused(open_engine, fitted, given, seed):
+    """Whichever library the fit and the question come from, whether scikit-learn follows it or not."""
+    X, y = correlated(seed)
+    model = open_engine(fitted).fit(make(OLSEnsembleRegressor, seed), X, y)
+    for context in (open_engine("torch").context, nullcontext):
+        engine = open_engine(given)
+        engine.context = context
+        assert_answers_or_says("(?i)array|host|place", engine, model, X[:9])
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["", "asked before"])
+@pytest.mark.parametrize(
+    ("name", "change"), [*(("memory", change) for change in IN_PLACE), ("sparse", "X doubled"), ("frame", "X doubled")]
+)
+@pytest.mark.parametrize("cls", ENSEMBLES)
+def test_data_changed_in_place_are_noticed_or_do_not_matter(open_engine, cls, name, change, asked, seed):
+    """Never different numbers without a word."""
+    X, y = correlated(seed, twins=True)
+    engine, weight = open_engine(name), np.linspace(0.5, 2, 80) if change == "weights reversed" else None
+    rows = sp.csc_array(X) if name == "sparse" else engine.new(X.copy())
+    expected = told_of(make(cls, seed).fit(*copy.deepcopy((rows, y, weight))), engine.new(X[:9]))
+    model = make(cls, seed).fit(rows, y, weight)
+    if asked:
+        told_of(model, engine.new(X[:9]))
+    IN_PLACE[change](rows, y, weight)
+    assert_answers_or_says("changed", engine, model, X[:9], expected)
+
+
+# 12 to 15: pickles, failures, second fits, parameters
+
+EVERY = (*ENSEMBLES, DropoutRegressor)
+
+
+@over(classes=EVERY)
+def test_pickles_keep_what_the_model_tells(engine, cls, seed):
+    X, y, _ = data(seed)
+    model = engine.fit(make(cls, seed), X, y)
+    copies = [library.loads(library.dumps(model)) for library in (pickle, pytest.importorskip("cloudpickle"))]
+    joblib.dump(model, file := io.BytesIO())
+    file.seek(0)
+    for again in (*copies, joblib.load(file)):
+        assert_same(told(again), told(model))
+        np.testing.assert_array_equal(engine.predict(again, X), engine.predict(model, X))
+
+
+@over(WITHOUT_TASKS, EVERY)
+def test_pickles_name_no_private_room(engine, cls, seed):
+    """So that rooms may move and old pickles still open."""
+    X, y, _ = data(seed)
+    assert cls.__module__ == "olsen"
+    assert set(re.findall(rb"olsen\._\w+", pickle.dumps(engine.fit(make(cls, seed), X, y)))) == set()
+
+
+def test_a_stream_goes_on_after_a_pickle(seed):
+    X, y, weight = data(seed)
+    whole, parts = make(OLSEnsembleRegressor, seed), make(OLSEnsembleRegressor, seed)
+    for rows in (slice(0, 50), slice(50, 120), slice(120, N)):
+        whole.partial_fit(X[rows], y[rows], weight[rows])
+        parts = pickle.loads(pickle.dumps(parts.partial_fit(X[rows], y[rows], weight[rows])))
+    np.testing.assert_array_equal(parts.predict(X), whole.predict(X))
+
+
+@over(WITHOUT_TASKS, EVERY)
+def test_a_failed_refit_changes_nothing(engine, cls, seed):
+    """NaN, a wrong parameter, targets of the wrong length: the model predicts as before."""
+    X, y, _ = data(seed)
+    model = engine.fit(make(cls, seed), X, y)
+    before, names, solver = engine.predict(model, X), set(vars(model)), model.solver
+    spoilt = X.copy()
+    spoilt[0, 2] = np.nan
+    for bad, settings in (((spoilt, y), {}), ((X, y), {"solver": "nothing"}), ((X[:40], y[:39]), {})):
+        with pytest.raises(ValueError):
+            engine.fit(model.set_params(**settings), *bad)
+        model.set_params(solver=solver)
+        assert set(vars(model)) == names
+        np.testing.assert_array_equal(engine.predict(model, X), before)
+
+
+def public(model):
+    """Names of what a fit left to be seen."""
+    return {name for name in dir(model) if re.fullmatch("[^_].*_", name) and hasattr(model, name)}
+
+
+@over([name for name in WITHOUT_TASKS if name != "stream"], EVERY)
+def test_a_second_fit_leaves_nothing_of_the_first(engine, open_engine, cls, seed):
+    """Whichever engine came before, names of columns and the advantage of stacking included."""
+    X, y, _ = data(seed)
+    fresh = engine.fit(make(cls, seed), X, y)
+    for first in SERVES[cls]:
+        settings = {"mixing": "stacking"} if first in ON_ROWS and cls is not DropoutRegressor else {}
+        model = open_engine(first).fit(make(cls, seed, **settings), X + 1, y - X[:, 0])
+        engine.fit(model.set_params(**(fresh.get_params())), X, y)
+        assert public(model) == public(fresh), first
+        assert_same(told(model), told(fresh), first)
+
+
+@over(classes=EVERY)
+def test_parameters_are_left_alone(engine, cls, seed):
+    X, y, weight = data(seed)
+    sizes = [3, 6] if cls is OLSEnsembleRegressorCV else np.linspace(0.3, 0.9, P)
+    model = make(cls, np.random.RandomState(seed), max_features=sizes)
+    before, kept = model.get_params(), copy.deepcopy(sizes)
+    after = engine.fit(model, X, y, weight).get_params()
+    assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
+    np.testing.assert_array_equal(sizes, kept)
+    assert public(clone(model)) == set() and clone(model).get_params().keys() == before.keys()
