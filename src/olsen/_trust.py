@@ -19,10 +19,12 @@ __all__ = [
     "SMALLEST_PIVOT",
     "constant_columns",
     "fitted_exactly",
+    "nearly_constant",
     "pivots_are_trusted",
     "rounding_cutoff",
 ]
 
+Array = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
 
 # Squared pivot over its diagonal entry: the share of a column that those before it leave unexplained. At 1e-5 five of
@@ -48,6 +50,11 @@ def constant_columns(sum_of_squares: Any, mean: Any, weight: float, eps: float =
     Written with operators only, so that it serves arrays of any library.
     """
     return sum_of_squares <= weight * (16 * eps * abs(mean)) ** 2
+
+
+def nearly_constant(mean: Array, first: Array, n_rows: int, eps: float = EPS) -> NDArray[np.bool_]:
+    """Columns whose mean, a sum over so many rows, differs from their first value by rounding at most."""
+    return np.abs(mean - first) <= 4 * n_rows * eps * np.abs(first)
 
 
 def rounding_cutoff(largest: int, length: NDArray[np.float64], mean: NDArray[np.float64], weight: float) -> float:

@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._engines import Engine, Options, engine_of
 from .._execution import callbacks, threads
-from ..subsets import Design
+from ..subsets import Design, resolve_size
 
 try:
     import narwhals as nw
@@ -34,6 +34,7 @@ __all__ = [
     "open_training",
     "options_of",
     "refuse_text_columns",
+    "refuse_too_few_rows",
     "resolve_seed",
     "unchanged_on_failure",
     "validate_new_rows",
@@ -149,6 +150,17 @@ def check_count(name: str, value: object, least: int = 1) -> None:
     """Raise unless `value` is a whole number of at least `least`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"{name}={value!r} must be an int of at least {least}.")
+
+
+def refuse_too_few_rows(design: Design) -> None:
+    """Raise where an intercept would use up all rows of a member, so that every coefficient were zero."""
+    rows = resolve_size(design.max_samples, design.n_rows, "max_samples")
+    if not design.all_rows and rows <= design.fit_intercept:
+        raise ValueError(
+            f"max_samples={design.max_samples!r} gives every member {rows} of {design.n_rows} rows, which the "
+            f"intercept uses up: all coefficients would be zero. Give members at least 2 rows, or all of them with the "
+            f"float 1.0."
+        )
 
 
 def warn_at_the_peak(design: Design) -> None:

@@ -40,8 +40,12 @@ def least_squares(A: Array, B: Array, rcond: float | None = None) -> Array:
 
     `rcond` cuts singular values of the column-scaled A relative to the largest; None means eps * max(shape).
     """
-    if min(A.shape) == 0:
-        return np.zeros((A.shape[1], B.shape[1]))
+    alive = A.any(axis=0)
+    if min(A.shape) == 0 or not alive.all():
+        out = np.zeros((A.shape[1], B.shape[1]))
+        if alive.any():  # a column of zeros is no direction: kept, it would mix with the null space of the others
+            out[alive] = least_squares(A[:, alive], B, _cutoff(A, rcond))
+        return out
     A, scale, rcond = _scaled(A, rcond)
     if A.shape[0] >= A.shape[1]:
         QB, R, order = la.qr_multiply(A, B.T, mode="right", pivoting=True)  # B'Q without forming Q
@@ -56,8 +60,12 @@ def least_squares(A: Array, B: Array, rcond: float | None = None) -> Array:
 
 def basis_and_inverse(A: Array, rcond: float | None = None) -> tuple[Array, Array]:
     """Orthonormal basis of the columns of A, (rows, rank), and the pseudo-inverse of A, (m, rows)."""
-    if min(A.shape) == 0:
-        return np.zeros((len(A), 0)), np.zeros(A.shape[::-1])
+    alive = A.any(axis=0)
+    if min(A.shape) == 0 or not alive.all():
+        basis, inverse = np.zeros((len(A), 0)), np.zeros(A.shape[::-1])
+        if alive.any():
+            basis, inverse[alive] = basis_and_inverse(A[:, alive], _cutoff(A, rcond))
+        return basis, inverse
     A, scale, rcond = _scaled(A, rcond)
     if A.shape[0] >= A.shape[1]:
         Q, R, order = la.qr(A, mode="economic", pivoting=True)
@@ -73,8 +81,12 @@ def basis_and_inverse(A: Array, rcond: float | None = None) -> tuple[Array, Arra
 def _scaled(A: Array, rcond: float | None) -> tuple[Array, Array, float]:
     """A with columns of unit length, the lengths, and the relative cut-off."""
     scale = np.linalg.norm(A, axis=0)
-    scale[scale == 0] = 1.0  # a zero column stays zero and gets coefficient zero
-    return A / scale, scale, np.finfo(np.float64).eps * max(A.shape) if rcond is None else rcond
+    scale[scale == 0] = 1.0  # entries whose squares underflow
+    return A / scale, scale, _cutoff(A, rcond)
+
+
+def _cutoff(A: Array, rcond: float | None) -> float:
+    return float(np.finfo(np.float64).eps) * max(A.shape) if rcond is None else rcond
 
 
 def _full_rank(R: Array, rcond: float) -> bool:

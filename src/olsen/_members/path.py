@@ -23,6 +23,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._moments import weighted_mean
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns
 from .problem import Problem
 
@@ -57,7 +58,7 @@ class PathData:
         X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
         Xt = np.array(X.T, dtype=np.float64, order="C")
         if problem.fit_intercept:
-            mean = Xt @ weight / weight.sum()
+            mean = weighted_mean(problem.X, problem.weight)
             Xt -= mean[:, None]
             Xt[constant_columns((Xt * Xt) @ weight, mean, weight.sum())] = 0.0
         return cls(Xt, problem.Y, weight, problem.moments.G if shared else G, problem.fit_intercept)

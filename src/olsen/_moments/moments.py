@@ -23,7 +23,7 @@ from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.blas_threads import one_blas_thread
 from .._execution.threads import Sharing
-from .._trust import constant_columns
+from .._trust import constant_columns, nearly_constant
 
 __all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "weighted_mean"]
 
@@ -129,23 +129,54 @@ def from_data(
 
 
 def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
-    """Column means in float64, for A dense in any namespace, or sparse."""
-    if sp.issparse(A):
-        ones = np.ones(A.shape[0]) if weight is None else weight
-        return np.asarray(A.T @ ones, dtype=np.float64).reshape(-1) / ones.sum()
+    """Column means in float64, for A dense in any namespace, or sparse.
+
+    The mean of a column that holds one value is that value: a sum over n rows may be off by n units in the last place,
+    and what is left of the column after centring would look like a direction.
+    """
     if not space.on_host:
         return _mean_elsewhere(A, weight, space)
-    if weight is None:
-        return A.mean(axis=0, dtype=np.float64)
-    return (weight @ A) / weight.sum()
+    if sp.issparse(A):
+        return _sparse_mean(A, np.ones(A.shape[0]) if weight is None else weight)
+    mean = A.mean(axis=0, dtype=np.float64) if weight is None else (weight @ A) / weight.sum()
+    first = np.asarray(A[0], dtype=np.float64)
+    near = np.flatnonzero(nearly_constant(mean, first, A.shape[0]))
+    for start in range(0, len(near), 64):
+        j = near[start : start + 64]
+        off = A[:, j] - first[j]
+        mean[j] = first[j] + (off.mean(axis=0) if weight is None else (weight @ off) / weight.sum())
+    return mean
+
+
+def _sparse_mean(A: Any, weight: Array) -> Array:
+    mean: Array = np.asarray(A.T @ weight, dtype=np.float64).reshape(-1) / weight.sum()
+    row, first = sp.csr_array(A[[0]]), np.zeros(A.shape[1])
+    first[row.indices] = row.data
+    near = np.flatnonzero(nearly_constant(mean, first, A.shape[0]) & (first != 0))
+    columns = sp.csc_array(A[:, near])
+    for i, j in enumerate(near.tolist()):
+        here = slice(columns.indptr[i], columns.indptr[i + 1])  # all rows: a zero would have moved the mean
+        off = columns.data[here].astype(np.float64) - first[j]
+        mean[j] = first[j] + weight[columns.indices[here]] @ off / weight.sum()
+    return mean
 
 
 def _mean_elsewhere(A: Any, weight: Any, space: Space) -> Any:
-    total = space.xp.zeros(A.shape[1], dtype=space.dtype, device=space.device)
+    xp, total = space.xp, space.zeros(A.shape[1])
     for rows in _row_blocks(A.shape[0], A.shape[1], _DEVICE_BLOCK_BYTES):
         block = space.cast(A[rows, :])
-        total += space.xp.sum(block, axis=0) if weight is None else weight[rows] @ block
-    return total / (A.shape[0] if weight is None else space.xp.sum(weight))
+        total += xp.sum(block, axis=0) if weight is None else weight[rows] @ block
+    mean = total / (A.shape[0] if weight is None else xp.sum(weight))
+    first = space.cast(A[0, :])
+    eps = float(xp.finfo(space.dtype).eps)
+    near = np.flatnonzero(nearly_constant(space.get(mean), space.get(first), A.shape[0], eps))
+    if not len(near):
+        return mean
+    better = space.get(mean).copy()
+    for j in near.tolist():
+        off = space.cast(A[:, j]) - first[j]
+        better[j] = float(first[j] + (xp.mean(off) if weight is None else (weight @ off) / xp.sum(weight)))
+    return space.put(better)
 
 
 def _moments_elsewhere(X: Any, Y: Any, weight: Any, centre: bool, space: Space) -> Moments:

@@ -222,7 +222,8 @@ def draw_members(
 
     Coin flips follow the paper's rejection rule: a member with :math:`|S_i| \ge |T_i| - 1` has infinite expected risk
     and is drawn again (an intercept takes one more row). Where more columns than rows are expected, members are
-    minimum-norm interpolators and the rule is mirrored: :math:`|S_i| > |T_i| + 1`.
+    minimum-norm interpolators and the rule is mirrored: :math:`|S_i| > |T_i| + 1`. A member whose rows an intercept
+    would use up is drawn again as well.
 
     Parameters
     ----------
@@ -316,7 +317,8 @@ def _redraw_rejected(
     kept_features, kept_samples = list(features), list(samples) if samples is not None else []
     size = features.sizes.copy()
     for attempt in range(1, _MAX_ATTEMPTS + 1):
-        rejected = np.flatnonzero(size >= rows - 1 if overdetermined else size <= rows + 1)
+        wrong_side = size >= rows - 1 if overdetermined else size <= rows + 1
+        rejected = np.flatnonzero(wrong_side | (rows < 1))
         if not len(rejected):
             same = attempt == 1
             return (features, samples) if same else _restack(features, samples, kept_features, kept_samples)

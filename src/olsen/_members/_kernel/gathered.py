@@ -22,6 +22,7 @@ __all__ = ["solve_gathered"]
 
 # Rows of X gathered at a time: a panel of that depth (16 kB) stays in the L1 cache as the broadcast operand.
 DEPTH = 256
+HUGE = 1e30  # pivot of a column that is to have no part; its root and quotients stay normal numbers in float32 too
 
 
 @njit(**JIT)
@@ -73,7 +74,7 @@ def _remove_means(work, m, q, shift, total, weight):
 
 
 @njit(**JIT)
-def _build_gram(source, strides, Y, cols, m, rows, row_start, row_stop, weights, centre, work, own_rows):
+def _build_gram(source, strides, Y, cols, m, rows, row_start, row_stop, weights, centre, work, own_rows, eps, silent):
     """Fill the member's panels with the moments of its data; return the offset of the means.
 
     The rows come in slabs.  The mean of the first slab serves as a provisional origin, which removes the bulk of any
@@ -100,7 +101,22 @@ def _build_gram(source, strides, Y, cols, m, rows, row_start, row_stop, weights,
         _accumulate_gram(work, m, q, depth, data, shift, roots, total, centre, start == row_start)
     if centre:
         _remove_means(work, m, q, shift, total, weight)
+        _silence_constants(work, m, q, shift, weight, eps, silent)
     return shift
+
+
+@njit(**JIT)
+def _silence_constants(work, m, q, shift, weight, eps, silent):
+    """Find columns of which centring leaves nothing but rounding; a huge pivot keeps them out of the factor.
+
+    The threshold is that of ``_trust.constant_columns``.
+    """
+    n_blocks, _, _, _, panels, _ = layout(m, q)
+    for j in range(m):
+        pivot = panels + panel_size(j // LANES, n_blocks) + LANES * j + j % LANES
+        silent[j] = work[pivot] <= weight * (16 * eps * abs(work[shift + j])) ** 2
+        if silent[j]:
+            work[pivot] = HUGE
 
 
 @njit(**JIT)
@@ -126,6 +142,8 @@ def _solve_gathered_range(
     own,
     own_rows,
     cursor,
+    eps,
+    silent,
 ):
     q = Y.shape[1]
     for i in range(begin, end):
@@ -138,7 +156,7 @@ def _solve_gathered_range(
             continue
         copy_padded(cols, start, stop, own)
         shift = _build_gram(
-            source, strides, Y, own, m, rows, row_starts[i], row_stops[i], weights, centre, work, own_rows
+            source, strides, Y, own, m, rows, row_starts[i], row_stops[i], weights, centre, work, own_rows, eps, silent
         )
         for s in range((m + LANES - 1) // LANES):
             eliminate_block(work, s, m, q, source, cursor)
@@ -146,6 +164,9 @@ def _solve_gathered_range(
         if m:
             ratios[i] = finish(work, m, q)
             read_targets(work, m, q, ratios[i], values[start:stop])
+            for j in range(m):
+                if silent[j]:
+                    values[start + j] = 0.0
             probed[i] = largest_probe(work, m, q, values.shape[1], scale, own, ratios[i])
         for t in range(values.shape[1]):
             mean = work[shift + m + t]
@@ -189,6 +210,7 @@ def solve_gathered(X, Y, col_indptr, cols, row_starts, row_stops, rows, weights,
     _solve_gathered_range(
         flat, strides, Y, col_indptr, cols, row_starts, row_stops, rows, weights, scale,
         centre, begin, end, values, intercepts, ratios, probed, work, own, own_rows, np.zeros(LIST, np.int64),
+        np.finfo(np.float64).eps, np.zeros(largest + LANES, np.bool_),
     )  # fmt: skip
     if not centre:
         intercepts[begin:end] = 0.0
