@@ -10,9 +10,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .. import _members
-from .._members import Members, Problem
+from .._execution.threads import Sharing
+from .._members import Members, Problem, Solution
 from .._moments import DistinctRows, Moments, from_data
-from ..subsets import Design, row_groups
+from ..subsets import Design, Subsets, row_groups
 from .engine import Options
 
 __all__ = ["Memory", "sliceable"]
@@ -69,13 +70,14 @@ class Memory:
             samples,
             solver=self.options.solver,
             sharing=self.options.sharing("members", len(features)),
-            run=self._run,
+            run=self.run,
         )
         return Members.of(self.problem, features, samples, solution, weights)
 
-    @property
-    def _run(self) -> _members.Run:
-        return _members.run_here
+    @staticmethod
+    def run(name: str, problem: Problem, features: Subsets, samples: Subsets | None, sharing: Sharing) -> Solution:
+        """Call a solver by its name."""
+        return _members.run_here(name, problem, features, samples, sharing)
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         fold = row_groups(0, self.n_given, count, seed)

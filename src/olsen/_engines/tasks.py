@@ -33,14 +33,6 @@ CHUNKS = 4  # for every core of the cluster, so that uneven ones even out
 BY_ROWS = ("member_gram", "orthogonal", "interpolator")
 
 
-class Tasks(Memory):
-    """Arrays in memory whose members are solved by the workers of a cluster."""
-
-    @property
-    def _run(self) -> _members.Run:
-        return _run_as_tasks
-
-
 def _run_as_tasks(
     name: str, problem: Problem, features: Subsets, samples: Subsets | None, sharing: Sharing
 ) -> Solution:
@@ -55,6 +47,15 @@ def _run_as_tasks(
         part = _run_as_tasks("orthogonal", problem, features.take(again), None, sharing.quiet())
         solution.put(again, features.sizes, part, refitted=True)
     return solution
+
+
+class Tasks(Memory):
+    """Arrays in memory whose members are solved by the workers of a cluster."""
+
+    @staticmethod
+    def run(name: str, problem: Problem, features: Subsets, samples: Subsets | None, sharing: Sharing) -> Solution:
+        """Call a solver by its name, in tasks."""
+        return _run_as_tasks(name, problem, features, samples, sharing)
 
 
 def _from_rows(

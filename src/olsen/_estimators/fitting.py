@@ -12,7 +12,7 @@ from .._engines import Engine, NeedsRows
 from .._selection.combining import Combination, combine
 from ..subsets import Design
 from .fitted import FittedEnsemble, FittedResult
-from .inputs import check_choice, check_count, refuse_too_few_rows, resolve_seed, warn_at_the_peak
+from .inputs import check_choice, check_count, check_shape, resolve_seed
 from .kept_rows import KeptRows
 
 __all__ = ["FittingEnsemble"]
@@ -71,8 +71,7 @@ class FittingEnsemble(FittedEnsemble):
         design = engine.complete(
             Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept)
         )
-        refuse_too_few_rows(design)
-        warn_at_the_peak(design)
+        check_shape(design)
         return design
 
     def _fit_members(

@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._engines import Engine, Options, engine_of
 from .._execution import callbacks, threads
-from ..subsets import Design, resolve_size
+from ..subsets import Design
 
 try:
     import narwhals as nw
@@ -31,14 +31,13 @@ except ImportError:  # machines with nothing but the numerical libraries: scikit
 __all__ = [
     "check_choice",
     "check_count",
+    "check_shape",
     "open_training",
     "options_of",
     "refuse_text_columns",
-    "refuse_too_few_rows",
     "resolve_seed",
     "unchanged_on_failure",
     "validate_new_rows",
-    "warn_at_the_peak",
 ]
 
 
@@ -152,23 +151,21 @@ def check_count(name: str, value: object, least: int = 1) -> None:
         raise ValueError(f"{name}={value!r} must be an int of at least {least}.")
 
 
-def refuse_too_few_rows(design: Design) -> None:
-    """Raise where an intercept would use up all rows of a member, so that every coefficient were zero."""
-    rows = resolve_size(design.max_samples, design.n_rows, "max_samples")
-    if not design.all_rows and rows <= design.fit_intercept:
+def check_shape(design: Design) -> None:
+    """Refuse members whose rows the intercept would use up, and warn near the interpolation peak.
+
+    Members that have as many columns as rows, give or take one, have infinite expected risk.
+    """
+    shape = design.fixed_shape()
+    if shape is None:
+        return
+    rows, columns = shape
+    if rows <= design.fit_intercept:
         raise ValueError(
             f"max_samples={design.max_samples!r} gives every member {rows} of {design.n_rows} rows, which the "
             f"intercept uses up: all coefficients would be zero. Give members at least 2 rows, or all of them with the "
             f"float 1.0."
         )
-
-
-def warn_at_the_peak(design: Design) -> None:
-    """Warn where members have as many columns as rows, give or take one: their expected risk is infinite."""
-    shape = design.fixed_shape()
-    if shape is None:
-        return
-    rows, columns = shape
     freedom = rows - design.fit_intercept
     if abs(columns - freedom) > 1:
         return
