@@ -231,23 +231,25 @@ class OLSEnsembleRegressor(FittingEnsemble):
                     "arrays of other libraries to fit as a whole."
                 )
             stream = self._rows_so_far(batch).add(batch)
-            seed = before.design.seed if before is not None and before.stream is not None else self._seed(None)
-            design = self._design(stream, seed, self.max_features, 1.0)
+            design = self._design(stream, self._seed(before), self.max_features, 1.0)
             fitted = self._fit_members(stream, design, self.n_estimators, None)
             self._adopt(replace(fitted, stream=stream), stream)
         return self
 
     def _rows_so_far(self, batch: Memory) -> Stream:
         fitted = self._fitted
-        if fitted is not None and fitted.stream is not None:
-            return replace(fitted.stream, options=batch.options)
-        empty = Stream.empty(batch.n_columns, batch.problem.Y.shape[1], batch.options)
         if fitted is None:
-            return empty
-        rows = fitted.kept_rows("partial_fit after fit")
-        rows.check_look("partial_fit after fit")
-        before = replace(batch, problem=rows.problem, n_given=fitted.design.n_given or len(rows.problem.Y))
-        return empty.add(before)
+            return Stream.empty(batch.n_columns, batch.problem.Y.shape[1], batch.options)
+        if fitted.stream is not None:
+            if fitted.design.fit_intercept != self.fit_intercept:
+                raise ValueError(
+                    f"fit_intercept was changed from {fitted.design.fit_intercept} to {self.fit_intercept}, but "
+                    f"earlier batches were folded in with the former and their rows are gone. Start a new estimator."
+                )
+            return replace(fitted.stream, options=batch.options)
+        rows = self._members_again("partial_fit after fit")[0]
+        before = replace(batch, problem=rows, n_given=fitted.design.n_given or len(rows.Y))
+        return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(before)
 
 
 def _can_stream(max_samples: int | float) -> bool:

@@ -193,15 +193,7 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
         coefs : csr_array of shape (n_estimators_, n_features), or a list of them, one for each target
             Zero outside each member's columns; neither scale nor weights are applied.
         """
-        fitted = self._result()
-        rows, members = fitted.kept_rows("member_coefs"), fitted.members
-        assert members is not None
-        features, samples = fitted.design.draw(0, self.n_estimators_)
-        options = options_of(self)
-        sharing = options.sharing("members", len(features))
-        solution = _members.solve(rows.problem, features, samples, solver=options.solver, sharing=sharing)
-        again = Members.of(rows.problem, features, samples, solution, members.weights)
-        rows.check_members("member_coefs", again.coef, again.intercept, members)
+        _, features, solution = self._members_again("member_coefs")
         shape = (len(features), features.n_items)
         coefs = [sp.csr_array((v, features.indices, features.indptr), shape=shape) for v in solution.values.T]
         return coefs[0] if self.coef_.ndim == 1 else coefs
@@ -245,7 +237,10 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
         other = self.__copy__()
         for name, value in vars(self).items():
             if name != "_fitted":  # frozen, and the rows in it may be large
-                setattr(other, name, copy.deepcopy(value, memo))
+                other.__dict__[name] = copy.deepcopy(value, memo)
+        if self._fitted is not None:  # a warm start of the copy goes on from its own random state
+            state = memo.get(id(self._fitted.random_state), self._fitted.random_state)
+            other._fitted = replace(self._fitted, random_state=state)
         return other
 
     # What fit is made of
@@ -254,6 +249,20 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
         check_is_fitted(self)
         assert self._fitted is not None
         return self._fitted
+
+    def _members_again(self, what: str) -> tuple[_members.Problem, Subsets, _members.Solution]:
+        """The training rows with the members solved from them once more; an error if they are not those of the fit."""
+        fitted = self._result()
+        rows, members = fitted.kept_rows(what), fitted.members
+        assert members is not None
+        features, samples = fitted.design.draw(0, len(members))
+        options = options_of(self)
+        sharing = options.sharing("members", len(features))
+        problem = replace(rows.problem)  # without the moments of then
+        solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
+        again = Members.of(problem, features, samples, solution, members.weights)
+        rows.check_members(what, again.coef, again.intercept, members)
+        return problem, features, solution
 
     def _deletions(self, what: str) -> uncertainty.Deletions:
         fitted = self._result()

@@ -91,7 +91,7 @@ def _check_arrays(
     weight = None
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if estimator.fit_intercept:
+    if estimator.fit_intercept and min_rows > 1:  # a batch of a stream may well hold one value
         _warn_constant_target(y.reshape(len(y), -1), weight)
     return X, y, weight
 
@@ -160,7 +160,7 @@ def check_shape(design: Design) -> None:
     if shape is None:
         return
     rows, columns = shape
-    if rows <= design.fit_intercept:
+    if rows <= design.fit_intercept and not design.all_rows:
         raise ValueError(
             f"max_samples={design.max_samples!r} gives every member {rows} of {design.n_rows} rows, which the "
             f"intercept uses up: all coefficients would be zero. Give members at least 2 rows, or all of them with the "

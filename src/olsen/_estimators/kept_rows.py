@@ -55,11 +55,6 @@ class KeptRows:
         same_means = np.abs(mean_x - mean_before) <= SAME_LOOK * length[:, 0] / np.sqrt(weight.sum())
         return bool(same_means.all() and np.all(np.abs(cross - cross_before) <= SAME_LOOK * length * size))
 
-    def check_look(self, what: str) -> None:
-        """Raise where X is known to look different from what was fitted."""
-        if self.look is not None and not self._unchanged(*self.look):
-            raise _changed(what)
-
     def check_members(self, what: str, coef: Array, intercept: Array, fitted: Members) -> None:
         """Raise where members of the present rows have another mean, (p, q) and (q,), than those that were fitted."""
         far = np.abs(coef - fitted.coef).max(initial=0.0) > SAME_COEFFICIENTS * np.abs(fitted.coef).max(initial=0.0)

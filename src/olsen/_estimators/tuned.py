@@ -107,17 +107,18 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     feature_ratio_ : float
         ``max_features_`` over the number of columns.
     best_score_ : float
-        Minus the estimated mean squared error of prediction at the chosen size and number of members.
+        Minus the estimated mean squared error of prediction at the chosen size and number of members, scale included.
     cv_results_ : dict of ndarrays
         ``"size"``, ``"mse"`` at ``n_estimators_``, ``"mse_infinity"``, ``"standard_error"`` over rows: those of the
-        probabilities in use, ``inclusion_kind_``.
+        probabilities in use, ``inclusion_kind_``, and of members times the scale in use, ``scale_``. Sizes are compared
+        before the scale is estimated.
     criterion_ : {"loo", "gcv", "kfold", "oob"}
         How errors were estimated.
     inclusion_kind_ : {"uniform", "ridge", "adaptive"}
         The probabilities in use.
     loo_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        Prediction of every training row without it; empty where that is not known (adaptive probabilities, errors from
-        the moments alone, splitters that leave rows out).
+        Prediction of every training row without it, NaN for rows of weight zero; empty where that is not known
+        (adaptive probabilities, errors from the moments alone, splitters that leave rows out).
     n_features_in_ : int
         Number of columns seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -298,11 +299,17 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             raise TypeError(
                 f"fit got an unexpected argument {unknown[0]!r}; besides X, y and sample_weight, only groups."
             )
-        if params.get("groups") is not None and (self.cv is None or isinstance(self.cv, (str, int))):
+        if params.get("groups") is None:
+            return
+        try:
+            if self.cv is None or isinstance(self.cv, (str, int)):
+                raise TypeError
+            process_routing(self, "fit", groups=params["groups"])
+        except TypeError:
             raise ValueError(
                 f"groups were given, but cv={self.cv!r} does not keep them together, so errors would be those of rows "
                 f"whose group is still in the data. Use cv=GroupKFold() or another splitter that takes groups."
-            )
+            ) from None
 
     def _request(self, seed: int) -> Request:
         """What was fixed, whatever the data."""
@@ -350,20 +357,26 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         """(train, test) index pairs over the rows with positive weight, or None without k-fold."""
         if self.cv is None or isinstance(self.cv, str):
             return None
-        if groups is not None:
-            groups = process_routing(self, "fit", groups=groups).splitter.split.get("groups")
-        splitter = check_cv(self.cv)
-        n = engine.n_given
-        if not hasattr(self.cv, "__iter__") and splitter.get_n_splits(np.zeros(n), groups=groups) > n:
+        rows, kept = engine.n_given, engine.kept_rows
+        if hasattr(self.cv, "__iter__"):
+            splits = _renumbered(list(check_cv(self.cv).split()), rows, kept)
+        else:
+            splits = self._split_rows(engine.problem, groups if groups is None or kept is None else _take(groups, kept))
+        whole = [(train, test) for train, test in splits if len(train) and len(test)]
+        if not whole:
+            raise ValueError(
+                f"cv={self.cv!r} gave no split with rows to train and to test on. A generator is used up by its first "
+                f"fit; give a list or a splitter."
+            )
+        return whole
+
+    def _split_rows(self, problem: Problem, groups: Any) -> Splits:
+        """Splits by a splitter of the rows with positive weight: the others count as dropped."""
+        splitter, n = check_cv(self.cv), len(problem.Y)
+        y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
+        if splitter.get_n_splits(problem.X, y, groups) > n:
             raise ValueError(f"cv={self.cv!r} asks for more folds than the {n} rows there are.")
-        y = np.zeros(n) if engine.kept_rows is not None else engine.problem.Y[:, 0]
-        splits = splitter.split(np.zeros((n, 1)), y, groups)
-        if engine.kept_rows is None:
-            return [(np.asarray(train), np.asarray(test)) for train, test in splits]
-        position = np.full(n, -1)
-        position[engine.kept_rows] = np.arange(len(engine.kept_rows))
-        kept = [tuple(position[rows][position[rows] >= 0] for rows in split) for split in splits]
-        return [(train, test) for train, test in kept if len(train) and len(test)]
+        return [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(problem.X, y, groups)]
 
     def _warn_repeated_rows(self, problem: Problem, splits: Splits | None) -> None:
         """Leave-one-out cannot be trusted where the left-out row has a twin."""
@@ -420,7 +433,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         self.criterion_, self.inclusion_kind_ = found.criterion, found.inclusion
         self.best_score_ = -found.mse
         self.cv_results_ = {
-            "size": found.curve.sizes,
+            "size": found.curve.sizes.copy(),
             "mse": found.curve.mse(found.n_estimators),
             "mse_infinity": found.curve.mse(np.inf),
             "standard_error": found.standard_error,
@@ -428,12 +441,34 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         self.loo_prediction_ = _left_out(found, fitted, engine)
 
 
+def _take(groups: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
+    return np.asarray(groups)[rows]
+
+
+def _renumbered(splits: Splits, n: int, kept: NDArray[np.int64] | None) -> Splits:
+    """Given splits, in the numbers of the rows with positive weight."""
+    position = np.full(n, -1)
+    position[np.arange(n) if kept is None else kept] = np.arange(n if kept is None else len(kept))
+    found = []
+    for split in splits:
+        train, test = (np.asarray(rows) for rows in split)
+        train, test = (np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64) for rows in (train, test))
+        beyond = [int(row) for rows in (train, test) for row in rows if not -n <= row < n]
+        if beyond:
+            raise ValueError(f"cv holds a split with row {beyond[0]}, but there are {n} rows (0 to {n - 1}).")
+        found.append(tuple(position[rows][position[rows] >= 0] for rows in (train, test)))
+    return [(train, test) for train, test in found]
+
+
 def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:
     """Candidates one by one: in one array, counts beside fractions would become fractions."""
     if max_features is None:
         return None
     given = max_features.tolist() if isinstance(max_features, np.ndarray) else max_features
-    return tuple(given) if np.ndim(max_features) else (given,)
+    sizes = tuple(given) if np.ndim(max_features) else (given,)
+    if not sizes:
+        raise ValueError("max_features is an empty list of candidate sizes; leave it None for a grid of sizes.")
+    return sizes
 
 
 def _left_out(found: Selection, fitted: FittedResult, engine: Engine) -> NDArray[np.float64]:
@@ -441,4 +476,9 @@ def _left_out(found: Selection, fitted: FittedResult, engine: Engine) -> NDArray
     if found.residual is None or found.centre is None or engine.problem is None:
         return np.empty(0)
     prediction = found.centre + fitted.scale * (engine.problem.Y - found.residual - found.centre)
+    design = fitted.design
+    if design.kept_rows is not None:
+        whole = np.full((design.n_given or design.n_rows, prediction.shape[1]), np.nan)
+        whole[design.kept_rows] = prediction
+        prediction = whole
     return prediction[:, 0] if engine.single_target else prediction

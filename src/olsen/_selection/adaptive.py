@@ -20,7 +20,7 @@ from .._members.problem import Problem, Solution
 from .._moments import weighted_mean
 from ..subsets import Subsets, antithetic_pairs, draw
 from .curve import PairSums, RiskCurve
-from .inclusion import RidgeFamily, adapted_probabilities
+from .inclusion import RidgeFamily, adapted_probabilities, brought_to
 from .paths import Paths
 
 __all__ = ["Adapted", "judge"]
@@ -60,10 +60,12 @@ def judge(
     paths: Paths,
     *,
     with_ridge: bool,
+    sizes: Indices | None,
 ) -> Adapted | None:
     """Adaptive probabilities where cross-validation prefers them by two standard errors, None otherwise.
 
-    `uniform` is the curve on all rows, ``curve_of(problem)`` makes it on some of them.
+    `uniform` is the curve on all rows, ``curve_of(problem)`` makes it on some of them. Where `sizes` are given,
+    probabilities sum to the nearest of them.
     """
     n = problem.shape[0]
     fold_of = np.random.default_rng(paths.seed).permutation(n) % min(FOLDS, n)
@@ -76,7 +78,7 @@ def judge(
         start = _fit_size(part, _best_size(curve), paths)
         base = _ridge_if_better(part, curve, paths) if with_ridge else None
         errors["base"][test] = _squared_errors(problem, part, test, (base or start).coef)
-        for steps, trial in _adapt(part, start, paths, STEPS).items():
+        for steps, trial in _adapt(part, start, paths, STEPS, sizes).items():
             errors[str(steps)][test] = _squared_errors(problem, part, test, trial.coef)
             pairs[str(steps)][:, test] = _pair_rows(problem, part, test, trial)
     best = min(map(str, STEPS), key=lambda name: errors[name].mean())
@@ -84,7 +86,7 @@ def judge(
     if gain.mean() <= GATE * gain.std(ddof=1) / np.sqrt(n):
         return None
     steps = int(best)
-    found = _adapt(problem, _fit_size(problem, _best_size(uniform), paths), paths, (steps,))[steps].probabilities
+    found = _adapt(problem, _fit_size(problem, _best_size(uniform), paths), paths, (steps,), sizes)[steps].probabilities
     assert found is not None
     weight = np.ones(n) if problem.weight is None else problem.weight
     own, same, other = pairs[best][:, None, :]
@@ -125,11 +127,16 @@ def _fit(problem: Problem, features: Subsets, probabilities: Array | None) -> _T
     return _Trial(features, solution, coef, error, probabilities)
 
 
-def _adapt(problem: Problem, start: _Trial, paths: Paths, stops: tuple[int, ...]) -> dict[int, _Trial]:
+def _adapt(
+    problem: Problem, start: _Trial, paths: Paths, stops: tuple[int, ...], sizes: Indices | None
+) -> dict[int, _Trial]:
     """The ensembles after each number of steps in `stops`."""
     found, trial = {}, start
     for step in range(1, max(stops) + 1):
-        trial = _fit_law(problem, adapted_probabilities(problem, trial.coef, trial.error), paths)
+        chance = adapted_probabilities(problem, trial.coef, trial.error)
+        if sizes is not None:
+            chance = brought_to(chance, int(sizes[np.argmin(np.abs(sizes - chance.sum()))]))
+        trial = _fit_law(problem, chance, paths)
         if step in stops:
             found[step] = trial
     return found

@@ -56,7 +56,8 @@ def combine(
         weights, advantage = stacking_weights(problem, features, samples, residual, design.seed, sharing)
     if scale is None:
         shares = np.full(k, 1 / k) if weights is None else weights
-        scale = loo_scale(problem, *(np.tensordot(shares, a, 1) for a in (residual, centre)))
+        mean_residual, middle = (np.tensordot(shares, a, 1) for a in (residual, centre))
+        scale = loo_scale(problem, mean_residual, middle)
     return Combination(weights, float(scale), advantage)
 
 

@@ -13,7 +13,7 @@ come from K members taken in such pairs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -167,6 +167,18 @@ class RiskCurve:
             if self.mse(k)[index] <= limit:
                 return int(k)
         return 5000
+
+    def scaled(self, mu: float, deviation: NDArray[np.float64]) -> RiskCurve:
+        r"""The curve of members scaled about the mean target.
+
+        With deviations d (n, q) of the targets from their mean without the row, a residual becomes
+        :math:`(1 - \mu) d + \mu e`, and products of residuals follow.
+        """
+        square = (1 - mu) ** 2 * np.mean(deviation**2, axis=1)
+        cross = 2 * mu * (1 - mu) * np.mean(deviation * self.residual, axis=2)
+        own, same, other = (square + cross + mu**2 * products for products in (self.own, self.same, self.other))
+        residual = (1 - mu) * deviation + mu * self.residual
+        return replace(self, own=own, same=same, other=other, residual=residual)
 
     def averaged(self) -> SizeCurve:
         """The same without its rows: small enough to be kept with a fitted model."""

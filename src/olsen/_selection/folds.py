@@ -30,21 +30,21 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-def moment_kfold_curve(folds: list[Moments], sizes: Indices, paths: Paths) -> RiskCurve:
-    """Risk curve from moments of folds; the rows of the curve are the folds."""
+def moment_kfold_curve(folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0) -> RiskCurve:
+    """Risk curve from moments of folds, of members times a scale; the rows of the curve are the folds."""
     p = len(folds[0].G)
     training = [Moments.merge_others(folds, f) for f in range(len(folds))]
     orders = paths.orders(p, 0, paths.min_batches)
 
     def solve(start: int, stop: int) -> list[Array]:
-        return [np.stack([_prefixes(m, order, sizes) for m in training]) for order in orders[start:stop]]
+        return [scale * np.stack([_prefixes(m, order, sizes) for m in training]) for order in orders[start:stop]]
 
     coefs = paths.run(solve, len(orders))
     weight = np.array([fold.weight for fold in folds])
     return curve_of_coefficients(sizes, p, paths.design, weight, coefs, partial(_fold_errors, folds, training))
 
 
-def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths) -> RiskCurve:
+def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0) -> RiskCurve:
     """GCV from the moments of all rows: no row is touched again, so n does not matter.
 
     Residual sums of squares of a coefficient vector b are y'y - 2 b'c + b'Gb. For n far above p, leverages are small
@@ -54,12 +54,12 @@ def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths) -> RiskCurv
 
     def error(coef: Array) -> Array:
         """(sizes, 1): GCV of coefficients (sizes, p, q), averaged over targets."""
-        rss = _residual_squares(moments, coef)
-        found: Array = (rss.mean(axis=1) / (n * (1 - (sizes + moments.centred) / n) ** 2))[:, None]
+        mean_square = _residual_squares(moments, coef).mean(axis=1) / moments.weight
+        found: Array = (mean_square / (1 - scale * (sizes + moments.centred) / n) ** 2)[:, None]
         return found
 
     orders = paths.orders(p, 0, paths.min_batches)
-    coefs = paths.run(lambda a, b: [_prefixes(moments, order, sizes) for order in orders[a:b]], len(orders))
+    coefs = paths.run(lambda a, b: [scale * _prefixes(moments, order, sizes) for order in orders[a:b]], len(orders))
     return curve_of_coefficients(sizes, p, paths.design, np.ones(1), coefs, error)
 
 

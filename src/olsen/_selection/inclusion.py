@@ -27,7 +27,7 @@ from .._members.problem import Problem
 from .._moments import weighted_mean
 from .._trust import constant_columns
 
-__all__ = ["RidgeFamily", "adapted_probabilities"]
+__all__ = ["RidgeFamily", "adapted_probabilities", "brought_to"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -144,3 +144,15 @@ def adapted_probabilities(problem: Problem, coef: Array, error: float) -> Array:
         top = np.argmax(signal)
         chance[top] = min(1.0, chance[top] + 1 - chance.sum())
     return np.asarray(chance)
+
+
+def brought_to(chance: Array, size: int) -> Array:
+    """Probabilities in proportion to given ones, at most one, that sum to `size`; all alike where those are used up."""
+    positive = np.maximum(chance, 1e-12)
+
+    def excess(log_factor: float) -> float:
+        return float(np.minimum(1.0, np.exp(log_factor) * positive).sum()) - size
+
+    if size >= len(chance):
+        return np.ones(len(chance))
+    return np.asarray(np.minimum(1.0, np.exp(brentq(excess, -60.0, 60.0, xtol=1e-12)) * positive))

@@ -65,6 +65,25 @@ class Evidence:
     splits: Splits | None = None
     folds: list[Moments] | None = None
 
+    def mean_of_others(self) -> Array:
+        """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
+        problem = self.problem
+        assert problem is not None
+        if not problem.fit_intercept:
+            return np.zeros_like(problem.Y)
+        weight = np.ones(len(problem.Y)) if problem.weight is None else problem.weight
+        share = (weight / weight.sum())[:, None]
+        mean: Array = (weight @ problem.Y / weight.sum() - share * problem.Y) / (1 - share)
+        for train, test in self.splits or ():
+            mean[test] = weight[train] @ problem.Y[train] / weight[train].sum()
+        return mean
+
+    def deviations(self) -> Array:
+        """Targets less these means, in the order of the rows of a curve: with splits, the test rows of each in turn."""
+        assert self.problem is not None
+        found = self.problem.Y - self.mean_of_others()
+        return found if self.splits is None else np.concatenate([found[test] for _, test in self.splits])
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -72,8 +91,8 @@ class Candidate:
 
     inclusion: str  # "uniform", "ridge", "adaptive"
     criterion: str
-    curve: RiskCurve
-    residuals: list[Array] | None = None  # of every size, by row; None where leave-one-out does not apply
+    curve: RiskCurve  # at the scale that was given, at one where it is to be estimated
+    residuals: list[Array] | None = None  # of every size, by row, unscaled; None where leave-one-out does not apply
     probabilities: list[Array] | None = None  # of every size; None: uniform
     n_rows: int = 0
     pinned: int | None = None  # position of the size, where the curve does not decide
@@ -105,7 +124,7 @@ class Selection:
     n_estimators: int
     standard_error: Array  # (sizes,) at this number of members
     probabilities: Array | None  # (p,), None: uniform
-    scale: float | None  # None: to be estimated from the members themselves
+    scale: float
     residual: Array | None = None  # (n, q) of left-out rows, before the scale
     centre: Array | None = None  # (n, q) mean target without each row
 
@@ -134,26 +153,24 @@ def choose(candidates: list[Candidate], request: Request, n_estimators: int | No
     k = np.inf if n_estimators is None else n_estimators
     at = [candidate.best(k, request.one_standard_error) for candidate in candidates]
     i = _preferred(candidates, at, k)
-    found = candidates[i]
-    number = found.curve.members_for(at[i], EXCESS) if n_estimators is None else n_estimators
-    residual = None if found.residuals is None else found.residuals[at[i]]
-    centre = None
-    scale = request.scale
-    if evidence.problem is not None:
-        centre = _mean_of_others(evidence.problem, evidence.splits)
-        if scale is None and residual is not None:
-            scale = combining.loo_scale(evidence.problem, residual, centre)
+    found, place = candidates[i], at[i]
+    number = found.curve.members_for(place, EXCESS) if n_estimators is None else n_estimators
+    residual = None if found.residuals is None else found.residuals[place]
+    scale = 1.0 if request.scale is None else request.scale
+    if request.scale is None and residual is not None and evidence.problem is not None:
+        scale = combining.loo_scale(evidence.problem, residual, evidence.mean_of_others())
+        found = replace(found, curve=found.curve.scaled(scale, evidence.deviations()))
     return Selection(
         found.criterion,
         found.inclusion,
         found.curve.averaged(),
-        at[i],
+        place,
         number,
         found.standard_error(number),
-        None if found.probabilities is None else found.probabilities[at[i]],
-        1.0 if scale is None else scale,
+        None if found.probabilities is None else found.probabilities[place],
+        scale,
         residual,
-        centre,
+        None if evidence.problem is None else evidence.mean_of_others(),
     )
 
 
@@ -164,19 +181,22 @@ def _preferred(candidates: list[Candidate], at: list[int], k: float) -> int:
         return last
     uniform, ridge = candidates
     assert uniform.residuals is not None and ridge.residuals is not None
-    gain = np.mean(ridge.residuals[at[1]] ** 2 - uniform.residuals[at[0]] ** 2, axis=1)
+    gain = np.mean(ridge.curve.residual[at[1]] ** 2 - uniform.curve.residual[at[0]] ** 2, axis=1)
     lead = ridge.curve.mse(k)[at[1]] - uniform.curve.mse(k)[at[0]]
     return 0 if lead > TIE * gain.std(ddof=1) / np.sqrt(len(gain)) else 1
 
 
 def _from_folds(moments: list[Moments], request: Request, how: Paths) -> Candidate:
     n, p = sum(fold.n_rows for fold in moments), len(moments[0].G)
+    scale = 1.0 if request.scale is None else request.scale
     if request.criterion == "gcv":
         sizes = _candidate_sizes(request, p, n)
-        return Candidate("uniform", "gcv", folds.moment_gcv_curve(Moments.merge_all(moments), sizes, how), n_rows=n)
-    smallest = n - max(fold.n_rows for fold in moments)
-    curve = folds.moment_kfold_curve(moments, _candidate_sizes(request, p, smallest), how)
-    return Candidate("uniform", "kfold", curve, n_rows=n)
+        curve = folds.moment_gcv_curve(Moments.merge_all(moments), sizes, how, scale)
+    else:
+        sizes = _candidate_sizes(request, p, n - max(fold.n_rows for fold in moments))
+        curve = folds.moment_kfold_curve(moments, sizes, how, scale)
+    name = "gcv" if request.criterion == "gcv" else "kfold"
+    return Candidate("uniform", name, curve, n_rows=n)
 
 
 def _candidate_sizes(request: Request, p: int, rows: int) -> Indices:
@@ -255,7 +275,8 @@ class _Rows:
                 )
             return self._candidate("uniform", "oob", paths.oob_curve(self.problem, sizes, self.how, self._drawn))
         if self._judged_from_moments:
-            curve = folds.moment_gcv_curve(self.problem.moments_by(self.how.mapper), sizes, self.how)
+            scale = 1.0 if self.request.scale is None else self.request.scale
+            curve = folds.moment_gcv_curve(self.problem.moments_by(self.how.mapper), sizes, self.how, scale)
             return Candidate("uniform", "gcv", curve, n_rows=n)
         criterion = self._criterion(sizes)
         return self._candidate("uniform", criterion.name, self.how.nested(p, sizes, criterion))
@@ -277,7 +298,10 @@ class _Rows:
         return replace(found, pinned=int(np.argmin(np.abs(sizes - family.best_size))))
 
     def _adaptive(self, uniform: Candidate, *, with_ridge: bool) -> Candidate | None:
-        found = adaptive.judge(self.problem, uniform.curve, self._tuned_size, self.how, with_ridge=with_ridge)
+        sizes = None if self.request.sizes is None else self._sizes
+        found = adaptive.judge(
+            self.problem, uniform.curve, self._tuned_size, self.how, with_ridge=with_ridge, sizes=sizes
+        )
         if found is None:
             return None
         return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self.problem.shape[0])
@@ -305,6 +329,8 @@ class _Rows:
         by_row = [self._by_row(residual) for residual in curve.residual]
         residuals = [r for r in by_row if r is not None]
         known = residuals if len(residuals) == len(by_row) else None
+        if self.request.scale is not None:
+            curve = curve.scaled(self.request.scale, Evidence(self.problem, self.splits).deviations())
         return Candidate(inclusion, criterion, curve, known, probabilities, self.problem.shape[0])
 
     def _by_row(self, residual: Array) -> Array | None:
@@ -315,15 +341,3 @@ class _Rows:
             whole[order] = residual
             residual = whole
         return residual if len(residual) == len(self.problem.Y) and np.isfinite(residual).all() else None
-
-
-def _mean_of_others(problem: Problem, splits: Splits | None) -> Array:
-    """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
-    if not problem.fit_intercept:
-        return np.zeros_like(problem.Y)
-    weight = np.ones(len(problem.Y)) if problem.weight is None else problem.weight
-    share = (weight / weight.sum())[:, None]
-    mean: Array = (weight @ problem.Y / weight.sum() - share * problem.Y) / (1 - share)
-    for train, test in splits or ():
-        mean[test] = weight[train] @ problem.Y[train] / weight[train].sum()
-    return mean

@@ -1,0 +1,132 @@
+"""What users do between two calls, and what they hand over beside X and y: the right answer or a word."""
+
+import copy
+
+import numpy as np
+import pytest
+from sklearn.model_selection import KFold, StratifiedKFold
+
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from test_members import random_problem
+
+
+def test_a_stream_cannot_change_its_intercept(seed):
+    X, y = random_problem(seed)
+    model = OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30])
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="fit_intercept was changed from True to False"):
+        model.set_params(fit_intercept=False).partial_fit(X[30:], y[30:])
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_a_stream_follows_a_changed_seed(seed):
+    X, y = random_problem(seed)
+    model = OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30])
+    model.set_params(random_state=seed + 1, n_estimators=15).partial_fit(X[30:], y[30:])
+    expected = OLSEnsembleRegressor(15, random_state=seed + 1).fit(X, y)
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("solver", ["auto", "orthogonal", "member_gram"])
+def test_rows_changed_in_place_are_not_streamed_on(solver, seed):
+    X, y = random_problem(seed)
+    first = X[:30].copy()
+    model = OLSEnsembleRegressor(10, solver=solver, random_state=seed).fit(first, y[:30])
+    first *= 2
+    with pytest.raises(ValueError, match=r"partial_fit after fit.*X was changed in place"):
+        model.partial_fit(X[30:], y[30:])
+
+
+def test_the_number_of_targets_is_told_the_right_way_round(seed):
+    X, Y = random_problem(seed, q=2)
+    with pytest.raises(ValueError, match="y has 1 targets, but earlier batches had 2"):
+        OLSEnsembleRegressor(10).fit(X, Y).partial_fit(X, Y[:, 0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_batch_of_equal_targets_is_nothing_to_warn_of(seed):
+    X, y = random_problem(seed)
+    OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30]).partial_fit(X[30:33], np.ones(3))
+
+
+def test_a_deep_copy_grows_like_its_original(seed):
+    X, y = random_problem(seed)
+    for state in (np.random.RandomState(seed), seed, None):
+        model = OLSEnsembleRegressor(10, random_state=state, warm_start=True).fit(X, y)
+        grown = copy.deepcopy(model).set_params(n_estimators=20).fit(X, y)
+        np.testing.assert_allclose(grown.coef_, model.set_params(n_estimators=20).fit(X, y).coef_, rtol=1e-12)
+
+
+def test_results_belong_to_the_user(seed):
+    X, y = random_problem(seed)
+    model = OLSEnsembleRegressorCV(10, random_state=seed, warm_start=True).fit(X, y)
+    model.cv_results_["size"][:] = 1
+    fresh = OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
+    assert model.set_params(n_estimators=20).fit(X, y).max_features_ == fresh.max_features_
+
+
+@pytest.mark.parametrize("cv", [None, "gcv", 4])
+def test_the_unit_of_the_weights_does_not_matter(cv, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((12_000, 4))
+    y, weight = X[:, 0] + rng.standard_normal(12_000), rng.uniform(0.5, 2, 12_000)
+    model = OLSEnsembleRegressorCV(10, cv=cv, random_state=seed)
+    one, ten = (model.fit(X, y, factor * weight).best_score_ for factor in (1, 10))
+    assert one == pytest.approx(ten, rel=1e-9) and 0.8 < -one < 1.2
+
+
+def test_a_splitter_sees_the_targets_of_the_rows_that_count(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((60, 6)), np.sort(rng.integers(0, 2, 60)).astype(float)
+    y[:3], y[-3:] = 0, 1
+    weight = np.ones(60)
+    weight[5] = 0
+    kept = weight > 0
+    model = OLSEnsembleRegressorCV(10, cv=StratifiedKFold(3), random_state=seed)
+    assert model.fit(X, y, weight).best_score_ == pytest.approx(model.fit(X[kept], y[kept]).best_score_, rel=1e-9)
+
+
+def test_left_out_predictions_are_aligned_with_the_rows_given(seed):
+    X, y = random_problem(seed)
+    weight = np.ones(len(y))
+    weight[::4] = 0
+    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y, weight)
+    assert model.loo_prediction_.shape == y.shape
+    np.testing.assert_array_equal(np.isnan(model.loo_prediction_), weight == 0)
+
+
+@pytest.mark.parametrize("scale", ["loo", 0.5, 1.0])
+@pytest.mark.parametrize("cv", [None, 5])
+def test_the_error_is_that_of_the_scaled_model(scale, cv, seed):
+    """Members of all columns are one least squares: its left-out predictions, scaled, are the model's."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((50, 5))
+    y = 0.2 * X[:, 0] + rng.standard_normal(50) + 3
+    model = OLSEnsembleRegressorCV(4, [5], cv=cv, scale=scale, random_state=seed).fit(X, y)
+    assert -model.best_score_ == pytest.approx(np.mean((y - model.loo_prediction_) ** 2), rel=1e-8)
+    assert -model.best_score_ == pytest.approx(model.risk_curve(4)[0], rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_adaptive_members_have_the_size_that_was_given(size, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((120, 12))
+    y = 5 * X[:, 0] + 0.1 * rng.standard_normal(120)
+    model = OLSEnsembleRegressorCV(50, [size], inclusion="adaptive", random_state=seed).fit(X, y)
+    assert model.inclusion_kind_ == "adaptive" and model.max_features_ == size
+    assert model.inclusion_.sum() == pytest.approx(size, abs=0.05)
+
+
+def test_folds_that_are_none_are_named(seed):
+    X, y = random_problem(seed)
+    used_up = iter([])
+    for cv in ([], used_up, [([], [1, 2])], [([1, 2], [])]):
+        with pytest.raises(ValueError, match="gave no split"):
+            OLSEnsembleRegressorCV(10, cv=cv).fit(X, y)
+    with pytest.raises(ValueError, match="row 1000, but there are"):
+        OLSEnsembleRegressorCV(10, cv=[(np.arange(20), [1000])]).fit(X, y)
+    with pytest.raises(ValueError, match="empty list of candidate sizes"):
+        OLSEnsembleRegressorCV(10, []).fit(X, y)
+    for cv in (KFold(3), [(np.arange(30), np.arange(30, 40))], 3, None):
+        with pytest.raises(ValueError, match="GroupKFold"):
+            OLSEnsembleRegressorCV(10, cv=cv).fit(X, y, groups=np.arange(len(y)) // 4)
