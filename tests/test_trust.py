@@ -130,3 +130,29 @@ def test_members_of_one_row_are_refused_where_the_intercept_takes_it(max_samples
     with pytest.raises(ValueError, match=r"max_samples=.* gives every member 1 of 20 rows.*float 1\.0"):
         OLSEnsembleRegressor(5, max_samples=max_samples).fit(X, X[:, 0])
     OLSEnsembleRegressor(5, max_samples=max_samples, fit_intercept=False).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+@pytest.mark.parametrize("max_samples", [1.0, 0.6])
+@pytest.mark.filterwarnings("error")
+def test_what_is_left_out_does_not_depend_on_where_columns_lie(offset, max_samples, seed):
+    """Members with more columns than rows: intervals, standard errors and the scale of the same columns, moved."""
+    rng = np.random.default_rng(seed)
+    X, new = rng.standard_normal((30, 80)), rng.standard_normal((5, 80))
+    y = X[:, :5].sum(axis=1) + rng.standard_normal(30)
+    model = OLSEnsembleRegressor(20, 50, max_samples, random_state=seed)
+    found = [(model.fit(X + c, y).predict_interval(new + c, 0.8), model.predict(new + c, return_std=True)[1])
+             for c in (0.0, offset)]  # fmt: skip
+    for here, there in zip(*found, strict=True):
+        assert np.isfinite(here).all()
+        np.testing.assert_allclose(there, here, rtol=1e-12 * offset, atol=1e-12 * offset)
+    model.set_params(scale="loo")
+    assert model.fit(X + offset, y).scale_ == pytest.approx(model.fit(X, y).scale_, rel=1e-12 * offset)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_few_rows_have_finite_standard_errors(n, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 5))
+    model = OLSEnsembleRegressor(5, 5, random_state=seed).fit(X, rng.standard_normal(n))
+    assert np.isfinite(model.predict(X, return_std=True)[1]).all()

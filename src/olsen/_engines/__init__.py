@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,8 +69,15 @@ def _in_memory(X: Any, y: Any, sample_weight: Any, options: Options, checks: Che
     return (Tasks if options.as_tasks else Memory).of(*checks(X, y, sample_weight), options, min_rows)
 
 
-def predict(X: Any, coef: Any, intercept: Any, who: str) -> Any | None:
-    """Predictions where X is; None for ordinary arrays, which scikit-learn checks first."""
+def predict(X: Any, coef: Any, intercept: Any, who: str, names: Sequence[str] | None = None) -> Any | None:
+    """Predictions where X is; None for ordinary arrays, which scikit-learn checks first.
+
+    `names` are those of the columns of the fit, where they are known.
+    """
     if is_dask(X):
-        return dask.predict(X, coef, intercept)
-    return device.predict(X, coef, intercept, who) if lives_elsewhere(X, coef) else None
+        device.refuse_unfollowed(X, coef)
+        return dask.predict(X, coef, intercept, who, names)
+    if lives_elsewhere(X, coef):
+        return device.predict(X, coef, intercept, who)
+    device.refuse_unfollowed(X, coef)
+    return None

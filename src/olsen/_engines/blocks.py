@@ -25,10 +25,11 @@ from .._members.problem import Submatrix
 from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
 from .._trust import rounding_cutoff
 from ..subsets import Design, Subsets, resolve_size
+from .checks import require_positive
 from .engine import Options
 from .sources import BlockSource, Checked, checked, name_bad_rows, split_rows
 
-__all__ = ["GROUPS", "Blocks", "Summary", "groups_for", "solve_summed"]
+__all__ = ["GROUPS", "Blocks", "Summary", "add_rows", "groups_for", "require_rows", "solve_summed"]
 
 GROUPS = 20  # groups of rows when members draw rows
 LANES_BYTES = 1 << 26  # sums that are made side by side
@@ -45,6 +46,7 @@ class Summary:
     single_target: bool
     dtype: Any
     factor: Callable[[], list[Triangle]]  # triangular factors of the groups: another pass
+    names: list[str] | None = None  # of the columns, where the rows came with them
 
     @property
     def n_rows(self) -> int:
@@ -103,6 +105,8 @@ class Blocks:
 
     @property
     def names(self) -> list[str] | None:
+        if self.source.names is None and self._summary is not None:
+            return self._summary.names
         return self.source.names
 
     @property
@@ -160,23 +164,27 @@ class _Pass:
         self.lanes: list[list[Accumulator]] = []
         self.distinct = DistinctRows(0)
         self.single, self.dtype = True, np.float64  # those of the first block
+        self.names: list[str] | None = None
+        self.n_given, self.parts = 0, list[Moments]()
 
     def summary(self) -> Summary:
         """Read everything once."""
         report = self.options.listen("rows", self.source.n_rows or "an unknown number")
-        n_given = 0
         for n_given in threads.in_order(self._add, self._blocks(), self.options.n_threads, self._lane):
+            self.n_given = n_given
             if report:
                 report(n_given)
         n_rows = sum(group.n_rows for lane in self.lanes for group in lane)
-        if n_rows < 2:
-            raise ValueError(f"the {self.source.kind} has {n_rows} rows; at least two are needed.")
-        return Summary(self._moments(n_rows), n_given, self.distinct, self.single, self.dtype, self._triangles)
+        require_rows(n_rows, self.n_given, self.source.kind)
+        self.parts = self._moments(n_rows)
+        return Summary(
+            self.parts, self.n_given, self.distinct, self.single, self.dtype, self._triangles, self.names
+        )  # fmt: skip
 
     def _blocks(self) -> Iterator[Checked]:
         for block in checked(self.source):
             if not self.lanes:
-                self.single, self.dtype = block.single, block.dtype
+                self.single, self.dtype, self.names = block.single, block.dtype, block.names
                 p, q = block.X.shape[1], block.y.shape[1]
                 self.lanes = _lanes(p, q, self.n_groups, self.options.fit_intercept)
                 self.distinct = DistinctRows.of_columns(p)
@@ -191,9 +199,9 @@ class _Pass:
     def _add(self, block: Checked) -> int:
         lane = self.lanes[self._lane(block)]
         for g, X, Y, weight in split_rows(block, self.n_groups, self.seed):
-            lane[g].add(X, Y, weight)
+            add_rows(lane[g], X, Y, weight)
             if not lane[g].finite():
-                name_bad_rows(block, self.source.kind)
+                name_bad_rows(block)
         if block.release:
             block.release()
         return block.first + len(block.X)
@@ -219,13 +227,61 @@ class _Pass:
                 f"the iterator, or a file, or use partial_fit, which keeps a triangular factor."
             )
         p, q = self.lanes[0][0].p, self.lanes[0][0].q
-        out = [Triangle.empty(p, q) for _ in range(self.n_groups)]
+        out, n_given = [Triangle.empty(p, q) for _ in range(self.n_groups)], 0
         for block in checked(self.source):
+            n_given += len(block.X)
+            if (block.X.shape[1], block.y.shape[1]) != (p, q):
+                raise ValueError(_reread(self.source.kind, f"{p} columns", f"{block.X.shape[1]}"))
             for g, X, Y, weight in split_rows(block, self.n_groups, self.seed):
                 out[g] = out[g].add(X, Y, weight, self.options.fit_intercept)
             if block.release:
                 block.release()
+        self._compare(n_given, out)
         return out
+
+    def _compare(self, n_given: int, again: list[Triangle]) -> None:
+        """Refuse a second pass that did not give the rows of the first."""
+        if n_given != self.n_given:
+            raise ValueError(_reread(self.source.kind, f"{self.n_given} rows", f"{n_given}"))
+        for part, triangle in zip(self.parts, again, strict=True):
+            if not _same_sums(part, triangle):
+                raise ValueError(_reread(self.source.kind, f"{n_given} rows", "as many whose sums are others"))
+
+
+def require_rows(kept: int, given: int, kind: str) -> None:
+    """Refuse too few rows, and say whether it was the weights that left so few."""
+    if given > kept:
+        require_positive(kept, given)
+    if kept < 2:
+        raise ValueError(f"the {kind} has {kept} rows; at least two are needed.")
+
+
+def add_rows(sums: Accumulator, X: Any, Y: Any, weight: Any) -> None:
+    """Add rows without warnings: whether all was finite is asked afterwards."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums.add(X, Y, weight)
+
+
+def _reread(kind: str, before: str, now: str) -> str:
+    return (
+        f"the {kind} gave {before} at its first reading and {now} at its second, which is made for members with nearly "
+        f"dependent columns. It must give the same rows in the same order at every reading: a function must return a "
+        f"fresh iterator each time, and draw nothing at random."
+    )
+
+
+def _same_sums(part: Moments, again: Triangle) -> bool:
+    """Whether moments and a triangular factor are of the same rows, up to rounding."""
+    if part.n_rows != again.n_rows:
+        return False
+    before = np.r_[np.diagonal(part.G), part.yy]
+    R, mean = again.R[:, 1:], np.r_[part.mean_x, part.mean_y]
+    now, moved = (R * R).sum(axis=0), np.zeros_like(mean)
+    if part.centred:
+        now, moved = (R[1:] * R[1:]).sum(axis=0), again.shift + R[0] / again.R[0, 0] - mean
+    squares, size = np.maximum(before, now), part.weight * mean**2
+    same_means = part.weight * moved**2 <= 1e-14 * squares + 1e-18 * size
+    return bool(same_means.all() and (abs(now - before) <= 1e-6 * squares + 1e-12 * size).all())
 
 
 def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator]]:

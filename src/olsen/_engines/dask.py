@@ -14,7 +14,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -31,9 +31,9 @@ from .._members.mean import member_sum
 from .._moments import Accumulator, DistinctRows, Moments, Triangle
 from ..subsets import Design, Subsets, resolve_size
 from . import dask_parts
-from .blocks import Summary, groups_for, solve_summed
+from .blocks import Summary, add_rows, groups_for, require_rows, solve_summed
 from .engine import Options
-from .sources import BLOCK_BYTES, Checked, name_bad_rows, split_rows
+from .sources import BLOCK_BYTES, Checked, check_weights, name_bad_rows, split_rows
 
 __all__ = ["ClusterRows", "Dask", "predict"]
 
@@ -80,6 +80,9 @@ class Dask:
             self._summary = self._sum(groups_for(design), design.seed)
         if self._summary is not None:
             return self._summary.completed(design)
+        if _is_wide(design, rows):
+            kept, given = dask_parts.compute(dask_parts.tree(_tasks(_chunk_counts, rows), _add_counts))[0]
+            require_rows(kept, given, rows.kind)
         return replace(design, n_rows=rows.n_rows, n_columns=rows.n_columns, n_given=rows.n_rows,
                        distinct_rows=self._distinct(design, rows))  # fmt: skip
 
@@ -134,9 +137,10 @@ class Dask:
         tasks = _tasks(_chunk_sums_of_groups, rows, n_groups, seed, centre)
         found: _ChunkSums = dask_parts.compute(dask_parts.tree(tasks, _merge_sums_of_groups))[0]
         moments = [m for m in found.moments if m is not None]
+        require_rows(sum(m.n_rows for m in moments), found.n_given, rows.kind)
         if len(moments) < n_groups:
             raise ValueError(
-                f"the Dask array has too few rows for {n_groups} groups (or folds) of them; use max_samples=1.0, or a "
+                f"the {rows.kind} has too few rows for {n_groups} groups (or folds) of them; use max_samples=1.0, or a "
                 f"smaller number of folds."
             )
 
@@ -154,8 +158,9 @@ def _is_wide(design: Design, rows: dask_parts.RowParts) -> bool:
     return 0 <= rows.n_rows <= size
 
 
-def predict(X: Any, coef: Any, intercept: Any) -> Any:
-    """Predictions as lazy as X."""
+def predict(X: Any, coef: Any, intercept: Any, who: str, names: Sequence[str] | None = None) -> Any:
+    """Predictions as lazy as X; `names` are those of the columns of the fit."""
+    dask_parts.check_new_rows(X, coef.shape[-1], who, names)
     return dask_parts.lazy_predictions(X, coef, intercept, _predict_chunk)
 
 
@@ -180,47 +185,85 @@ def _tasks(function: Callable[..., Any], rows: dask_parts.RowParts, *arguments: 
     from dask.delayed import delayed
 
     work = delayed(function, pure=False)
-    places = zip(rows.X, rows.y, rows.weight, rows.first, range(len(rows.X)), strict=True)
-    return [work(X, y, w, first, number, *arguments) for X, y, w, first, number in places]
+    places = zip(rows.X, rows.y, rows.weight, rows.places, strict=True)
+    return [work(X, y, w, place, *arguments) for X, y, w, place in places]
 
 
-def _slices(X: Any, y: Any, weight: Any, first: int, number: int) -> Iterator[Checked]:
+def _slices(X: Any, y: Any, weight: Any, place: dask_parts.Place) -> Iterator[Checked]:
     """A chunk as blocks small enough to be copied in float64."""
-    X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
-    y, weight = np.asarray(y), None if weight is None else np.asarray(weight, dtype=np.float64)
-    if len(y) != len(X):
-        raise ValueError(f"chunk {number} has {len(X)} rows of X and {len(y)} of y.")
+    number, first, kind = place
+    X = _numbers(X.toarray() if hasattr(X, "toarray") else np.asarray(X), "X", number, kind)
+    y = _numbers(np.asarray(y), "y", number, kind)
+    weight = None if weight is None else np.asarray(weight, dtype=np.float64)
+    for name, beside in (("y", y), ("sample_weight", weight)):
+        if beside is not None and len(beside) != len(X):
+            raise ValueError(f"chunk {number} has {len(X)} rows of X and {len(beside)} of {name}.")
     dtype = np.float32 if X.dtype == np.float32 else np.float64
     rows = max(1, BLOCK_BYTES // (8 * X.shape[1]))
     for start in range(0, max(1, len(X)), rows):
         here = slice(start, start + rows)
         w = None if weight is None else weight[here]
-        yield Checked(X[here], y[here].reshape(len(y[here]), -1), w, number, first + start, y.ndim == 1, dtype)
+        Y = y[here].reshape(len(y[here]), 1 if y.ndim == 1 else y.shape[1])
+        block = Checked(
+            X[here], Y, w, number, max(first, 0) + start, y.ndim == 1, dtype, kind=kind, local=first < 0
+        )  # fmt: skip
+        check_weights(block)
+        yield block
+
+
+def _numbers(array: Any, name: str, number: int, kind: str) -> Any:
+    """Real numbers; objects are tried, as in memory."""
+    if array.dtype.kind == "O":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name} of chunk {number} of the {kind} does not hold numbers ({error}).") from error
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} of chunk {number} of the {kind} is of type {array.dtype}; real numbers needed.")
+    return array
 
 
 def _positive(block: Checked) -> Any:
     return block.X if block.weight is None else block.X[block.weight > 0]
 
 
-def _chunk_distinct(X: Any, y: Any, weight: Any, first: int, number: int) -> DistinctRows:
+def _chunk_distinct(X: Any, y: Any, weight: Any, place: dask_parts.Place) -> DistinctRows:
     found = DistinctRows.of_columns(X.shape[1])
-    for block in _slices(X, y, weight, first, number):
+    for block in _slices(X, y, weight, place):
         found = found.add(_positive(block))
     return found
 
 
+def _chunk_counts(X: Any, y: Any, weight: Any, place: dask_parts.Place) -> tuple[int, int]:
+    """Rows with positive weight, and rows, of a chunk that holds nothing but numbers."""
+    kept = given = 0
+    for block in _slices(X, y, weight, place):
+        _refuse_nonfinite(block)
+        kept, given = kept + len(_positive(block)), given + len(block.X)
+    return kept, given
+
+
+def _add_counts(counts: list[tuple[int, int]]) -> tuple[int, int]:
+    return sum(kept for kept, _ in counts), sum(given for _, given in counts)
+
+
+def _refuse_nonfinite(block: Checked) -> None:
+    if not (np.isfinite(block.X).all() and np.isfinite(block.y).all()):
+        name_bad_rows(block)
+
+
 def _chunk_sums_of_groups(
-    X: Any, y: Any, weight: Any, first: int, number: int, n_groups: int, seed: int, centre: bool
+    X: Any, y: Any, weight: Any, place: dask_parts.Place, n_groups: int, seed: int, centre: bool
 ) -> _ChunkSums:
     found: list[Accumulator] = []
     distinct = DistinctRows.of_columns(X.shape[1])
-    for block in _slices(X, y, weight, first, number):
+    for block in _slices(X, y, weight, place):
         found = found or [Accumulator(block.X.shape[1], block.y.shape[1], centre) for _ in range(n_groups)]
         distinct = distinct.add(_positive(block))
         for g, part, target, w in split_rows(block, n_groups, seed):
-            found[g].add(part, target, w)
+            add_rows(found[g], part, target, w)
             if not found[g].finite():
-                name_bad_rows(block, "Dask array")
+                name_bad_rows(block)
     moments = [a.moments() if a.n_rows else None for a in found]
     return _ChunkSums(moments, X.shape[0], distinct, block.single, block.dtype)
 
@@ -235,10 +278,10 @@ def _merge_sums_of_groups(parts: list[_ChunkSums]) -> _ChunkSums:
 
 
 def _chunk_triangles(
-    X: Any, y: Any, weight: Any, first: int, number: int, n_groups: int, seed: int, centre: bool
+    X: Any, y: Any, weight: Any, place: dask_parts.Place, n_groups: int, seed: int, centre: bool
 ) -> list[Triangle]:
     out: list[Triangle] = []
-    for block in _slices(X, y, weight, first, number):
+    for block in _slices(X, y, weight, place):
         out = out or [Triangle.empty(block.X.shape[1], block.y.shape[1]) for _ in range(n_groups)]
         for g, part, target, w in split_rows(block, n_groups, seed):
             out[g] = out[g].add(part, target, w, centre)
@@ -291,34 +334,35 @@ def _add_pairs(pairs: list[tuple[Array, Array]]) -> tuple[Array, ...]:
     return tuple(sum(items[1:], start=items[0]) for items in zip(*pairs, strict=True))
 
 
-def _chunk_sums(X: Any, y: Any, weight: Any, first: int, number: int, centre: bool) -> tuple[Any, ...]:
-    """Weight, means, X'y and squares of the columns, about the chunk's means."""
+def _chunk_sums(X: Any, y: Any, weight: Any, place: dask_parts.Place, centre: bool) -> tuple[Any, ...]:
+    """Weight, means, X'y and squares of the columns, about the chunk's means, rows of positive weight, rows."""
     total: list[tuple[Any, ...]] = []
-    for block in _slices(X, y, weight, first, number):
-        if not (np.isfinite(block.X).all() and np.isfinite(block.y).all()):
-            name_bad_rows(block, "Dask array")
+    for block in _slices(X, y, weight, place):
+        _refuse_nonfinite(block)
         w = np.ones(len(block.X)) if block.weight is None else block.weight
         share = w / (w.sum() or 1.0) if centre else 0 * w
         mean_x, mean_y = share @ block.X, share @ block.y
         x, residual = block.X - mean_x, block.y - mean_y
-        total.append((w.sum(), mean_x, mean_y, x.T @ (w[:, None] * residual), w @ (x * x)))
+        counts = np.array([np.count_nonzero(w), len(w)])
+        total.append((w.sum(), mean_x, mean_y, x.T @ (w[:, None] * residual), w @ (x * x), counts))
     return _merge_sums(total)
 
 
 def _merge_sums(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     """Chan's formula for the diagonal of a Gram matrix."""
-    w, mean_x, mean_y, C, squares = parts[0]
-    for w2, mean_x2, mean_y2, C2, squares2 in parts[1:]:
+    w, mean_x, mean_y, C, squares, counts = parts[0]
+    for w2, mean_x2, mean_y2, C2, squares2, counts2 in parts[1:]:
         dx, dy, share = mean_x2 - mean_x, mean_y2 - mean_y, w2 / (w + w2) if w2 else 0.0
         C, squares = C + C2 + w * share * np.outer(dx, dy), squares + squares2 + w * share * dx**2
-        w, mean_x, mean_y = w + w2, mean_x + share * dx, mean_y + share * dy
-    return w, mean_x, mean_y, C, squares
+        w, mean_x, mean_y, counts = w + w2, mean_x + share * dx, mean_y + share * dy, counts + counts2
+    return w, mean_x, mean_y, C, squares, counts
 
 
 def _solve_by_steps(rows: dask_parts.RowParts, features: Subsets, options: Options) -> Members:
     """Members in batches by masked conjugate gradients; there is no direct solver to hand over to."""
     sums = dask_parts.tree(_tasks(_chunk_sums, rows, options.fit_intercept), _merge_sums)
-    _, mean_x, mean_y, C, squares = dask_parts.compute(sums)[0]
+    _, mean_x, mean_y, C, squares, counts = dask_parts.compute(sums)[0]
+    require_rows(int(counts[0]), int(counts[1]), rows.kind)
     k, (p, q) = len(features), C.shape
     table = ClusterRows(rows, mean_x if options.fit_intercept else 0 * mean_x, (rows.n_rows, p))
     problem = _members.Problem(None, np.empty((0, q)), None, False, None, options.tol)

@@ -20,9 +20,10 @@ from .._execution.memory import describe
 from .._members import Members, Problem, on_device
 from .._moments import DistinctRows, Moments
 from ..subsets import Design, row_groups
+from .checks import require_positive
 from .engine import Options
 
-__all__ = ["Device", "lives_elsewhere", "predict"]
+__all__ = ["Device", "lives_elsewhere", "predict", "refuse_unfollowed"]
 
 
 def lives_elsewhere(*arrays: Any) -> bool:
@@ -143,8 +144,28 @@ def predict(X: Any, coef: Any, intercept: Any, who: str) -> Any:
     space = _same_space({"coef_": coef, "X": X})
     if X.ndim != 2 or X.shape[1] != coef.shape[-1]:
         raise ValueError(f"X has shape {tuple(X.shape)}, but {who} is expecting {coef.shape[-1]} features as input.")
+    X = _as_coef(X, coef, space)
     _refuse_nonfinite(X, "X", space)
     return X @ (coef if coef.ndim == 1 else coef.T) + intercept
+
+
+def _as_coef(X: Any, coef: Any, space: Space) -> Any:
+    """X in the type of the coefficients: libraries multiply arrays of one type only."""
+    if space.xp.isdtype(X.dtype, "complex floating"):
+        raise ValueError(f"X is of type {X.dtype}; real numbers needed.")
+    return X if X.dtype == coef.dtype else space.xp.astype(X, coef.dtype)
+
+
+def refuse_unfollowed(X: Any, coef: Any) -> None:
+    """Coefficients that live in another library, while scikit-learn is not told to follow it."""
+    if isinstance(coef, np.ndarray):
+        return
+    library, device = type(coef).__module__.split(".")[0], getattr(coef, "device", "cpu")
+    raise ValueError(
+        f"coef_ is an array of {library} on {device}, but X is of type {type(X).__name__} and scikit-learn's "
+        f"array_api_dispatch is off. Predict arrays of {library} on {device} within "
+        f"sklearn.config_context(array_api_dispatch=True), or fit on NumPy arrays."
+    )
 
 
 def _checked(X: Any, y: Any, sample_weight: Any, space: Space) -> tuple[Any, Any, Any]:
@@ -169,6 +190,7 @@ def _drop_weightless(X: Any, Y: Any, weight: Any, space: Space) -> tuple[Any, An
     if bool(space.xp.any(weight < 0)):
         raise ValueError("sample_weight holds negative numbers; weights must be at least zero.")
     kept = space.xp.nonzero(weight > 0)[0]
+    require_positive(kept.shape[0], X.shape[0])
     if kept.shape[0] == X.shape[0]:
         return X, Y, weight, None
     X, Y, weight = (space.xp.take(a, kept, axis=0) for a in (X, Y, weight))

@@ -14,6 +14,7 @@ from .._execution.threads import Sharing
 from .._members import Members, Problem, Solution
 from .._moments import DistinctRows, Moments, from_data
 from ..subsets import Design, Subsets, row_groups
+from .checks import require_positive
 from .engine import Options
 
 __all__ = ["Memory", "sliceable"]
@@ -95,11 +96,7 @@ def _drop_weightless(
     X: Any, Y: NDArray[np.float64], weight: NDArray[np.float64], min_rows: int
 ) -> tuple[Any, NDArray[np.float64], NDArray[np.float64], NDArray[np.int64] | None]:
     kept = np.flatnonzero(weight > 0)
-    if len(kept) < min_rows:
-        raise ValueError(
-            f"sample_weight is positive for {len(kept)} of {len(weight)} rows, but at least {min_rows} rows with "
-            f"positive weight are needed; a weight of zero drops the row."
-        )
+    require_positive(len(kept), len(weight), min_rows)
     if len(kept) == len(weight):
         return X, Y, np.array(weight), None
     if sp.issparse(X):

@@ -14,7 +14,7 @@ function that returns such an iterator                None; read again when need
 ====================================================  ===========================================================
 
 Everything else is an array or a data frame and is loaded as a whole. Blocks are passed on as they are stored; whoever
-sums them decides on the type.
+sums them decides on the type. A single number as sample_weight is the weight of every row.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from ..subsets import row_groups
+from .checks import column_names
 from .maps import row_reader
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "BlockSource",
     "Checked",
     "ahead",
+    "check_weights",
     "checked",
     "name_bad_rows",
     "open_source",
@@ -114,13 +116,28 @@ class Checked:
     single: bool  # whether y was a vector
     dtype: Any  # floating type of results
     release: Callable[[], None] | None = None  # to be called when X has been used
+    kind: str = "source"  # what it is a block of
+    local: bool = False  # whether rows are numbered within the block: those before are not counted
+    names: list[str] | None = None  # of the columns, where the block is a data frame
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        if self.local:
+            return f"partition {self.number} of the {self.kind}"
+        return f"block {self.number} of the {self.kind} (rows {self.first} to {self.first + len(self.X) - 1})"
+
+    def listed(self, rows: NDArray[np.int64]) -> str:
+        """Some of its rows, for messages."""
+        shown = ", ".join(str(self.first + row) for row in rows[:5]) + (" ..." if len(rows) > 5 else "")
+        return f"in {len(rows)} rows{' (numbered within the partition)' if self.local else ''}: {shown}"
 
 
 def checked(source: BlockSource) -> Iterator[Checked]:
     """All blocks of a source, read ahead, each of the shape of the first."""
-    shape, first = None, 0
+    shape, first, names = None, 0, None
     for number, block in enumerate(ahead(source.read())):
-        X, y = _dense(block.X), np.asarray(block.y)
+        X, y, own = _dense(block.X), np.asarray(block.y), column_names(block.X)
         single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
         where = f"block {number} of the {source.kind}"
         if X.ndim != 2 or X.dtype.kind not in "fiub" or y.dtype.kind not in "fiub":
@@ -133,36 +150,70 @@ def checked(source: BlockSource) -> Iterator[Checked]:
                 f"{where} has {X.shape[1]} columns and {y.shape[1]} targets, but the blocks before have {shape[0]} and "
                 f"{shape[1]}."
             )
+        names = own if number == 0 else names
+        if own and names and own != names:
+            raise ValueError(_other_names(where, own, names))
         weight = None if block.weight is None else np.asarray(block.weight, dtype=np.float64)
+        if weight is not None and weight.ndim == 0:
+            weight = np.full(len(X), weight)
         if len(y) != len(X) or (weight is not None and weight.shape != (len(X),)):
             given = None if weight is None else weight.shape
             raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
-        if weight is not None and (weight < 0).any():
-            raise ValueError(f"{where} has negative weights.")
         dtype = np.float32 if X.dtype == np.float32 else np.float64
-        whole = Checked(X, y, weight, number, first, single, dtype, block.release)
-        if weight is not None and np.isnan(weight).any():
-            name_bad_rows(whole, source.kind)
+        whole = Checked(X, y, weight, number, first, single, dtype, block.release, source.kind, names=names)
+        check_weights(whole)
         yield whole
         first += len(X)
 
 
+def _other_names(where: str, own: list[str], names: list[str]) -> str:
+    """What is wrong with the columns of a block."""
+    new, lost = [name for name in own if name not in names], [name for name in names if name not in own]
+    if not (new or lost):
+        j = next(j for j, pair in enumerate(zip(own, names, strict=True)) if len(set(pair)) == 2)
+        odd = f"column {j} is {own[j]!r} where the first block has {names[j]!r}"
+    else:
+        odd = "; ".join(
+            f"{title} {', '.join(map(repr, some[:5]))}{' ...' if len(some) > 5 else ''}"
+            for title, some in (("it has", new), ("it lacks", lost))
+            if some
+        )
+    return f"{where} has other columns than the first block: {odd}. Give every block the same columns in one order."
+
+
+def check_weights(block: Checked) -> None:
+    """Refuse weights that are negative or no numbers."""
+    if block.weight is None:
+        return
+    if not np.isfinite(block.weight).all():
+        name_bad_rows(block)
+    negative = np.flatnonzero(block.weight < 0)
+    if len(negative):
+        raise ValueError(
+            f"{block.where} has negative weights, {block.listed(negative)}. Weights must be at least zero; zero drops "
+            f"the row."
+        )
+
+
 def split_rows(block: Checked, n_groups: int, seed: int) -> Iterator[tuple[int, Any, Any, Any]]:
-    """(group, X, y, weight) of the rows of a block, without those of weight zero.
+    """(group, X, y, weight) of the rows of a block, without those of weight zero and groups without rows.
 
     The group of a row depends on the seed and on the row's number alone, not on how rows are cut into blocks.
     """
     keep = slice(None) if block.weight is None else block.weight > 0
+    if not len(block.X[keep]):
+        return
     if n_groups == 1:
         yield 0, block.X[keep], block.y[keep], None if block.weight is None else block.weight[keep]
         return
     group = row_groups(block.first, len(block.X), n_groups, seed)
     for g in range(n_groups):
         here = group == g if block.weight is None else (group == g) & keep
-        yield g, block.X[here], block.y[here], None if block.weight is None else block.weight[here]
+        if here.any():
+            yield g, block.X[here], block.y[here], None if block.weight is None else block.weight[here]
 
 
-def name_bad_rows(block: Checked, kind: str) -> None:
+def name_bad_rows(block: Checked) -> None:
     """Raise for the rows of a block that hold NaN or infinity."""
     columns = {"X": block.X, "y": block.y}
     if block.weight is not None:
@@ -170,12 +221,10 @@ def name_bad_rows(block: Checked, kind: str) -> None:
     for name, part in columns.items():
         bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
         if len(bad):
-            shown = ", ".join(str(block.first + row) for row in bad[:5]) + (" ..." if len(bad) > 5 else "")
             raise ValueError(
-                f"block {block.number} of the {kind} (rows {block.first} to {block.first + len(block.X) - 1}) contains "
-                f"NaN or infinity in {name}, in {len(bad)} rows: {shown}. Impute or drop them first."
+                f"{block.where} contains NaN or infinity in {name}, {block.listed(bad)}. Impute or drop them first."
             )
-    raise ValueError(f"block {block.number} of the {kind} holds numbers whose squares overflow; rescale the columns.")
+    raise ValueError(f"{block.where} holds numbers whose squares overflow; rescale the columns.")
 
 
 def _dense(X: Any) -> NDArray[Any]:
@@ -197,14 +246,29 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
     if path.suffix == ".npy":
         return _slices(_memory_map(path), y, sample_weight, f"file {path}")
     if path.suffix == ".zarr":
-        import zarr
-
-        return _slices(zarr.open_array(str(path), mode="r"), y, sample_weight, f"zarr array {path}")
+        return _slices(_open_zarr(path), y, sample_weight, f"zarr array {path}")
     if path.suffix in (".parquet", ".pq") or path.is_dir():
         dataset, kind = _dataset(path), f"Parquet {path}"
         batches = partial(parquet_batches, dataset.files, kind=kind)
         return _parquet(dataset, y, sample_weight, kind, batches)
     raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
+
+
+def _open_zarr(path: Path) -> Any:
+    import zarr
+
+    try:
+        return zarr.open(str(path), mode="r")
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} cannot be read as a zarr array ({error}); it may have been cut short.") from error
+
+
+def _refuse_zarr_group(X: Any, kind: str) -> None:
+    """A folder of arrays is not an array: name those in it."""
+    if not hasattr(X, "shape"):
+        held = sorted(X.array_keys())
+        inside = f"the arrays {', '.join(map(repr, held[:8]))}" if held else "no array"
+        raise ValueError(f"the {kind} is a group, which holds {inside}. Pass one array of it as X, y as another.")
 
 
 def _memory_map(path: str | Path) -> NDArray[Any]:
@@ -226,6 +290,7 @@ def _dataset(path: Path) -> Any:
 
 def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
     """Blocks of something that has a shape and can be sliced by rows; whole chunks of chunked storage."""
+    _refuse_zarr_group(X, kind)
     if len(X.shape) != 2:
         raise ValueError(f"the {kind} has shape {tuple(X.shape)}; expected 2D, rows by columns.")
     n, p = X.shape
@@ -258,8 +323,12 @@ def _beside(given: Any, name: str, n: int, kind: str) -> Any:
             raise ValueError(f"{name}={str(given)!r} is not a .npy file that exists; the {kind} has no named columns.")
         given = _memory_map(given)
     given = given if hasattr(given, "shape") else np.asarray(given)
+    if name == "sample_weight" and given.shape == ():
+        return np.broadcast_to(np.asarray(given, dtype=np.float64), (n,))  # one weight for all rows
+    if given.shape == ():
+        raise ValueError(f"{name} is a single value, but the {kind} has {n} rows; every row needs its own.")
     if given.shape[:1] != (n,):
-        raise ValueError(f"{name} has {len(given)} rows, but the {kind} has {n}.")
+        raise ValueError(f"{name} has {given.shape[0]} rows, but the {kind} has {n}.")
     return given
 
 
@@ -374,9 +443,21 @@ def _iterator(X: Any, y: Any, sample_weight: Any) -> BlockSource:
     once = iter(X) if isinstance(X, Iterator) else None
 
     def read() -> Iterator[Block]:
-        for number, block in enumerate(X() if once is None else once):
+        for number, block in enumerate(_returned(X) if once is None else once):
             if not isinstance(block, (tuple, list)) or len(block) not in (2, 3):
                 raise ValueError(f"block {number} is not a pair (X, y) or a triple (X, y, weight).")
             yield Block(block[0], block[1], block[2] if len(block) == 3 else None)
 
     return BlockSource(read, "iterator", rereadable=once is None)
+
+
+def _returned(function: Callable[[], Any]) -> Iterator[Any]:
+    """The iterator that a function gives."""
+    given = function()
+    if not hasattr(given, "__iter__"):
+        raise ValueError(
+            f"X is a function that returned {given!r:.80} of type {type(given).__name__}; it must return an iterator "
+            f"of blocks (X, y) or (X, y, weight), a fresh one at every call. Yield them, or return iter(...)."
+        )
+    blocks: Iterator[Any] = iter(given)
+    return blocks

@@ -150,7 +150,8 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
         """
         check_is_fitted(self)
         if not return_std:
-            there = _engines.predict(X, self.coef_, self.intercept_, type(self).__name__)
+            names = getattr(self, "feature_names_in_", None)
+            there = _engines.predict(X, self.coef_, self.intercept_, type(self).__name__, names)
             return self._predict_here(validate_new_rows(self, X)) if there is None else there
         deletions = self._deletions("predict(return_std=True)")
         X = self._host_rows(X)

@@ -9,7 +9,8 @@ for the price of one pseudo-inverse (``_members.leave_one_out``). From the sums 
 - **standard error**: :math:`(1 - \hat\kappa) \sum_l w_l(x_0)^2 e_l^2` with leave-one-out residuals e and
   :math:`1 - \hat\kappa = (1 - \mathrm{tr} H / n)^2 / (1 - 2\,\mathrm{tr} H / n + \mathrm{tr}(H H')/n)`.
   Status: asymptotic. It is the spread of the prediction over repeated data sets, not its distance from the truth:
-  shrinkage bias is not in it.
+  shrinkage bias is not in it. Where the ensemble fits every row (tr H = n), :math:`\hat\kappa` is not defined and taken
+  as 0, an upper bound.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ..subsets import Subsets
 __all__ = ["Deletions", "jackknife_interval", "prediction_std", "sum_deletions"]
 
 Array = NDArray[np.float64]
+INTERPOLATES = 1e-12  # (1 - tr H / n)^2 from which on it is rounding
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ def prediction_std(deletions: Deletions, X: Any) -> Array:
     H = deletions.fitted_operator
     n = len(H)
     df = np.trace(H) / n
-    shrink = (1 - df) ** 2 / (1 - 2 * df + np.sum(H * H) / n)  # 1 - kappa
+    left = (1 - df) ** 2
+    # 1 - kappa; of an ensemble that fits every row it is 0 / 0, and leaving kappa out is the safe side
+    shrink = min(1.0, left / (1 - 2 * df + np.sum(H * H) / n)) if left > INTERPOLATES else 1.0
     w = np.asarray(X @ deletions.operator[:-1]) + deletions.operator[-1]
     return np.asarray(np.sqrt(shrink * (w**2 @ deletions.residual**2)))

@@ -50,11 +50,12 @@ def delete_each_row(problem: Problem, columns: Indices, rows: Indices | None) ->
     n, q = problem.Y.shape
     part = problem.submatrix(columns, rows)
     given = np.arange(n) if rows is None else rows
-    Q, Z = basis_and_inverse(part.A, part.cutoff(problem.rcond))
+    freedom = len(given) - problem.fit_intercept
+    Q, Z = basis_and_inverse(part.A, part.cutoff(problem.rcond), freedom)
     coef = Z @ part.B
     weight = part.root**2
     share = weight / weight.sum() if problem.fit_intercept else np.zeros(len(given))
-    inside = _deleted_residuals(part.B, Q, Z, coef, share) / part.root[:, None]
+    inside = _deleted_residuals(part.B, Q, Z, coef, share, interpolates=Q.shape[1] == freedom) / part.root[:, None]
     intercept = part.intercept(coef)
     residual = problem.Y - _predict(problem.X, columns, coef) - intercept
     residual[given] = inside
@@ -78,11 +79,12 @@ def _predict(X: Any, columns: Indices, coef: Array) -> Array:
     return np.asarray(X[:, columns] @ coef, dtype=np.float64)
 
 
-def _deleted_residuals(B: Array, Q: Array, Z: Array, coef: Array, share: Array) -> Array:
+def _deleted_residuals(B: Array, Q: Array, Z: Array, coef: Array, share: Array, *, interpolates: bool) -> Array:
     """Residual of every row when it is left out, in the units of B (root-weighted)."""
     left = 1 - (Q * Q).sum(axis=1) - share
     residual = B - Q @ (Q.T @ B)
-    alone = fitted_exactly(left, len(B))
+    # a member of full row rank fits every row: that is known, while 1 - h is rounding, which grows with the offset
+    alone = np.ones(len(B), dtype=bool) if interpolates else fitted_exactly(left, len(B))
     out = residual / np.where(alone, 1.0, left)[:, None]
     if alone.any():
         out[alone] = (Z[:, alone].T @ coef) / (Z[:, alone] ** 2).sum(axis=0)[:, None]

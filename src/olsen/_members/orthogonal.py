@@ -58,22 +58,26 @@ def least_squares(A: Array, B: Array, rcond: float | None = None) -> Array:
     return _shortest(z, Vt[rank:], scale)
 
 
-def basis_and_inverse(A: Array, rcond: float | None = None) -> tuple[Array, Array]:
-    """Orthonormal basis of the columns of A, (rows, rank), and the pseudo-inverse of A, (m, rows)."""
+def basis_and_inverse(A: Array, rcond: float | None = None, most: int | None = None) -> tuple[Array, Array]:
+    """Orthonormal basis of the columns of A, (rows, rank), and the pseudo-inverse of A, (m, rows).
+
+    `most` is the largest rank there can be: rows that were centred have one less than they are, whatever rounding says.
+    """
     alive = A.any(axis=0)
     if min(A.shape) == 0 or not alive.all():
         basis, inverse = np.zeros((len(A), 0)), np.zeros(A.shape[::-1])
         if alive.any():
-            basis, inverse[alive] = basis_and_inverse(A[:, alive], _cutoff(A, rcond))
+            basis, inverse[alive] = basis_and_inverse(A[:, alive], _cutoff(A, rcond), most)
         return basis, inverse
     A, scale, rcond = _scaled(A, rcond)
     if A.shape[0] >= A.shape[1]:
         Q, R, order = la.qr(A, mode="economic", pivoting=True)
-        if _full_rank(R, rcond):
+        if _full_rank(R, rcond) and A.shape[1] <= (len(A) if most is None else most):
             inverse = np.empty(A.shape[::-1])
             inverse[order] = la.solve_triangular(R, Q.T)
             return Q, inverse / scale[:, None]
     U, s, Vt, rank = _svd(A, rcond)
+    rank = rank if most is None else min(rank, most)
     z = Vt[:rank].T @ (U[:, :rank].T / s[:rank, None])
     return U[:, :rank], _shortest(z, Vt[rank:], scale)
 
