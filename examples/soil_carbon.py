@@ -61,11 +61,14 @@ def draw(measured, predicted, ensemble, ridge_error, out: Path) -> None:
     left.set(xlabel="measured carbon (g/100 g)", ylabel="predicted by the ensemble")
     left.set_title(f"{len(measured)} soils not used in the fit")
     sizes, k = ensemble.cv_results_["size"], ensemble.n_estimators_
-    right.plot(sizes, np.sqrt(ensemble.risk_curve(k)), color="#0072B2", label=f"{k} members")
+    right.plot(sizes, np.sqrt(ensemble.risk_curve(k)), "o-", ms=4, color="#0072B2", label=f"{k} members")
     right.plot(sizes, np.sqrt(ensemble.risk_curve()), color="#D55E00", ls="--", label="infinitely many")
     right.axvline(ensemble.max_features_, color="0.7", lw=1, label=f"chosen: {ensemble.max_features_}")
     right.axhline(ridge_error, color="0.3", ls=":", label="RidgeCV")
     right.set(xlabel="columns in a member", ylabel="leave-one-out error (g/100 g)", xscale="log")
+    if len(sizes) <= 10:
+        right.set_xticks(sizes, [str(size) for size in sizes])
+        right.minorticks_off()
     right.set_title("fewer columns regularise")
     right.legend(frameon=False)
     for axes in (left, right):

@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 LARGEST_SHARE = 0.7  # of the rows: expected size of a member at most
-FACTORS = np.array([1 / 8, 1 / 4, 1 / 2, 0.7, 1.0])  # of the size of tuned ridge regression, for the curve
+FACTORS = np.array([1 / 8, 1 / 4, 1 / 2, 0.7, 1.0, 1.4])  # of the size of tuned ridge regression, for the curve
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class RidgeFamily:
         return float(np.exp(brentq(excess, np.log(self.s2[-1]) - 60, np.log(self.s2[0]) + 60, xtol=1e-10)))
 
     def sizes(self, largest: int) -> Indices:
-        """The size of tuned ridge regression, and a few smaller ones that show how the error falls towards it."""
+        """The size of tuned ridge regression, and a few around it that show how the error falls and turns."""
         top = max(1, min(largest, int(self.limit), len(self.V2)))
         return np.unique(np.clip(np.rint(self.best_size * FACTORS), 1, top)).astype(np.int64)
 
