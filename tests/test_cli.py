@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from olsen import __version__, cli, theory
+from olsen._execution import files
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("cyclopts")
@@ -202,7 +203,7 @@ def test_a_read_only_folder(olsen, csv_file, tmp_path, monkeypatch):
     folder.mkdir(mode=0o555)
     if os.geteuid() == 0:
         refusal = PermissionError(errno.EACCES, "Permission denied", str(folder))
-        monkeypatch.setattr(cli.commands.tempfile, "TemporaryFile", Mock(side_effect=refusal))
+        monkeypatch.setattr(files.tempfile, "TemporaryFile", Mock(side_effect=refusal))
     code, _, err = olsen("fit", csv_file, "--target", "yield", "--report", folder / "r.html")
     assert code == 1 and "cannot write, permission denied" in one_line(err) and "r.html" in err
 

@@ -1,91 +1,64 @@
-"""The command line: fit, predict, risk, reproduce.
+"""The commands: fit, predict, risk, reproduce.
 
-Exit codes: 0 success; 2 a mistake in the arguments (options, names of columns or figures); 1 any other failure. Errors
-are one line on the error stream; results go to standard output, as a table or with ``--json``.
+Each looks at its numbers and its outputs first, then imports what it needs and does its work. Results go to standard
+output, as a table or with ``--json``.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .. import __version__, theory
-from . import terminal
+from .. import __version__
+from .._execution.files import atomically
+from . import outputs, terminal
+from .outputs import MODEL, PREDICTIONS, REPORT, Output
+from .program import main
 from .terminal import UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
     from cyclopts import App
+    from numpy.typing import NDArray
 
     from .large_tables import ParquetTable
     from .models import SavedModel
 
-__all__ = ["UsageError", "fit", "main", "predict", "reproduce", "risk"]
+    Array = NDArray[np.float64]
 
-Array = NDArray[np.float64]
+__all__ = ["UsageError", "app", "fit", "main", "predict", "reproduce", "risk"]
 
 HELP = "Ensembles of ordinary least squares on random submatrices of the data."
-INSTALL = "olsen: the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
+MOST_MEMBERS = 10**9
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit code.
-
-    Examples
-    --------
-    >>> from olsen.cli import main
-    >>> main(["risk", "--gamma", "2", "--sigma", "1", "--alpha", "2"])
-    2
-    """
-    try:
-        from cyclopts import CycloptsError
-    except ModuleNotFoundError as error:
-        print(INSTALL.format(name=error.name), file=sys.stderr)
-        return 1
-    try:
-        _app()(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-        sys.stdout.flush()
-        return 0
-    except (CycloptsError, UsageError) as error:
-        return _fail(error, 2)
-    except ModuleNotFoundError as error:
-        print(INSTALL.format(name=error.name), file=sys.stderr)
-        return 1
-    except BrokenPipeError:  # the program that reads our output has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return _fail("stopped", 130)
-    except (ValueError, OSError, MemoryError) as error:
-        return _fail(error, 1)
-
-
-def _fail(error: BaseException | str, code: int) -> int:
-    text = str(error)
-    if isinstance(error, OSError) and error.strerror:
-        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    print(f"olsen: {' '.join(text.split())}", file=sys.stderr)
-    return code
-
-
-def _app() -> App:
+def app() -> App:
+    """The commands as an application of cyclopts."""
     from cyclopts import App, Parameter
 
-    options = Parameter(negative=())  # no --no-json
-    app = App(name="olsen", help=HELP, version=__version__, help_format="plaintext", default_parameter=options,
-              suppress_keyboard_interrupt=False)  # fmt: skip
+    options = Parameter(negative=(), converter=_converted)  # no --no-json
+    found = App(name="olsen", help=HELP, version=__version__, help_format="plaintext", default_parameter=options,
+                suppress_keyboard_interrupt=False)  # fmt: skip
     for command in (fit, predict, risk, reproduce):
-        app.command(command, help_epilogue=EXAMPLES[command.__name__])
-    return app
+        found.command(command, help_epilogue=EXAMPLES[command.__name__])
+    return found
+
+
+def _converted(kind: Any, tokens: Any) -> Any:
+    """Arguments as values: whole numbers must be whole, all else is left to cyclopts."""
+    from cyclopts import convert
+
+    if kind is not int:
+        return convert(kind, tokens)
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value} is not a whole number.") from None
 
 
 EXAMPLES = {
@@ -119,6 +92,7 @@ def fit(
     members: int = 100,
     seed: int = 0,
     jobs: int = -1,
+    force: bool = False,
     json: bool = False,
 ) -> None:
     """Fit and tune an ensemble on a table, compare it with ridge and least squares, and save it.
@@ -134,30 +108,36 @@ def fit(
     out : path
         Where to save the model (a .skops file).
     report : path
-        Where to write a report (one self-contained .html file).
+        Where to write a report (one self-contained .html or .htm file).
     drop : str
         Column to leave out; may be repeated.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory. Errors then come from 5-fold cross-validation.
     members : int
-        Number of least-squares fits to average.
+        Number of least-squares fits to average, at least 2.
     seed : int
-        Random seed for drawing the members.
+        Random seed for drawing the members, not negative.
     jobs : int
         Threads; -1 means all cores.
+    force : bool
+        Replace files that are there already and were not written by olsen.
     json : bool
         Print the summary as JSON instead of a table.
     """
+    _check_numbers({"members": members, "seed": seed, "jobs": jobs})
+    if data is not None and target is None:
+        raise UsageError("--target is needed: the name of the column to predict.")
+    wanted = [("--out", out, MODEL), ("--report", report, REPORT)]
+    outputs.check({"table": data}, [Output(o, path, kind) for o, path, kind in wanted if path is not None], force)
+
     from . import models
     from .report import as_text, render
 
-    for path in (out, report):
-        _check_writable(path)
     summary, saved = _tuned(data, target, drop or [], members, seed, jobs, out_of_core)
     if out is not None:
-        _write(out, lambda file: models.save(file, saved))
+        atomically(out, lambda file: models.save(file, saved))
     if report is not None:
-        _write(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
+        atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
     written = [str(path) for path in (out, report) if path is not None]
     terminal.show({**summary, "written": written} if json else None, as_text(summary) + _listed(written))
 
@@ -168,10 +148,6 @@ def _tuned(
     from .. import OLSEnsembleRegressorCV
     from . import fitting
 
-    if data is not None and target is None:
-        raise UsageError("--target is needed: the name of the column to predict.")
-    if members < 2:
-        raise UsageError(f"--members {members}: an ensemble needs at least 2.")
     column = target or ""  # the embedded data bring their own target
     large = fitting.open_large(data, out_of_core)
     model = OLSEnsembleRegressorCV(members, n_jobs=jobs, random_state=seed)
@@ -188,6 +164,7 @@ def predict(
     out: Path | None = None,
     interval: float | None = None,
     out_of_core: bool = False,
+    force: bool = False,
     json: bool = False,
 ) -> None:
     """Predict the rows of a table with a saved model.
@@ -202,33 +179,37 @@ def predict(
         CSV file, Parquet file or folder of Parquet files with the columns of the training table; the target may be
         missing.
     out : path
-        Where to write the predictions (.csv or .parquet). Without one they are printed.
+        Where to write the predictions (.csv, .tsv or .parquet). Without one they are printed.
     interval : float
         Also give intervals that hold new observations with this probability, from the leave-one-out errors of the fit
         (out of core: from residuals of a sample of rows, scaled up to the cross-validated error).
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
+    force : bool
+        Replace a file that is there already and does not hold predictions written by olsen.
     json : bool
         Print JSON instead of CSV.
     """
-    from . import fitting, models
-    from .predictions import write_predictions
-
     if interval is not None and not 0 < interval < 1:
         raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.")
-    _check_writable(out)
+    wanted = [] if out is None else [Output("--out", out, PREDICTIONS)]
+    outputs.check({"model": model, "table": data}, wanted, force)
+
+    from . import fitting, models
+    from .predictions import collected, with_limits, write_predictions
+
     saved = models.load(model)
     half = None if interval is None else saved.half_width(interval)
     large = fitting.open_large(data, out_of_core)
     shown = large is not None and (json or out is not None)  # a bar would be mixed with predictions on the screen
     with terminal.row_bar("finishing") if shown else nullcontext() as tell:
         predicted = _predicted(saved, data, large, tell)
-        parts: Iterable[dict[str, Array]] = _with_limits(saved.encoding.target, predicted, half)
+        parts: Iterable[Mapping[str, Array]] = with_limits(saved.encoding.target, predicted, half)
         if json:
-            parts = kept = list(parts)
-            whole = {name: np.concatenate([part[name] for part in kept]).tolist() for name in kept[0]}
+            parts = [collected(parts)]
+            whole = {name: column.tolist() for name, column in parts[0].items()}
         if out is not None:
-            rows = _write(out, lambda file: write_predictions(file, parts))
+            rows = atomically(out, lambda file: write_predictions(file, parts))
         elif not json:
             write_predictions(None, parts)
     if json:
@@ -247,12 +228,6 @@ def _predicted(
     if large is None:
         return iter([saved.predict(read_table(data)[0])])
     return large_tables.predictions(large, saved.encoding, saved.predict, tell)
-
-
-def _with_limits(name: str, predicted: Iterable[Array], half: float | None) -> Iterator[dict[str, Array]]:
-    for values in predicted:
-        limits = {} if half is None else {"lower": values - half, "upper": values + half}
-        yield {name: values, **limits}
 
 
 def risk(
@@ -287,56 +262,10 @@ def risk(
     json : bool
         Print JSON instead of a table.
     """
-    try:
-        chosen = float(theory.optimal_alpha(gamma, sigma, k=k, eta=eta)) if alpha is None else alpha
-        values: dict[str, Any] = {"gamma": gamma, "sigma": sigma, "eta": eta, "k": k, "mu": mu, "alpha": chosen}
-        values["risk"] = float(theory.limiting_risk(chosen, gamma, sigma, k=k, eta=eta, mu=mu))
-        values["bias"] = float(theory.limiting_bias(chosen, gamma, k=k, eta=eta))
-        values["variance"] = float(theory.limiting_variance(chosen, gamma, sigma, k=k, eta=eta))
-        values["risk_infinite"] = float(theory.limiting_risk(chosen, gamma, sigma, eta=eta))
-        values["best_mu"] = float(theory.optimal_mu(chosen, gamma, sigma, k=k, eta=eta)) if chosen > 0 else None
-        values["ridge_risk"] = float(theory.optimal_ridge_risk(gamma, sigma))
-        values["ridge_penalty_over_n"] = float(theory.optimal_ridge_penalty(gamma, sigma))
-        values["best_alpha_infinite"] = float(theory.optimal_alpha(gamma, sigma))
-        if n is not None:
-            values |= _finite_risk(n, gamma, sigma, chosen, eta, k, mu)
-    except ValueError as error:  # theory raises for parameters out of range
-        raise UsageError(str(error)) from None
-    terminal.show(values if json else None, _risk_text(values, alpha is None))
+    from . import risks
 
-
-def _finite_risk(
-    n: int, gamma: float, sigma: float, alpha: float, eta: float, k: float, mu: float
-) -> dict[str, int | float]:
-    """Expected risk at n rows; columns are rounded to whole numbers."""
-    p = round(gamma * n)
-    m, rows = max(1, round(alpha * p)), round(eta * n)
-    found = {"n": n, "p": p, "columns_per_member": m, "rows_per_member": rows}
-    if m <= rows + 1:
-        value = theory.expected_risk(n, p, m, sigma, k=k, n_samples=rows, mu=mu)
-    else:
-        value = theory.minimum_norm_risk(n, p, m, sigma, k=k, n_samples=rows, mu=mu)
-    return {**found, "risk_at_n": float(value)}
-
-
-def _risk_text(v: dict[str, Any], best: bool) -> str:
-    rows = [
-        ("alpha" + (", the best" if best else ""), v["alpha"]),
-        (f"risk, k = {v['k']:g}" + (f", mu = {v['mu']:g}" if v["mu"] != 1 else ""), v["risk"]),
-        ("  of it bias (mu = 1)", v["bias"]),
-        ("  of it variance (mu = 1)", v["variance"]),
-        ("risk, k = inf, mu = 1", v["risk_infinite"]),
-        ("best mu", v["best_mu"]),
-        ("optimal ridge, risk", v["ridge_risk"]),
-        ("optimal ridge, penalty / n", v["ridge_penalty_over_n"]),
-        ("best alpha for k = inf", v["best_alpha_infinite"]),
-    ]
-    if "n" in v:
-        size = f"{v['n']} x {v['p']}, {v['columns_per_member']} columns, {v['rows_per_member']} rows"
-        rows.append((f"risk at {size}", v["risk_at_n"]))
-    width = max(len(name) for name, _ in rows) + 2
-    head = f"gamma = {v['gamma']:g}, sigma = {v['sigma']:g}, eta = {v['eta']:g}"
-    return "\n".join([head, *(f"  {name:<{width}}{'-' if x is None else format(x, '.6g')}" for name, x in rows)])
+    values = risks.calculate(gamma, sigma, alpha, eta, k, mu, n)
+    terminal.show(values if json else None, risks.as_text(values, alpha is None))
 
 
 def reproduce(
@@ -346,6 +275,7 @@ def reproduce(
     seed: int = 2020,
     jobs: int = -1,
     format: Literal["csv", "parquet"] = "csv",
+    force: bool = False,
     json: bool = False,
 ) -> None:
     """Make the paper's figures and five more: simulate, compare with theory, draw.
@@ -361,21 +291,25 @@ def reproduce(
     out : path
         Folder for tables, manifests, PDF and PNG files.
     seed : int
-        Seed of the simulation.
+        Seed of the simulation, not negative.
     jobs : int
         Threads; -1 means all cores.
     format : str
         Format of the tables.
+    force : bool
+        Replace files in the folder that have the names of figures and were not written by olsen.
     json : bool
         Print the reports as JSON.
     """
+    _check_numbers({"seed": seed, "jobs": jobs})
+
     from ..figures import RECIPES
     from ..figures import reproduce as make
 
     unknown = [name for name in figures if name not in RECIPES]
     if unknown:
         raise UsageError(f"unknown figure {', '.join(unknown)}; choose from {', '.join(RECIPES)}.")
-    _check_writable(out / "trials" / "any")
+    outputs.check_figures(out, figures or RECIPES, f".{format}", force)
     with terminal.progress_bars() as progress:
         reports = make(
             figures or None, scale=scale, out=out, seed=seed, n_jobs=jobs, suffix=f".{format}", progress=progress,
@@ -394,29 +328,15 @@ def _figure_line(report: dict[str, Any]) -> str:
     return f"{report['name']}  {report['seconds']:6.1f} s  {report['title']}: {found}"
 
 
-def _check_writable(path: Path | None) -> None:
-    """Raise before the work starts if its result could not be written afterwards."""
-    if path is None:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; the name of a file is needed.")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):  # permissions are not enough: the disk may be read-only
-            pass
-    except OSError as error:
-        raise OSError(error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)) from None
-
-
-def _write(path: Path, write: Callable[[Path], Any]) -> Any:
-    """Write a file completely or not at all; pipes and devices are written directly."""
-    from ..simulation.storage import atomically
-
-    if path.exists() and not path.is_file():
-        return write(path)
-    result: list[Any] = []
-    atomically(path.resolve(), lambda file: result.append(write(file)))
-    return result[0]
+def _check_numbers(given: Mapping[str, int]) -> None:
+    """Raise for whole numbers out of range: members, seed, jobs."""
+    for name, value in given.items():
+        if name == "members" and not 2 <= value <= MOST_MEMBERS:
+            raise UsageError(f"--members {value}: an ensemble has at least 2 and at most {MOST_MEMBERS:,}.")
+        if name == "seed" and value < 0:
+            raise UsageError(f"--seed {value}: a seed is not negative; give 0 or more.")
+        if name == "jobs" and value == 0:
+            raise UsageError("--jobs 0: there is no work without threads; give 1 or more, or -1 for all cores.")
 
 
 def _command() -> str:

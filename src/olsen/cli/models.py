@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._estimators.fitted import FittedEnsemble
+from .recognition import MODEL_MARK
 from .tables import Encoding
 
 __all__ = ["ModelFileError", "SavedModel", "load", "save"]
 
-FORMAT = "olsen model 1"
+FORMAT = f"{MODEL_MARK}1"
 TRUSTED = ("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV")
 
 

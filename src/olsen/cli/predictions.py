@@ -1,34 +1,57 @@
-"""Write predictions part by part: to a Parquet or CSV file, or as CSV to standard output."""
+"""Predictions with their limits, written part by part: to a Parquet or text file, or as CSV to standard output."""
 
 from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["write_predictions"]
+from .recognition import LIMITS, OTHER_LIMITS, PREDICTIONS_MARK
+
+__all__ = ["collected", "with_limits", "write_predictions"]
+
+Array = NDArray[np.float64]
 
 
-def write_predictions(path: Path | None, parts: Iterable[Mapping[str, NDArray[np.float64]]]) -> int:
-    """Write columns that come in consecutive parts, as Parquet or CSV by the suffix of `path`.
+def with_limits(target: str, predicted: Iterable[Array], half: float | None) -> Iterator[dict[str, Array]]:
+    """Columns of consecutive parts: the predictions, under the name of the target, and the limits of the intervals.
+
+    `half` is half the width of the intervals, or None for no limits. A target that is called like one of the limits
+    keeps its name, and the limits are called lower_limit and upper_limit.
+    """
+    lower, upper = OTHER_LIMITS if target in LIMITS else LIMITS
+    for values in predicted:
+        limits = {} if half is None else {lower: values - half, upper: values + half}
+        yield {target: values, **limits}
+
+
+def collected(parts: Iterable[Mapping[str, Array]]) -> dict[str, Array]:
+    """Columns that came in parts, each as a whole."""
+    kept = list(parts)
+    return {name: np.concatenate([part[name] for part in kept]) for name in kept[0]}
+
+
+def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Array]]) -> int:
+    """Write columns that come in consecutive parts: Parquet, text with tabs or CSV, by the suffix of `path`.
 
     Without a path they go to standard output. Returns the number of rows.
     """
     if path is None:
-        return _write_csv(sys.stdout, parts)
-    if path.suffix == ".parquet":
+        return _write_text(sys.stdout, parts)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
         return _write_parquet(path, parts)
     with open(path, "w", encoding="utf-8", newline="") as file:
-        return _write_csv(file, parts)
+        return _write_text(file, parts, "\t" if suffix == ".tsv" else ",")
 
 
-def _write_csv(file: TextIO, parts: Iterable[Mapping[str, NDArray[np.float64]]]) -> int:
-    lines, n_rows = csv.writer(file, lineterminator="\n"), 0
+def _write_text(file: TextIO, parts: Iterable[Mapping[str, Array]], separator: str = ",") -> int:
+    lines, n_rows = csv.writer(file, delimiter=separator, lineterminator="\n"), 0
     for columns in parts:
         if not n_rows:
             lines.writerow(columns)
@@ -38,16 +61,16 @@ def _write_csv(file: TextIO, parts: Iterable[Mapping[str, NDArray[np.float64]]])
     return n_rows
 
 
-def _write_parquet(path: Path, parts: Iterable[Mapping[str, NDArray[np.float64]]]) -> int:
+def _write_parquet(path: Path, parts: Iterable[Mapping[str, Array]]) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     parts = iter(parts)
-    first = pa.table(dict(next(parts)))
+    first = pa.table(dict(next(parts))).replace_schema_metadata(PREDICTIONS_MARK)
     with pq.ParquetWriter(path, first.schema) as file:
         file.write_table(first)
         n_rows = int(first.num_rows)
         for columns in parts:
-            file.write_table(pa.table(dict(columns)))
+            file.write_table(pa.table(dict(columns)).cast(first.schema))
             n_rows += len(next(iter(columns.values())))
     return n_rows

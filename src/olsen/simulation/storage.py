@@ -11,8 +11,9 @@ import json
 import math
 import os
 import platform
-import tempfile
-from collections.abc import Callable, Iterable, Mapping
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,36 +22,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._execution.files import atomically
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 __all__ = ["TrialStore", "atomically", "describe", "digest", "read_table", "versions", "write_manifest", "write_table"]
 
-
-def atomically(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
-    """Call ``write(temporary)`` and rename what it wrote to `path`; readers see the old file or the new one.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from olsen.simulation.storage import atomically
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     target = Path(folder) / "note.txt"
-    ...     atomically(target, lambda file: file.write_text("whole"))
-    ...     target.read_text()
-    'whole'
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent)
-    os.close(handle)
-    try:
-        write(Path(name))
-        os.chmod(name, 0o644)  # mkstemp's files are private; results are not
-        os.replace(name, path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+# what NumPy and its archives raise for a file that is not one of theirs, or not whole
+DAMAGED = (EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 
 def describe(item: DataclassInstance) -> dict[str, Any]:
@@ -82,9 +62,17 @@ class TrialStore:
         self.path = None if folder is None else Path(folder) / f"{digest(description)}.npz"
         self.trials: dict[int, NDArray[np.float64]] = {}
         if self.path is not None and self.path.exists():
-            with np.load(self.path, allow_pickle=False) as stored:
-                if str(stored["description"]) == self.description:
-                    self.trials = dict(zip(stored["numbers"].tolist(), stored["values"], strict=True))
+            self.trials = self._read(self.path)
+
+    def _read(self, path: Path) -> dict[int, NDArray[np.float64]]:
+        """Trials in a file; none if it is empty or damaged, as a power failure may leave it: they are run again."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                if str(stored["description"]) != self.description:
+                    return {}
+                return dict(zip(stored["numbers"].tolist(), stored["values"], strict=True))
+        except DAMAGED:
+            return {}
 
     def add(self, numbers: Iterable[int], values: NDArray[np.float64]) -> None:
         """Keep the results of these trials, also on disk."""
@@ -93,7 +81,11 @@ class TrialStore:
             return
         order = sorted(self.trials)
         stacked = np.stack([self.trials[i] for i in order])
-        atomically(self.path, lambda f: np.savez(f, description=self.description, numbers=order, values=stacked))
+
+        def write(file: Path) -> None:
+            np.savez(file, description=self.description, numbers=order, values=stacked)
+
+        atomically(self.path, write, durable=False)  # it can be computed again
 
     def missing(self, count: int) -> list[int]:
         """Trials still to be run, out of the first `count`."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any
 
+from ..recognition import REPORT_MARK
 from .svg import Chart, bars
 
 __all__ = ["render"]
@@ -56,6 +57,7 @@ def render(summary: dict[str, Any]) -> str:
     policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"{REPORT_MARK}"
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{escape(title)}</title><style>{STYLE}</style></head>\n<body>{''.join(body)}</body></html>\n"

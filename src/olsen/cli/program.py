@@ -1,0 +1,95 @@
+"""The program around the commands: whatever happens ends in one line and an exit code.
+
+Exit codes: 0 success; 2 a mistake in the arguments (options, names of files, columns or figures); 130 stopped with
+Ctrl-C; 1 any other failure. Next to nothing is imported before Ctrl-C is provided for, nothing heavy before a command
+runs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+__all__ = ["main"]
+
+INSTALL = "the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
+STOPPED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Parameters
+    ----------
+    arguments : list of str, default=None
+        Without them, those of the process, which Ctrl-C then ends at once with one line, imports included.
+
+    Examples
+    --------
+    >>> from olsen.cli import main
+    >>> main(["risk", "--gamma", "2", "--sigma", "1", "--alpha", "2"])
+    2
+    """
+    if arguments is None:
+        _end_when_interrupted()
+    from .terminal import UsageError
+
+    try:
+        _run(arguments)
+        sys.stdout.flush()
+        return 0
+    except UsageError as error:
+        return _fail(error, 2)
+    except ModuleNotFoundError as error:
+        return _fail(INSTALL.format(name=error.name), 1)
+    except BrokenPipeError:  # the program that reads our output has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return _fail("stopped", STOPPED)
+    except (ValueError, OSError, MemoryError, OverflowError) as error:
+        return _fail(error, 1)
+
+
+def _run(arguments: list[str] | None) -> None:
+    from cyclopts import CycloptsError
+
+    from .commands import app
+    from .terminal import UsageError
+
+    try:
+        app()(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        raise UsageError(str(error)) from None
+
+
+def _fail(error: BaseException | str, code: int) -> int:
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    print(f"olsen: {' '.join(text.split())}", file=sys.stderr)
+    return code
+
+
+def _end_when_interrupted() -> None:
+    """Have Ctrl-C end the process where it stands; an exception would be lost, or shown, by some libraries' imports."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return  # somebody wants it otherwise, such as nohup
+    try:
+        signal.signal(signal.SIGINT, _end)
+    except ValueError:  # called in a thread, to which Ctrl-C does not come
+        return
+
+
+def _end(number: int, frame: object) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        files = sys.modules.get("olsen._execution.files")
+        if files is not None and hasattr(files, "remove_unfinished"):  # not while it is being imported
+            files.remove_unfinished()
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h\n")  # spinners and bars hide the cursor
+        os.write(2, b"olsen: stopped\n")
+    finally:
+        os._exit(STOPPED)
