@@ -1,1 +1,1 @@
-"""Where and how work runs: threads, memory."""
+"""Where and how work runs: threads, BLAS, memory, arrays of other libraries, callbacks, files."""
