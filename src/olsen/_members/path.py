@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._moments import weighted_mean
-from .._trust import EXACT_FIT, constant_columns, pivots_are_trusted
+from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns
 from .problem import Problem
 
 __all__ = [
@@ -187,7 +187,7 @@ def _trusted_cholesky(G: Array) -> Array | None:
     if zero.any():
         G = G + np.diag(zero.astype(float))
     L, info = la.lapack.dpotrf(G, lower=1, clean=1)
-    if info or not pivots_are_trusted(np.diagonal(L), np.diagonal(G)):
+    if info or not np.min(np.diagonal(L) ** 2 / np.diagonal(G), initial=1.0) >= SMALLEST_PIVOT:
         return None
     return L
 
