@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from olsen import OLSEnsembleRegressorCV, cli
-from olsen._engines import sources as blocks
 from olsen._execution import memory
+from olsen.cli import large_tables as blocks
+from olsen.subsets import row_groups
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -92,7 +93,7 @@ def test_the_comparison_is_cross_validation_over_the_same_folds(olsen, parquet):
     X, y, _ = data()
     text = olsen("fit", parquet, "--target", "y", "--members", "20", "--seed", "3", "--out-of-core", "--json")[1]
     errors = {line["name"]: line for line in json.loads(text)["errors"]}
-    folds = PredefinedSplit(blocks.row_groups(0, N, 5, 3).astype(int))
+    folds = PredefinedSplit(row_groups(0, N, 5, 3).astype(int))
     per_row = float(errors["ridge"]["note"].split()[-1]) / N
     ridges = []
     for train, test in folds.split():
@@ -285,7 +286,7 @@ def test_predict_leaves_no_half_written_file(olsen, model_file, tmp_path, change
 SMALL_BLOCKS = """
 import sys
 from olsen import cli
-from olsen._engines import sources as blocks
+from olsen.cli import large_tables as blocks
 blocks.BLOCK_BYTES = 6_000
 sys.exit(cli.main(sys.argv[1:]))
 """
