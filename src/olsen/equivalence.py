@@ -11,6 +11,7 @@ is the ensemble exactly for determinantal subsets, and close to it for independe
 """
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Literal, TypeAlias, overload
 
 import numpy as np
@@ -22,6 +23,9 @@ from scipy.sparse.linalg import LinearOperator, cg
 __all__ = ["inclusion_probabilities", "isotropic_penalty", "ridge_penalty"]
 
 DENSE_COLUMNS = 3000  # up to here the p x p Hessian is formed and factorised
+
+# Entries of X, and penalties as their squares, for which all products of this module stay normal numbers.
+SMALLEST, LARGEST = 1e-70, 1e70
 
 Floats: TypeAlias = NDArray[np.float64]
 System: TypeAlias = tuple[float, Floats, Callable[[Floats], Floats]]  # f, its gradient, a solver with its Hessian
@@ -89,6 +93,7 @@ def ridge_penalty(
     array([2., 2., 2.])
     """
     X = _columns(X, center)
+    _check_iteration(tol, max_iter)
     _refuse_collinear(X)
     alpha = _probabilities(max_features, X.shape[1])
     rank = min(X.shape[0] - bool(center), X.shape[1])
@@ -138,11 +143,16 @@ def inclusion_probabilities(
     array([0.5, 0.8, 0.9])
     """
     X = _columns(X, center)
-    penalty = np.asarray(penalty, dtype=float)
+    penalty = _numbers("penalty", penalty)
+    if not np.all((penalty >= SMALLEST**2) & (penalty <= LARGEST**2)):
+        raise ValueError(
+            f"a ridge penalty must be positive and finite, from {SMALLEST**2:g} to {LARGEST**2:g}; got penalties from "
+            f"{np.min(penalty):.6g} to {np.max(penalty):.6g}. Least squares without penalty has every probability 1."
+        )
     if penalty.ndim and penalty.shape != (X.shape[1],):
-        raise ValueError(f"penalty must be a number or have one entry for each of {X.shape[1]} columns.")
-    if not np.all((penalty > 0) & np.isfinite(penalty)):
-        raise ValueError(f"a ridge penalty must be positive and finite; got {np.min(penalty):.6g}.")
+        raise ValueError(
+            f"penalty must be a number or have one entry for each of {X.shape[1]} columns; got shape {penalty.shape}."
+        )
     if check_collinear:
         _refuse_collinear(X)
     return np.clip(_leverages(X / np.sqrt(penalty)), 0.0, 1.0)
@@ -177,9 +187,19 @@ def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = T
 
 
 def _columns(X: ArrayLike, center: bool) -> Floats:
-    X = np.asarray(X.toarray() if hasattr(X, "toarray") else X, dtype=float)
-    if X.ndim != 2 or not np.all(np.isfinite(X)):
-        raise ValueError(f"X must be a finite two-dimensional array; got shape {X.shape}.")
+    X = _numbers("X", X.toarray() if hasattr(X, "toarray") else X)
+    if X.ndim != 2 or X.size == 0 or not np.all(np.isfinite(X)):
+        raise ValueError(
+            f"X must be a finite two-dimensional array with rows and columns; got shape {X.shape}"
+            f"{', with nan or infinite entries: remove their rows or columns' * (not np.all(np.isfinite(X)))}."
+        )
+    largest = np.abs(X).max(axis=0)
+    odd = np.flatnonzero((largest > LARGEST) | ((largest > 0) & (largest < SMALLEST)))
+    if len(odd):
+        raise ValueError(
+            f"squares of columns {odd[:8].tolist()} of X leave double precision: the largest entry of column "
+            f"{odd[0]} is {largest[odd[0]]:.6g}, from {SMALLEST:g} to {LARGEST:g} is possible. Use other units."
+        )
     if not center:
         return X
     centred: Floats = X - X.mean(axis=0)
@@ -189,15 +209,31 @@ def _columns(X: ArrayLike, center: bool) -> Floats:
     return centred
 
 
+def _numbers(name: str, value: ArrayLike) -> Floats:
+    """As floats; a TypeError for what is not made of real numbers."""
+    given = np.asarray(value)
+    if given.dtype.kind not in "biufO" or (given.dtype.kind == "O" and any(item is None for item in given.ravel())):
+        raise TypeError(f"{name} must be made of real numbers; got {value!r}.")
+    return given.astype(float, copy=False)
+
+
+def _check_iteration(tol: float, max_iter: int) -> None:
+    if not 0 < tol < 1:
+        raise ValueError(f"tol must be an error of probabilities, in (0, 1); got {tol!r}.")
+    if not isinstance(max_iter, Integral) or max_iter < 0:
+        raise ValueError(f"max_iter must be a whole number of Newton steps, not negative; got {max_iter!r}.")
+
+
 def _probabilities(max_features: ArrayLike, p: int) -> Floats:
     """One inclusion probability per column from a count, a fraction or an array."""
     value = np.asarray(max_features)
+    _numbers("max_features", value)
     if value.ndim == 0:
         value = np.full(p, value / p if np.issubdtype(value.dtype, np.integer) else value, dtype=float)
-    if value.shape != (p,) or not np.all((value > 0) & (value < 1)):
+    if value.shape != (p,) or not np.all((value >= SMALLEST) & (value < 1)):
         raise ValueError(
             f"max_features must be a count in [1, {p - 1}], a fraction in (0, 1), or {p} probabilities in (0, 1), "
-            f"so that every column is sometimes in and sometimes out; got {max_features!r}."
+            f"so that every column is sometimes in (from {SMALLEST:g} on) and sometimes out; got {max_features!r}."
         )
     return value.astype(float)
 

@@ -1,4 +1,4 @@
-r"""How pair terms become an ensemble's risk, and the guards every formula shares.
+r"""How pair terms become an ensemble's risk, whatever the formula.
 
 With :math:`R_{ij} = E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`, the risk of the mean of `k` members is
 :math:`k^{-2}\sum_{ij} R_{ij}`. Every function of this package computes the few distinct values of
@@ -16,34 +16,6 @@ from ._types import Floats
 def as_floats(*values: ArrayLike) -> tuple[Floats, ...]:
     """Each argument as a float array, ready to broadcast."""
     return tuple(np.asarray(value, dtype=float) for value in values)
-
-
-def require(condition: ArrayLike, message: str) -> None:
-    """Raise ``ValueError(message)`` unless `condition` holds everywhere."""
-    if not np.all(condition):
-        raise ValueError(message)
-
-
-def check_letters(
-    function: str,
-    *,
-    alpha: Floats | float = 0.5,
-    gamma: Floats | float = 1.0,
-    sigma: Floats | float = 0.0,
-    k: Floats | float = 1.0,
-    eta: Floats | float = 1.0,
-) -> None:
-    """Guard the ranges in which the paper's letters have a meaning."""
-    for ok, name, value, words in (
-        ((alpha >= 0) & (alpha <= 1), "alpha", alpha, "a fraction of the columns, in [0, 1]"),
-        ((gamma > 0) & np.isfinite(gamma), "gamma", gamma, "p / n, positive and finite"),
-        ((sigma >= 0) & np.isfinite(sigma), "sigma", sigma, "a standard deviation, finite and not negative"),
-        (k >= 1, "k", k, "a number of members, at least 1 (inf for the large ensemble)"),
-        ((eta > 0) & (eta <= 1), "eta", eta, "a fraction of the rows, in (0, 1]"),
-    ):
-        if not np.all(ok):
-            wrong = np.asarray(value)[~np.asarray(ok)].flat[0]
-            raise ValueError(f"{function}: {name} must be {words}; got {wrong:.6g}.")
 
 
 def mean_of_pairs(own: Floats, other: Floats, k: ArrayLike) -> Floats:
@@ -102,4 +74,4 @@ def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 
     """
     with np.errstate(invalid="ignore"):
         scaled = mu**2 * risk + ((1 - mu) ** 2 + 2 * mu * (1 - mu) * (1 - shrinkage)) * norm**2
-    return np.where(np.asarray(mu) == 0, norm**2, scaled)
+    return np.where(mu == 0, norm**2, np.where(np.isinf(risk), risk, scaled))

@@ -18,8 +18,29 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from ._pairs import as_floats, mean_of_pairs, require
+from ._arguments import (
+    LEAST,
+    PROBABILITY,
+    ROWS,
+    ROWS_OF_A_LIMIT,
+    SPREAD,
+    Letter,
+    as_numbers,
+    checked,
+    covariance,
+    letters,
+    require,
+    require_choice,
+    scalar,
+)
+from ._pairs import mean_of_pairs
 from ._types import Counts, Floats
+
+NOISE = SPREAD._replace(
+    words="a standard deviation, positive and finite", least=LEAST,
+    way_out="Without noise take every feature of non-zero signal.",
+)  # fmt: skip
+SUBSETS = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
 
 
 class _Member(NamedTuple):
@@ -31,21 +52,40 @@ class _Member(NamedTuple):
     plain: bool  # ordinary least squares, mu_i = 0
 
 
-def _as_covariance(Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
-    Sigma, beta = as_floats(Sigma, beta)
-    Sigma = np.diag(Sigma) if Sigma.ndim == 1 else Sigma
+def _problem(function: str, Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
+    """The covariance as a matrix, and the signal."""
+    (beta,) = letters(function, beta=beta)
+    require(beta.ndim == 1, f"{function}: beta must be a vector of length p; got shape {beta.shape}.")
+    Sigma = covariance(function, Sigma)
     require(
-        Sigma.shape == (len(beta), len(beta)),
-        f"Sigma must be p x p (or its diagonal) for beta of length p = {len(beta)}; got shape {Sigma.shape}.",
+        Sigma.shape in ((len(beta),), (len(beta), len(beta))),
+        f"{function}: Sigma must be p x p (or its diagonal) for beta of length p = {len(beta)}; got {Sigma.shape}.",
     )
-    return Sigma, beta
+    return np.diag(Sigma) if Sigma.ndim == 1 else Sigma, beta
+
+
+def _columns(function: str, name: str, features: ArrayLike, p: int) -> Counts:
+    """Column numbers from numbers or from a mask."""
+    given = np.asarray(features)
+    if given.dtype == bool:
+        require(given.shape == (p,), f"{function}: {name} as a mask must have p = {p} entries; got {given.shape}.")
+        return np.flatnonzero(given)
+    numbers = as_numbers(function, name, features)
+    require(numbers.ndim == 1, f"{function}: {name} must be a vector of columns; got shape {numbers.shape}.")
+    checked(function, name, numbers, Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True))
+    columns: Counts = numbers.astype(int)
+    require(
+        len(np.unique(columns)) == len(columns),
+        f"{function}: {name} must name every column once; got {columns.tolist()}. Remove the repeated ones.",
+    )
+    return columns
 
 
 def effective_penalty(eigenvalues: ArrayLike, n_samples: float, penalty: float = 0.0) -> float:
     r"""The :math:`\mu \ge 0` with :math:`\lambda = \mu\bigl(\tau - \sum_l \frac{s_l}{s_l+\mu}\bigr)`.
 
     `eigenvalues` :math:`s_l` of the covariance, :math:`\tau` = `n_samples`, :math:`\lambda` = `penalty`. Zero for
-    ``penalty=0`` with at least as many rows as eigenvalues.
+    ``penalty=0`` with at least as many rows as eigenvalues that are not zero.
 
     Status: asymptotic (deterministic equivalent of the resolvent).
 
@@ -54,28 +94,61 @@ def effective_penalty(eigenvalues: ArrayLike, n_samples: float, penalty: float =
     >>> round(effective_penalty([1.0, 1.0, 1.0, 1.0], 2.0), 12)
     1.0
     """
-    s, tau = np.asarray(eigenvalues, dtype=float), float(n_samples)
-    require(penalty >= 0, f"effective_penalty: penalty must not be negative; got {penalty:.6g}.")
-    if penalty == 0 and len(s) <= tau:
+    (s,) = letters("effective_penalty", eigenvalues=eigenvalues)
+    require(s.ndim == 1 and s.size > 0, f"effective_penalty: eigenvalues must be a vector; got shape {s.shape}.")
+    tau = scalar("effective_penalty", "n_samples", n_samples, ROWS_OF_A_LIMIT)
+    return _effective_penalty(s, tau, scalar("effective_penalty", "penalty", penalty))
+
+
+def _effective_penalty(s: Floats, tau: float, penalty: float) -> float:
+    if penalty == 0 and np.count_nonzero(s) <= tau:
         return 0.0
+    if not np.any(s):
+        return penalty / tau
 
     def excess(log_mu: float) -> float:
         return float(np.exp(log_mu) * (tau - np.sum(s / (s + np.exp(log_mu)))) - penalty)
 
     low, high = np.log(s.max()) - 60, np.log(s.max() * (len(s) / tau + 1) + penalty / tau) + 1
+    if excess(low) > 0:  # mu is at least penalty / tau, and without penalty in reach of the smallest eigenvalue
+        low = np.log(penalty / tau) - 1 if penalty > 0 else np.log(s[s > 0].min()) - 60
     return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
 
 
-def _member(Sigma: Floats, beta: Floats, features: ArrayLike, rows: float, penalty: float) -> _Member:
-    S = np.asarray(features)
-    S = np.flatnonzero(S) if S.dtype == bool else S.astype(int)
+def _member(Sigma: Floats, beta: Floats, S: Counts, rows: float, penalty: float) -> _Member:
     own = Sigma[np.ix_(S, S)]
-    mu = effective_penalty(np.linalg.eigvalsh(own), rows, penalty) if penalty > 0 or len(S) > rows else 0.0
-    inverse = np.linalg.inv(own + mu * np.eye(len(S)))
+    mu = _effective_penalty(_eigenvalues(own), rows, penalty) if penalty > 0 or len(S) > rows else 0.0
+    inverse = _inverse(own + mu * np.eye(len(S)), S)
     error = beta.copy()
     error[S] -= inverse @ (Sigma[S] @ beta)
     smoother = own @ inverse
     return _Member(S, inverse, error, rows, float(np.sum(smoother * smoother.T)), mu == 0)
+
+
+def _eigenvalues(own: Floats) -> Floats:
+    """Those of a semidefinite matrix: what is negative is rounding."""
+    values: Floats = np.maximum(np.linalg.eigvalsh(own), 0.0)
+    return values
+
+
+def _inverse(matrix: Floats, S: Counts) -> Floats:
+    """The inverse, unless rounding leaves it no digit.
+
+    An inverse has relative errors of about the number of columns times the machine precision times the largest variance
+    inflation, the diagonal of the matrix times that of its inverse, which no choice of units changes.
+    """
+    try:
+        inverse: Floats = np.linalg.inv(matrix).astype(float, copy=False)
+    except np.linalg.LinAlgError:
+        inverse = np.full(matrix.shape, np.nan)
+    inflation = np.diag(matrix) * np.diag(inverse)
+    trusted = (inflation > 0) & (inflation * len(S) * np.finfo(float).eps < 1)
+    require(
+        trusted,
+        f"the covariance of columns {S[:8].tolist()}{' ...' * (len(S) > 8)} is singular (constant or collinear "
+        "columns), and members on them have no unique fit. Remove such columns, or give a penalty.",
+    )
+    return inverse
 
 
 def _overlap(Sigma: Floats, first: _Member, second: _Member) -> tuple[float, float, float, float]:
@@ -166,16 +239,25 @@ def pair_risk(
     >>> float(pair_risk(Sigma, [1.0, 0.0], [0], [1], 1.0, n=12).round(4))
     0.0217
     """
-    Sigma, beta = _as_covariance(Sigma, beta)
+    Sigma, beta = _problem("pair_risk", Sigma, beta)
+    S_i = _columns("pair_risk", "features_i", features_i, len(beta))
+    S_j = _columns("pair_risk", "features_j", features_j, len(beta))
+    (noise,) = letters("pair_risk", sigma=sigma)
+    scalar("pair_risk", "penalty", penalty)
     tau_i, tau_j = (n if rows is None else rows for rows in (rows_i, rows_j))
-    t = tau_i * tau_j / n if shared_rows is None else shared_rows
+    for name, rows in (("n", n), ("rows_i", tau_i), ("rows_j", tau_j)):
+        scalar("pair_risk", name, rows, ROWS)
+    t = tau_i * tau_j / n if shared_rows is None else scalar("pair_risk", "shared_rows", shared_rows)
     require(
         0 <= t <= min(tau_i, tau_j) <= max(tau_i, tau_j) <= n,
         f"pair_risk needs shared_rows <= rows <= n; got shared_rows = {t:.6g}, rows {tau_i} and {tau_j}, n = {n}.",
     )
-    first = _member(Sigma, beta, features_i, tau_i, penalty)
-    second = _member(Sigma, beta, features_j, tau_j, penalty)
-    return _pair_risk(Sigma, first, second, t, np.asarray(sigma, dtype=float) ** 2)[()]
+    require(
+        shared_rows is None or t >= tau_i + tau_j - n,
+        f"pair_risk: of n = {n} rows, members of {tau_i} and {tau_j} share at least {tau_i + tau_j - n}; got {t:.6g}.",
+    )
+    first, second = _member(Sigma, beta, S_i, tau_i, penalty), _member(Sigma, beta, S_j, tau_j, penalty)
+    return _pair_risk(Sigma, first, second, t, noise**2)[()]
 
 
 @overload
@@ -244,13 +326,16 @@ def covariance_risk(
     >>> bool(abs(risk - 0.7279) < 0.005)
     True
     """
-    Sigma, beta = _as_covariance(Sigma, beta)
-    require(n_subsets >= 4, f"covariance_risk needs n_subsets >= 4 for a standard error; got {n_subsets}.")
-    require(average in ("projector", "pairs"), f"average must be 'projector' or 'pairs'; got {average!r}.")
-    sigma, k = as_floats(sigma, k)
-    require(k >= 1, f"covariance_risk: k must be at least 1; got {np.min(k):.6g}.")
+    Sigma, beta = _problem("covariance_risk", Sigma, beta)
+    scalar("covariance_risk", "n_subsets", n_subsets, SUBSETS)
+    require_choice("average", average, ("projector", "pairs"))
+    sigma, k = letters("covariance_risk", sigma=sigma, k=k)
+    for name, given in (("n", n), ("eta", eta), ("penalty", penalty)):
+        scalar("covariance_risk", name, given)
     rows = round(eta * n)
-    subsets = _draw(alpha, len(beta), n_subsets, rows, np.random.default_rng(rng), penalty)
+    require(rows >= 1, f"covariance_risk: eta = {eta:.6g} leaves no row of n = {n} to a member; give more of either.")
+    alpha = checked("covariance_risk", "alpha", alpha, PROBABILITY)
+    subsets = _draw(alpha, len(beta), int(n_subsets), rows, np.random.default_rng(rng), penalty)
     members = [_member(Sigma, beta, S, rows, penalty) for S in subsets]
     summary = _by_projector if average == "projector" else _by_pairs
     value, spread = summary(Sigma, members, n, sigma[..., None] ** 2, k[..., None])
@@ -266,7 +351,12 @@ def _by_projector(Sigma: Floats, members: list[_Member], n: float, noise: Floats
     with np.errstate(invalid="ignore"):
         risk = mean_of_pairs(own_bias + noise * own_variance, bias + (noise + bias) * inflation, k)
         spread = np.sqrt(len(members) - 1.0) * risk[..., 1:].std(axis=-1)
-    return risk[..., 0], spread
+    return risk[..., 0], _known(spread)
+
+
+def _known(spread: Floats) -> Floats:
+    """The standard error; infinite where an infinite risk leaves none."""
+    return np.where(np.isnan(spread), np.inf, spread)
 
 
 def _by_pairs(Sigma: Floats, members: list[_Member], n: float, noise: Floats, k: Floats) -> tuple[Floats, Floats]:
@@ -278,13 +368,11 @@ def _by_pairs(Sigma: Floats, members: list[_Member], n: float, noise: Floats, k:
     own = (own[..., ::2] + own[..., 1::2]) / 2
     with np.errstate(invalid="ignore"):
         risk = mean_of_pairs(own, pair, k)
-        return risk.mean(axis=-1), risk.std(axis=-1, ddof=1) / np.sqrt(len(couples))
+        return risk.mean(axis=-1), _known(risk.std(axis=-1, ddof=1) / np.sqrt(len(couples)))
 
 
-def _draw(alpha: ArrayLike, p: int, count: int, rows: int, rng: np.random.Generator, penalty: float) -> list[Counts]:
+def _draw(alpha: Floats, p: int, count: int, rows: int, rng: np.random.Generator, penalty: float) -> list[Counts]:
     """Subsets of fixed size, or coin flips under the paper's rejection rule where least squares is meant."""
-    alpha = np.asarray(alpha, dtype=float)
-    require((alpha >= 0) & (alpha <= 1), "alpha must hold inclusion probabilities in [0, 1].")
     if alpha.ndim == 0:
         size = round(float(alpha) * p)
         return [rng.permutation(p)[:size] for _ in range(count)]
@@ -317,7 +405,8 @@ def _leave_one_out(Sigma: Floats, members: list[_Member]) -> Floats:
     pairs = np.stack([weighted @ errors.sum(axis=0) - q, crossed - degrees])  # each member with all others
     single = np.stack([q * (1 + v), v])
     off = np.column_stack([pairs.sum(axis=1), pairs.sum(axis=1)[:, None] - 2 * pairs])
-    own = np.column_stack([single.sum(axis=1), single.sum(axis=1)[:, None] - single])
+    with np.errstate(invalid="ignore"):
+        own = np.column_stack([single.sum(axis=1), single.sum(axis=1)[:, None] - single])
     left = np.concatenate([[count], np.full(count, count - 1)])
     return np.concatenate([off / (left * (left - 1)), own / left])
 
@@ -348,8 +437,11 @@ def diagonal_risk(
     >>> float(diagonal_risk(np.ones(p), np.full(p, p**-0.5), np.full(p, 0.5), 0.5**0.5, n=400).round(12))
     0.5
     """
-    variances, beta, alpha, sigma, k, eta = as_floats(variances, beta, probabilities, sigma, k, eta)
-    require((alpha >= 0) & (alpha <= 1), "diagonal_risk: probabilities must lie in [0, 1].")
+    variances, beta, alpha, sigma, k, eta = letters(
+        "diagonal_risk", variances=variances, beta=beta, probabilities=probabilities, sigma=sigma, k=k, eta=eta
+    )
+    checked("diagonal_risk", "n", n, ROWS_OF_A_LIMIT)
+    _require_columns("diagonal_risk", alpha.shape, probabilities=alpha, beta=beta, variances=variances)
     require(
         alpha.sum() < eta * n,
         f"diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got {alpha.sum():.6g} and "
@@ -359,6 +451,15 @@ def diagonal_risk(
     pair = (noise + np.sum((1 - alpha) ** 2 * signal)) / (1 - np.sum(alpha**2) / n) - noise
     own = (noise + np.sum((1 - alpha) * signal)) / (1 - alpha.sum() / (eta * n)) - noise
     return mean_of_pairs(own, pair, k)[()]
+
+
+def _require_columns(function: str, shape: tuple[int, ...], **vectors: Floats) -> None:
+    """One entry for each column of `shape`; a single number, or one entry, stands for all."""
+    for name, vector in vectors.items():
+        require(
+            len(shape) == 1 and vector.shape in (shape, (1,), ()),
+            f"{function}: {name} must have one entry for each column, a shape {shape}; got {vector.shape}.",
+        )
 
 
 def ridge_matched_probabilities(Sigma: ArrayLike, penalty: float, *, n: float) -> Floats:
@@ -379,10 +480,13 @@ def ridge_matched_probabilities(Sigma: ArrayLike, penalty: float, *, n: float) -
     >>> ridge_matched_probabilities([1.0, 1.0, 1.0, 1.0], 4.0, n=6).round(12)
     array([0.5, 0.5, 0.5, 0.5])
     """
-    Sigma = np.asarray(Sigma, dtype=float)
+    Sigma = covariance("ridge_matched_probabilities", Sigma)
+    rows = scalar("ridge_matched_probabilities", "n", n, ROWS_OF_A_LIMIT)
     values, vectors = (Sigma, np.eye(len(Sigma))) if Sigma.ndim == 1 else np.linalg.eigh(Sigma)
-    mu = effective_penalty(values, n, penalty)
-    return vectors**2 @ (values / (values + mu))
+    values = np.maximum(values, 0.0)  # what is negative is rounding
+    mu = _effective_penalty(values, rows, scalar("ridge_matched_probabilities", "penalty", penalty))
+    seen = values / np.where(values > 0, values + mu, 1.0)
+    return np.minimum(vectors**2 @ seen, 1.0)
 
 
 def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *, n: float) -> Floats:
@@ -401,8 +505,10 @@ def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *
     >>> optimal_probabilities(np.ones(4), np.full(4, 0.5), 0.5**0.5, n=4).round(12)
     array([0.5, 0.5, 0.5, 0.5])
     """
-    variances, beta = as_floats(variances, beta)
-    require(sigma > 0, "optimal_probabilities needs sigma > 0; without noise take every feature of non-zero signal.")
+    variances, beta = letters("optimal_probabilities", variances=variances, beta=beta)
+    _require_columns("optimal_probabilities", beta.shape, beta=beta, variances=variances)
+    scalar("optimal_probabilities", "n", n, ROWS_OF_A_LIMIT)
+    scalar("optimal_probabilities", "sigma", sigma, NOISE)
     signal = variances * beta**2
 
     def excess(risk: float) -> float:
@@ -430,5 +536,9 @@ def ridge_covariance_risk(Sigma: ArrayLike, beta: ArrayLike, penalty: float, sig
     >>> float(ridge_covariance_risk(np.ones(100), np.full(100, 0.1), 50.0, 0.5**0.5, n=100).round(12))
     0.5
     """
-    everything = np.arange(len(np.asarray(beta)))
-    return pair_risk(Sigma, beta, everything, everything, sigma, n=n, shared_rows=n, penalty=penalty)
+    Sigma, beta = _problem("ridge_covariance_risk", Sigma, beta)
+    (noise,) = letters("ridge_covariance_risk", sigma=sigma)
+    scalar("ridge_covariance_risk", "n", n, ROWS_OF_A_LIMIT)
+    scalar("ridge_covariance_risk", "penalty", penalty)
+    member = _member(Sigma, beta, np.arange(len(beta)), n, penalty)
+    return _pair_risk(Sigma, member, member, n, noise**2)[()]

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _laws
-from ._pairs import as_floats, group_shares, mean_of_pairs, require, rescale
+from ._arguments import EXPECTED_COLUMNS, checked, letters, require, require_choice, scalar
+from ._pairs import group_shares, mean_of_pairs, rescale
 from ._types import Floats, Law, Numbers
 
 SAMPLINGS = ("fixed", "bernoulli")
@@ -57,8 +58,8 @@ def overlap_variance(
     >>> float(overlap_variance(20, 9, 1.0))
     0.9
     """
-    n, a, sigma = as_floats(n, overlap, sigma)
-    tau, t = _rows(n, n_samples, shared_rows)
+    n, a, sigma = letters("overlap_variance", n=n, overlap=overlap, sigma=sigma)
+    tau, t = _rows("overlap_variance", n, n_samples, shared_rows)
     return (sigma**2 * _inflation(a, tau, t))[()]
 
 
@@ -83,14 +84,25 @@ def overlap_bias(
     >>> float(overlap_bias(20, 9, 0.5))
     0.95
     """
-    n, a, left_out = as_floats(n, overlap, left_out)
-    tau, t = _rows(n, n_samples, shared_rows)
+    n, a, left_out = letters("overlap_bias", n=n, overlap=overlap, left_out=left_out)
+    tau, t = _rows("overlap_bias", n, n_samples, shared_rows)
     return (left_out * (1 + _inflation(a, tau, t)))[()]
 
 
-def _rows(n: Floats, n_samples: ArrayLike | None, shared_rows: ArrayLike | None) -> tuple[Floats, Floats]:
-    tau = n if n_samples is None else np.asarray(n_samples, dtype=float)
-    shared = tau**2 / n if shared_rows is None else np.asarray(shared_rows, dtype=float)
+def _rows(
+    function: str, n: Floats, n_samples: ArrayLike | None, shared_rows: ArrayLike | None
+) -> tuple[Floats, Floats]:
+    tau = n if n_samples is None else letters(function, n_samples=n_samples)[0]
+    require(tau <= n, f"{function}: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).")
+    tau = np.broadcast_to(tau, np.broadcast_shapes(tau.shape, n.shape))
+    if shared_rows is None:
+        return tau, tau**2 / n
+    (shared,) = letters(function, shared_rows=shared_rows)
+    require(
+        (2 * tau - n <= shared) & (shared <= tau),
+        f"{function}: two members share from 2 n_samples - n to n_samples rows; got shared_rows from "
+        f"{np.min(shared):.6g} to {np.max(shared):.6g} with n_samples = {np.max(tau):.6g}, n = {np.min(n):.6g}.",
+    )
     return tau, shared
 
 
@@ -130,8 +142,8 @@ def expected_bias(
     0.5517
     """
     terms = _broadcast_terms("expected_bias", n, p, n_features, n_samples, sampling, design)
-    k, norm = as_floats(k, beta_norm)
-    return (norm**2 * _combine(terms.bias, terms, k))[()]
+    k, norm = letters("expected_bias", k=k, beta_norm=beta_norm)
+    return _times_square(norm, _combine(terms.bias, terms, k))[()]
 
 
 def expected_variance(
@@ -159,8 +171,8 @@ def expected_variance(
     0.2006
     """
     terms = _broadcast_terms("expected_variance", n, p, n_features, n_samples, sampling, design)
-    k, sigma = as_floats(k, sigma)
-    return _times_noise(sigma, _combine(terms.variance, terms, k))[()]
+    k, sigma = letters("expected_variance", k=k, sigma=sigma)
+    return _times_square(sigma, _combine(terms.variance, terms, k))[()]
 
 
 def expected_risk(
@@ -231,9 +243,9 @@ def expected_risk(
     array([0.6136, 0.6056])
     """
     terms = _broadcast_terms("expected_risk", n, p, n_features, n_samples, sampling, design)
-    k, sigma, mu, norm = as_floats(k, sigma, mu, beta_norm)
-    bias = norm**2 * _combine(terms.bias, terms, k)
-    risk = bias + _times_noise(sigma, _combine(terms.variance, terms, k))
+    k, sigma, mu, norm = letters("expected_risk", k=k, sigma=sigma, mu=mu, beta_norm=beta_norm)
+    bias = _times_square(norm, _combine(terms.bias, terms, k))
+    risk = bias + _times_square(sigma, _combine(terms.variance, terms, k))
     return rescale(risk, terms.shrinkage, mu, norm)[()]
 
 
@@ -253,7 +265,11 @@ def optimal_n_features(
     >>> optimal_n_features(60, 48, 1.0, k=12)
     20
     """
-    top = min(p, (n if n_samples is None else n_samples) - 2)
+    tau = n if n_samples is None else n_samples
+    for name, value in (("n", n), ("p", p), ("sigma", sigma), ("k", k), ("n_samples", tau)):
+        scalar("optimal_n_features", name, value)
+    require_choice("design", design, DESIGNS)
+    top = min(p, tau - 2)
     require(top >= 1, f"optimal_n_features needs min(p, n_samples - 2) >= 1; got {top}.")
     low, high = 1, top
     while True:
@@ -264,13 +280,15 @@ def optimal_n_features(
         low, high = int(sizes[max(best - 1, 0)]), int(sizes[min(best + 1, len(sizes) - 1)])
 
 
-def _times_noise(sigma: Floats, unit: Floats) -> Floats:
-    return np.where(sigma == 0, 0.0, sigma**2 * np.where(sigma == 0, 0.0, unit))
+def _times_square(size: Floats, unit: Floats) -> Floats:
+    """size**2 * unit, where no noise (or no signal) makes nothing of infinite terms, any other leaves them infinite."""
+    infinite = np.isinf(unit)
+    product = size**2 * np.where(infinite, 0.0, unit)
+    return np.where(infinite & (size > 0), np.inf, product)
 
 
 def _combine(five: Floats, terms: _Terms, k: Floats) -> Floats:
     """Mean over all ordered pairs, counting those inside the groups of the design apart."""
-    require(k >= 1, f"k must be a number of members, at least 1 (inf for the large ensemble); got {np.min(k):.6g}.")
     own, other, *grouped = five
     mean = mean_of_pairs(own, other, k)
     for share, same in zip(group_shares(k, terms.column_group, terms.row_group), grouped, strict=True):
@@ -289,8 +307,10 @@ def _broadcast_terms(
     design: str,
 ) -> _Terms:
     """`_terms` for every element of the broadcast of the sizes."""
-    require(sampling in SAMPLINGS, f"sampling must be one of {SAMPLINGS}; got {sampling!r}.")
-    require(design in DESIGNS, f"design must be one of {DESIGNS}; got {design!r}.")
+    require_choice("sampling", sampling, SAMPLINGS)
+    require_choice("design", design, DESIGNS)
+    letters(function, n=n, p=p, n_samples=n if n_samples is None else n_samples)
+    checked(function, "n_features", n_features, EXPECTED_COLUMNS)  # whole for fixed sizes: `_check_sizes`
     sizes = np.broadcast_arrays(n, p, n_features, n if n_samples is None else n_samples)
     each = zip(*(size.ravel().tolist() for size in sizes), strict=True)
     values = [_terms(function, n, p, m, tau, sampling, design) for n, p, m, tau in each]

@@ -8,8 +8,9 @@ In the limit two different members do not feel the number of columns at all.
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ._arguments import letters, require, require_choice
 from ._laws import hypergeometric, thin
-from ._pairs import as_floats, check_letters, mean_of_pairs, require, rescale, same_group_share
+from ._pairs import mean_of_pairs, rescale, same_group_share
 from ._types import Counts, Floats
 
 
@@ -19,6 +20,13 @@ def _check_wide(function: str, n_features: Floats, n_samples: Floats) -> None:
         f"{function} needs n_features >= n_samples + 2 (minimum-norm members); got n_features = "
         f"{np.min(n_features):.6g} with n_samples = {np.max(n_samples):.6g}. With fewer columns than rows use "
         "theory.expected_risk; in between the expectation is infinite.",
+    )
+
+
+def _check_columns(function: str, n_features: Floats, p: Floats) -> None:
+    require(
+        n_features <= p,
+        f"{function}: n_features ({np.max(n_features):.6g}) cannot exceed p ({np.min(p):.6g}).",
     )
 
 
@@ -39,9 +47,15 @@ def minimum_norm_member_bias(
     >>> round(float(minimum_norm_member_bias(200, 100, 50)), 4)
     1.2602
     """
-    p, m, tau, norm = as_floats(p, n_features, n_samples, beta_norm)
-    _check_wide("minimum_norm_member_bias", m, tau)
-    return (norm**2 * (1 - tau / p + (1 - m / p) * tau / (m - tau - 1)))[()]
+    function = "minimum_norm_member_bias"
+    p, m, tau, norm = letters(function, p=p, n_features=n_features, n_samples=n_samples, beta_norm=beta_norm)
+    _check_wide(function, m, tau)
+    _check_columns(function, m, p)
+    return _member_bias(p, m, tau, norm)[()]
+
+
+def _member_bias(p: Floats, m: Floats, tau: Floats, norm: Floats) -> Floats:
+    return norm**2 * (1 - tau / p + (1 - m / p) * tau / (m - tau - 1))
 
 
 def minimum_norm_member_variance(n_features: ArrayLike, n_samples: ArrayLike, sigma: ArrayLike) -> Floats:
@@ -58,9 +72,14 @@ def minimum_norm_member_variance(n_features: ArrayLike, n_samples: ArrayLike, si
     >>> float(minimum_norm_member_variance(101, 50, 1.0))
     1.0
     """
-    m, tau, sigma = as_floats(n_features, n_samples, sigma)
-    _check_wide("minimum_norm_member_variance", m, tau)
-    return (sigma**2 * tau / (m - tau - 1))[()]
+    function = "minimum_norm_member_variance"
+    m, tau, sigma = letters(function, n_features=n_features, n_samples=n_samples, sigma=sigma)
+    _check_wide(function, m, tau)
+    return _member_variance(m, tau, sigma)[()]
+
+
+def _member_variance(m: Floats, tau: Floats, sigma: Floats) -> Floats:
+    return sigma**2 * tau / (m - tau - 1)
 
 
 def minimum_norm_pair_bias(gamma: ArrayLike, *, eta: ArrayLike) -> Floats:
@@ -77,8 +96,7 @@ def minimum_norm_pair_bias(gamma: ArrayLike, *, eta: ArrayLike) -> Floats:
     >>> round(float(minimum_norm_pair_bias(2.0, eta=0.5)), 4)
     0.6429
     """
-    gamma, eta = as_floats(gamma, eta)
-    check_letters("minimum_norm_pair_bias", gamma=gamma, eta=eta)
+    gamma, eta = letters("minimum_norm_pair_bias", gamma=gamma, eta=eta)
     _check_fewer_rows("minimum_norm_pair_bias", gamma, eta)
     return ((1 - eta / gamma) ** 2 / (1 - eta**2 / gamma))[()]
 
@@ -95,8 +113,7 @@ def minimum_norm_pair_variance(gamma: ArrayLike, sigma: ArrayLike, *, eta: Array
     >>> round(float(minimum_norm_pair_variance(2.0, 1.0, eta=0.5)), 4)
     0.1429
     """
-    gamma, sigma, eta = as_floats(gamma, sigma, eta)
-    check_letters("minimum_norm_pair_variance", gamma=gamma, sigma=sigma, eta=eta)
+    gamma, sigma, eta = letters("minimum_norm_pair_variance", gamma=gamma, sigma=sigma, eta=eta)
     _check_fewer_rows("minimum_norm_pair_variance", gamma, eta)
     return (sigma**2 * eta**2 / (gamma - eta**2))[()]
 
@@ -137,10 +154,19 @@ def minimum_norm_pair_risk(
     >>> round(float(minimum_norm_pair_risk(200, 200, 75, 0.5, shared_features=200, shared_rows=50)), 4)
     0.6047
     """
-    p, m, tau, sigma, a, t, norm = as_floats(p, n_features, n_samples, sigma, shared_features, shared_rows, beta_norm)
-    _check_wide("minimum_norm_pair_risk", m, tau)
-    require(a <= m, f"minimum_norm_pair_risk: shared_features ({np.max(a):.6g}) cannot exceed n_features.")
-    require(t <= tau, f"minimum_norm_pair_risk: shared_rows ({np.max(t):.6g}) cannot exceed n_samples.")
+    function = "minimum_norm_pair_risk"
+    p, m, tau, sigma, norm = letters(
+        function, p=p, n_features=n_features, n_samples=n_samples, sigma=sigma, beta_norm=beta_norm
+    )
+    a, t = letters(function, shared_features=shared_features, shared_rows=shared_rows)
+    _check_wide(function, m, tau)
+    _check_columns(function, m, p)
+    require(
+        (2 * m - p <= a) & (a <= m),
+        f"{function}: two members share from 2 n_features - p to n_features columns; got shared_features from "
+        f"{np.min(a):.6g} to {np.max(a):.6g} with n_features = {np.max(m):.6g}, p = {np.min(p):.6g}.",
+    )
+    require(t <= tau, f"{function}: shared_rows ({np.max(t):.6g}) cannot exceed n_samples ({np.min(tau):.6g}).")
     bias, variance = _pair_terms(p, m, tau, a, t)
     return (norm**2 * bias + sigma**2 * variance)[()]
 
@@ -195,11 +221,14 @@ def minimum_norm_risk(
     >>> round(float(minimum_norm_risk(100, 200, 200, 0.5, k=4, n_samples=75, design="balanced")), 4)
     0.6476
     """
-    n, p, m, sigma, k, tau, mu, norm = as_floats(n, p, n_features, sigma, k, n_samples, mu, beta_norm)
-    require(design in ("independent", "balanced"), f"design must be 'independent' or 'balanced'; got {design!r}.")
-    require(tau <= n, f"minimum_norm_risk: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).")
-    require(m <= p, f"minimum_norm_risk: n_features ({np.max(m):.6g}) cannot exceed p ({np.min(p):.6g}).")
-    own = minimum_norm_member_bias(p, m, tau, beta_norm=norm) + minimum_norm_member_variance(m, tau, sigma)
+    function = "minimum_norm_risk"
+    n, p, m, tau = letters(function, n=n, p=p, n_features=n_features, n_samples=n_samples)
+    sigma, k, mu, norm = letters(function, sigma=sigma, k=k, mu=mu, beta_norm=beta_norm)
+    require_choice("design", design, ("independent", "balanced"))
+    require(tau <= n, f"{function}: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).")
+    _check_columns(function, m, p)
+    _check_wide(function, m, tau)
+    own = _member_bias(p, m, tau, norm) + _member_variance(m, tau, sigma)
     bias, variance = _mean_pair_terms(n, p, m, tau)
     off = norm**2 * bias + sigma**2 * variance
     risk = mean_of_pairs(own, off, k)

@@ -11,7 +11,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._pairs import as_floats, check_letters, mean_of_pairs, require, rescale
+from ._arguments import letters, require, require_choice
+from ._pairs import mean_of_pairs, rescale
 from ._types import Floats, Number
 
 
@@ -60,8 +61,7 @@ def limiting_bias(alpha: ArrayLike, gamma: ArrayLike, *, k: ArrayLike = np.inf, 
     >>> round(float(limiting_bias(0.5, 0.5)), 6), round(float(limiting_bias(0.5, 0.5, k=1)), 6)
     (0.285714, 0.666667)
     """
-    alpha, gamma, k, eta = as_floats(alpha, gamma, k, eta)
-    check_letters("limiting_bias", alpha=alpha, gamma=gamma, k=k, eta=eta)
+    alpha, gamma, k, eta = letters("limiting_bias", alpha=alpha, gamma=gamma, k=k, eta=eta)
     own, pair = _bias_terms(alpha, gamma, eta)
     return mean_of_pairs(own, pair, k)[()]
 
@@ -82,16 +82,15 @@ def limiting_variance(
     >>> round(float(limiting_variance(0.5, 0.5, 1.0)), 6), round(float(limiting_variance(0.5, 0.5, 1.0, k=1)), 6)
     (0.142857, 0.333333)
     """
-    alpha, gamma, sigma, k, eta = as_floats(alpha, gamma, sigma, k, eta)
-    check_letters("limiting_variance", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    alpha, gamma, sigma, k, eta = letters("limiting_variance", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
     own, pair = _variance_terms(alpha, gamma, eta)
     return _times_noise(sigma, mean_of_pairs(own, pair, k))[()]
 
 
 def _times_noise(sigma: Floats, unit: Floats) -> Floats:
-    """sigma**2 * unit, where no noise stays no noise even at the peak."""
-    with np.errstate(invalid="ignore"):
-        return np.where(sigma == 0, 0.0, sigma**2 * unit)
+    """sigma**2 * unit, where no noise stays no noise even at the peak, and any other is infinite there."""
+    peak = np.isinf(unit)
+    return np.where(peak & (sigma > 0), np.inf, sigma**2 * np.where(peak, 0.0, unit))
 
 
 def limiting_risk(
@@ -122,13 +121,19 @@ def limiting_risk(
     >>> limiting_risk([0.25, 0.5], 2.0, 1.0, k=10)
     array([0.95714286,        inf])
     """
-    alpha, gamma, sigma, k, eta, mu = as_floats(alpha, gamma, sigma, k, eta, mu)
-    check_letters("limiting_risk", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
-    bias, variance = _bias_terms(alpha, gamma, eta), _variance_terms(alpha, gamma, eta)
-    own, pair = (b + _times_noise(sigma, v) for b, v in zip(bias, variance, strict=True))
-    risk = mean_of_pairs(own, pair, k)
+    alpha, gamma, sigma, k, eta, mu = letters(
+        "limiting_risk", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta, mu=mu
+    )
+    risk = risk_of_members(alpha, gamma, sigma, k, eta)
     unscaled = mu.ndim == 0 and mu == 1
     return risk[()] if unscaled else rescale(risk, np.minimum(alpha, eta / gamma), mu)[()]
+
+
+def risk_of_members(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
+    """`limiting_risk` at mu = 1, of letters already checked."""
+    bias, variance = _bias_terms(alpha, gamma, eta), _variance_terms(alpha, gamma, eta)
+    own, pair = (b + _times_noise(sigma, v) for b, v in zip(bias, variance, strict=True))
+    return mean_of_pairs(own, pair, k)
 
 
 def limiting_risk_derivative(
@@ -149,8 +154,9 @@ def limiting_risk_derivative(
     >>> float(limiting_risk_derivative(0.5, 1.0, 0.5**0.5).round(12))
     0.0
     """
-    alpha, gamma, sigma, k, eta = as_floats(alpha, gamma, sigma, k, eta)
-    check_letters("limiting_risk_derivative", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    alpha, gamma, sigma, k, eta = letters(
+        "limiting_risk_derivative", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta
+    )
     require(
         alpha * gamma < eta,
         f"limiting_risk_derivative needs alpha * gamma < eta (more rows than columns per member); largest "
@@ -191,13 +197,12 @@ def optimal_alpha(
     >>> optimal_alpha(2.0, 0.1, k=[1, 10, 100, np.inf]).round(4)
     array([0.    , 0.31  , 0.42  , 0.4904])
     """
-    gamma, sigma, k, eta = as_floats(gamma, sigma, k, eta)
-    check_letters("optimal_alpha", gamma=gamma, sigma=sigma, k=k, eta=eta)
+    gamma, sigma, k, eta = letters("optimal_alpha", gamma=gamma, sigma=sigma, k=k, eta=eta)
     large = np.minimum(_large_ensemble_alpha(gamma, sigma), eta / gamma)
     if np.all(np.isinf(k)):
         return np.broadcast_to(large, np.broadcast_shapes(large.shape, k.shape))[()]
-    letters = np.broadcast_arrays(gamma, sigma, k, eta)
-    return np.where(np.isinf(letters[2]), large, _bounded_minimum(*letters))[()]
+    broadcast = np.broadcast_arrays(gamma, sigma, k, eta)
+    return np.where(np.isinf(k), large, _bounded_minimum(*broadcast))[()]
 
 
 def _large_ensemble_alpha(gamma: Floats, sigma: Floats) -> Floats:
@@ -212,7 +217,7 @@ def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, po
     top = np.minimum(1, eta / gamma)
     best, at = np.full(top.shape, np.inf), np.zeros(top.shape)
     for fraction in np.linspace(0, 1, points + 1):
-        risk = limiting_risk(fraction * top, gamma, sigma, k=k, eta=eta)
+        risk = risk_of_members(fraction * top, gamma, sigma, k, eta)
         best, at = np.where(risk < best, risk, best), np.where(risk < best, fraction, at)
     low, high = np.maximum(at - 1 / points, 0), np.minimum(at + 1 / points, 1)
     for _ in range(60):
@@ -256,10 +261,8 @@ def required_members(
     >>> int(required_members(1.0, 0.5**0.5)), int(required_members(1.0, 0.5**0.5, design="balanced"))
     (200, 100)
     """
-    gamma, sigma, excess, eta = as_floats(gamma, sigma, excess, eta)
-    check_letters("required_members", gamma=gamma, sigma=sigma, eta=eta)
-    require(excess > 0, f"required_members: excess must be positive; got {np.min(excess):.6g}.")
-    require(design in ("independent", "balanced"), f"design must be 'independent' or 'balanced'; got {design!r}.")
+    gamma, sigma, excess, eta = letters("required_members", gamma=gamma, sigma=sigma, excess=excess, eta=eta)
+    require_choice("design", design, ("independent", "balanced"))
     alpha = _large_ensemble_alpha(gamma, sigma)
     require(
         eta > alpha * gamma,
@@ -294,8 +297,7 @@ def better_side(gamma: ArrayLike, sigma: ArrayLike) -> str | NDArray[np.str_]:
     >>> better_side(2.0, 0.5), better_side(0.1, 0.5)
     ('rows', 'features')
     """
-    gamma, sigma = as_floats(gamma, sigma)
-    check_letters("better_side", gamma=gamma, sigma=sigma)
+    gamma, sigma = letters("better_side", gamma=gamma, sigma=sigma)
     alpha = _large_ensemble_alpha(gamma, sigma)
     side = np.where((1 - alpha * gamma) ** 2 < gamma * (1 - alpha), "rows", "features")
     return str(side) if side.ndim == 0 else side

@@ -9,15 +9,8 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._pairs import as_floats, check_letters, require
+from ._arguments import letters, require
 from ._types import Floats, Number
-
-
-def _check_penalty(function: str, lam: Floats) -> None:
-    require(
-        (lam >= 0) & np.isfinite(lam),
-        f"{function}: lam = lambda / n must be finite and not negative; got {np.min(lam):.6g}.",
-    )
 
 
 @overload
@@ -38,9 +31,7 @@ def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> np.float64 | Floats:
     >>> float(alpha_from_penalty(0.5, 1.0))
     0.5
     """
-    lam, gamma = as_floats(lam, gamma)
-    check_letters("alpha_from_penalty", gamma=gamma)
-    _check_penalty("alpha_from_penalty", lam)
+    lam, gamma = letters("alpha_from_penalty", lam=lam, gamma=gamma)
     root = np.sqrt((1 - gamma) ** 2 + 2 * lam * (1 + gamma) + lam**2)
     return (2 / (1 + gamma + lam + root))[()]
 
@@ -63,14 +54,14 @@ def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> np.float64 | Float
     >>> float(penalty_from_alpha(0.5, 1.0))
     0.5
     """
-    alpha, gamma = as_floats(alpha, gamma)
-    check_letters("penalty_from_alpha", alpha=alpha, gamma=gamma)
+    alpha, gamma = letters("penalty_from_alpha", alpha=alpha, gamma=gamma)
     require(
         (alpha > 0) & (alpha * gamma <= 1 + 1e-15),
         f"penalty_from_alpha needs 0 < alpha <= min(1, 1 / gamma); largest alpha * gamma is "
         f"{np.max(alpha * gamma):.6g}. Interpolating members act like alpha = eta / gamma.",
     )
-    return np.maximum(0, (1 - alpha) * (1 - alpha * gamma) / alpha)[()]
+    with np.errstate(over="ignore"):  # next to no columns: an infinite penalty
+        return np.maximum(0, (1 - alpha) * (1 - alpha * gamma) / alpha)[()]
 
 
 def ridge_risk(lam: ArrayLike, gamma: ArrayLike, sigma: ArrayLike) -> Floats:
@@ -90,9 +81,7 @@ def ridge_risk(lam: ArrayLike, gamma: ArrayLike, sigma: ArrayLike) -> Floats:
     >>> float(ridge_risk(0.5, 1.0, 0.5**0.5).round(12))
     0.5
     """
-    lam, gamma, sigma = as_floats(lam, gamma, sigma)
-    check_letters("ridge_risk", gamma=gamma, sigma=sigma)
-    _check_penalty("ridge_risk", lam)
+    lam, gamma, sigma = letters("ridge_risk", lam=lam, gamma=gamma, sigma=sigma)
     kappa = _effective_penalty(lam, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
         risk = (kappa**2 + sigma**2 * gamma) / ((1 + kappa) ** 2 - gamma)
@@ -122,8 +111,7 @@ def optimal_ridge_risk(gamma: ArrayLike, sigma: ArrayLike) -> Floats:
     >>> float(optimal_ridge_risk(1.0, 0.5**0.5).round(12))
     0.5
     """
-    gamma, sigma = as_floats(gamma, sigma)
-    check_letters("optimal_ridge_risk", gamma=gamma, sigma=sigma)
+    gamma, sigma = letters("optimal_ridge_risk", gamma=gamma, sigma=sigma)
     x = (gamma - 1) / gamma - sigma**2
     root = np.sqrt(x**2 + 4 * sigma**2)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -146,6 +134,5 @@ def optimal_ridge_penalty(gamma: ArrayLike, sigma: ArrayLike) -> np.float64 | Fl
     >>> float(optimal_ridge_penalty(2.0, 0.5))
     0.5
     """
-    gamma, sigma = as_floats(gamma, sigma)
-    check_letters("optimal_ridge_penalty", gamma=gamma, sigma=sigma)
+    gamma, sigma = letters("optimal_ridge_penalty", gamma=gamma, sigma=sigma)
     return (gamma * sigma**2)[()]

@@ -9,9 +9,12 @@ from typing import overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._pairs import as_floats, check_letters, require, rescale
+from ._arguments import letters, require
+from ._pairs import mean_of_pairs, rescale
 from ._types import Floats, Number
-from .limits import limiting_risk
+from .limits import risk_of_members
+
+SMALL = 1e-3  # shrinkage below which the risk is too close to 1 to be subtracted from it
 
 
 def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
@@ -29,7 +32,8 @@ def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
     >>> float(scaled_risk(0.5, 0.5, 1.0)), float(scaled_risk(0.5, 0.5, 0.0))
     (0.5, 1.0)
     """
-    risk, shrinkage, mu = as_floats(risk, shrinkage, mu)
+    risk, shrinkage, mu = letters("scaled_risk", risk=risk, shrinkage=shrinkage, mu=mu)
+    _require_possible("scaled_risk", risk, shrinkage)
     return rescale(risk, shrinkage, mu)[()]
 
 
@@ -51,9 +55,24 @@ def best_scale(risk: ArrayLike, shrinkage: ArrayLike) -> np.float64 | Floats:
     >>> float(best_scale(0.75, 0.5))
     0.6666666666666666
     """
-    risk, shrinkage = as_floats(risk, shrinkage)
+    risk, shrinkage = letters("best_scale", risk=risk, shrinkage=shrinkage)
+    _require_possible("best_scale", risk, shrinkage)
+    return _best_scale(risk, shrinkage)[()]
+
+
+def _best_scale(risk: Floats, shrinkage: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return (shrinkage / (risk + 2 * shrinkage - 1))[()]
+        return shrinkage / (risk + 2 * shrinkage - 1)
+
+
+def _require_possible(function: str, risk: Floats, shrinkage: Floats) -> None:
+    """No estimator has a lower risk than its projection on the signal: the variance of <beta, b> is not negative."""
+    least = (1 - shrinkage) ** 2
+    require(
+        risk >= least * (1 - 1e-9) - 1e-15,  # what rounding may take from a risk that a formula gave
+        f"{function}: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for a signal of norm 1; "
+        f"got a risk {np.max(least - risk):.6g} below that. For a signal of norm r divide the risk by r**2.",
+    )
 
 
 @overload
@@ -79,8 +98,8 @@ def optimal_mu(
     >>> round(float(optimal_mu(0.5, 1.0, 0.5**0.5)), 12), round(float(optimal_mu(0.25, 1.0, 0.5**0.5)), 4)
     (1.0, 1.875)
     """
-    risk, shrinkage = _risk_and_shrinkage("optimal_mu", alpha, gamma, sigma, k, eta)
-    return best_scale(risk, shrinkage)
+    mu, _ = _scale_and_shrinkage("optimal_mu", alpha, gamma, sigma, k, eta)
+    return mu[()]
 
 
 def optimally_scaled_risk(
@@ -97,14 +116,28 @@ def optimally_scaled_risk(
     >>> round(float(optimally_scaled_risk(0.25, 1.0, 0.5**0.5)), 4)
     0.5312
     """
-    risk, shrinkage = _risk_and_shrinkage("optimally_scaled_risk", alpha, gamma, sigma, k, eta)
-    return 1 - best_scale(risk, shrinkage) * shrinkage
+    mu, shrinkage = _scale_and_shrinkage("optimally_scaled_risk", alpha, gamma, sigma, k, eta)
+    return (1 - mu * shrinkage)[()]
 
 
-def _risk_and_shrinkage(
+def _scale_and_shrinkage(
     function: str, alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, k: ArrayLike, eta: ArrayLike
 ) -> tuple[Floats, Floats]:
-    alpha, gamma, sigma, k, eta = as_floats(alpha, gamma, sigma, k, eta)
-    check_letters(function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    alpha, gamma, sigma, k, eta = letters(function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
     require(alpha > 0, f"{function} needs alpha > 0: an ensemble without columns is zero at every scale.")
-    return limiting_risk(alpha, gamma, sigma, k=k, eta=eta), np.minimum(alpha, eta / gamma)
+    shrinkage = np.minimum(alpha, eta / gamma)
+    mu = _best_scale(risk_of_members(alpha, gamma, sigma, k, eta), shrinkage)
+    if np.all(shrinkage >= SMALL):
+        return mu, shrinkage
+    return np.where(shrinkage >= SMALL, mu, _scale_of_few_columns(alpha, gamma, sigma, k, eta)), shrinkage
+
+
+def _scale_of_few_columns(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
+    r"""The same with :math:`(R_k + 2\delta - 1)/\delta` written out: a risk minus 1 would leave no digit."""
+    delta, gap, room = np.minimum(alpha, eta / gamma), eta - alpha * gamma, gamma * (1 + sigma**2)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        below = (eta + room - 2 * alpha * gamma) / gap
+        above = 1 + gamma * (1 - alpha + sigma**2) / -gap
+        own = np.where(gap > 0, below, np.where(gap < 0, above, np.inf))
+        pair = delta * (1 + room - 2 * delta * gamma) / (1 - delta**2 * gamma)
+        return 1 / mean_of_pairs(own, pair, k)

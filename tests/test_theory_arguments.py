@@ -1,0 +1,458 @@
+"""What `theory` and `equivalence` refuse: every numeric argument of every public function, found by introspection.
+
+`VALID` gives one call to each function; a function without an entry fails, and so does one that returns anything for
+a number outside its assumptions.
+"""
+
+import inspect
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from olsen import equivalence, theory
+
+ENSEMBLE = {"alpha": 0.4, "gamma": 1.5, "sigma": 0.7, "k": 3, "eta": 0.8}
+FINITE = {
+    "n": 20, "p": 12, "n_features": 5, "sigma": 0.7, "k": 4, "n_samples": 15, "sampling": "fixed", "design": "balanced",
+}  # fmt: skip
+WIDE = {"n": 20, "p": 60, "n_features": 40, "sigma": 0.7, "k": 4, "n_samples": 15, "mu": 0.9, "beta_norm": 2.0}
+AR = 0.6 ** np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
+SIGNAL = np.array([1.0, -0.5, 0.0, 0.3, 0.2])
+X = np.random.default_rng(0).standard_normal((15, 6))
+
+
+def chosen(letters, names):
+    return {name: letters[name] for name in names.split()}
+
+
+VALID = {
+    "alpha_from_penalty": {"lam": 0.5, "gamma": 1.5},
+    "best_scale": {"risk": 4.5, "shrinkage": 0.5},
+    "better_side": {"gamma": 1.5, "sigma": 0.7},
+    "covariance_risk": {
+        "Sigma": AR, "beta": SIGNAL, "alpha": 0.4, "sigma": 0.7, "n": 20, "k": 3, "eta": 0.8, "rng": 0, "n_subsets": 8,
+        "average": "projector", "penalty": 0.5, "return_std": False,
+    },
+    "diagonal_risk": {
+        "variances": [1.0, 2.0, 0.5], "beta": [1.0, -0.5, 0.2], "probabilities": [0.5, 0.2, 0.9], "sigma": 0.7, "n": 20,
+        "k": 3, "eta": 0.8,
+    },
+    "effective_penalty": {"eigenvalues": [1.0, 2.0, 0.5], "n_samples": 2.5, "penalty": 0.1},
+    "expected_bias": chosen(FINITE, "n p n_features k n_samples sampling design") | {"beta_norm": 2.0},
+    "expected_risk": FINITE | {"mu": 0.9, "beta_norm": 2.0},
+    "expected_variance": FINITE,
+    "limiting_bias": chosen(ENSEMBLE, "alpha gamma k eta"),
+    "limiting_risk": ENSEMBLE | {"mu": 0.9},
+    "limiting_risk_derivative": ENSEMBLE,
+    "limiting_variance": ENSEMBLE,
+    "minimum_norm_member_bias": chosen(WIDE, "p n_features n_samples beta_norm"),
+    "minimum_norm_member_variance": chosen(WIDE, "n_features n_samples sigma"),
+    "minimum_norm_pair_bias": {"gamma": 1.5, "eta": 0.8},
+    "minimum_norm_pair_risk": (
+        chosen(WIDE, "p n_features n_samples sigma beta_norm") | {"shared_features": 26.5, "shared_rows": 11.25}
+    ),
+    "minimum_norm_pair_variance": {"gamma": 1.5, "sigma": 0.7, "eta": 0.8},
+    "minimum_norm_risk": WIDE | {"design": "balanced"},
+    "optimal_alpha": chosen(ENSEMBLE, "gamma sigma k eta"),
+    "optimal_mu": ENSEMBLE,
+    "optimal_n_features": chosen(FINITE, "n p sigma k n_samples design"),
+    "optimal_probabilities": {"variances": [1.0, 2.0, 0.5], "beta": [1.0, -0.5, 0.2], "sigma": 0.7, "n": 20},
+    "optimal_ridge_penalty": {"gamma": 1.5, "sigma": 0.7},
+    "optimal_ridge_risk": {"gamma": 1.5, "sigma": 0.7},
+    "optimally_scaled_risk": ENSEMBLE,
+    "overlap_bias": {"n": 20, "overlap": 5, "left_out": 0.5, "n_samples": 15, "shared_rows": 11.25},
+    "overlap_variance": {"n": 20, "overlap": 5, "sigma": 0.7, "n_samples": 15, "shared_rows": 11.25},
+    "pair_risk": {
+        "Sigma": AR, "beta": SIGNAL, "features_i": [0, 1], "features_j": [1, 3], "sigma": 0.7, "n": 20, "rows_i": 15,
+        "rows_j": 16, "shared_rows": 12.0, "penalty": 0.5,
+    },
+    "penalty_from_alpha": {"alpha": 0.4, "gamma": 1.5},
+    "required_members": {"gamma": 1.5, "sigma": 0.7, "excess": 0.01, "eta": 1.0, "design": "balanced"},
+    "ridge_covariance_risk": {"Sigma": AR, "beta": SIGNAL, "penalty": 0.5, "sigma": 0.7, "n": 20},
+    "ridge_matched_probabilities": {"Sigma": AR, "penalty": 0.5, "n": 20},
+    "ridge_risk": {"lam": 0.5, "gamma": 1.5, "sigma": 0.7},
+    "scaled_risk": {"risk": 4.5, "shrinkage": 0.5, "mu": 0.9},
+    "inclusion_probabilities": {"X": X, "penalty": 0.5, "center": True, "check_collinear": True},
+    "isotropic_penalty": {"X": X, "max_features": 0.4, "center": True},
+    "ridge_penalty": {
+        "X": X, "max_features": 0.4, "center": True, "tol": 1e-10, "max_iter": 50, "return_n_iter": False,
+    },
+}  # fmt: skip
+
+NOT_NUMBERS = {"rng", "return_std", "center", "check_collinear", "return_n_iter"}
+WORDS = {"sampling", "design", "average"}
+MAY_BE_NEGATIVE = {"mu", "beta", "shrinkage", "X"}
+MAY_BE_INFINITE = {"k", "risk"}
+MAY_BE_LARGE = {"max_iter", "n", "p", "n_samples", "excess"}  # still only where the result is a number
+COUNTS = {"k", "p", "n_features", "overlap", "n_subsets", "rows_i", "rows_j", "features_i", "features_j", "max_iter"}
+RESULTS_WITHOUT_SIGN = {"limiting_risk_derivative", "minimum_norm_pair_risk", "pair_risk", "better_side"}
+# formulas in which rows are a divisor, documented as asymptotic
+REAL_ROWS = {
+    "diagonal_risk", "effective_penalty", "optimal_probabilities", "ridge_covariance_risk",
+    "ridge_matched_probabilities",
+}  # fmt: skip
+
+NAMES = [*theory.__all__, *equivalence.__all__]
+
+
+def function_of(name):
+    return getattr(theory, name, None) or getattr(equivalence, name)
+
+
+def arguments(kind):
+    """Every (function, argument) of a kind."""
+    for name in NAMES:
+        for parameter in inspect.signature(function_of(name)).parameters:
+            if kind(name, parameter):
+                yield name, parameter
+
+
+def numeric(name, parameter):
+    return parameter not in NOT_NUMBERS | WORDS
+
+
+def counted(name, parameter):
+    return parameter in COUNTS or (parameter in {"n", "n_samples"} and name not in REAL_ROWS)
+
+
+def call(name, **changes):
+    return function_of(name)(**(VALID[name] | changes))
+
+
+def spoilt(value, wrong):
+    """`value` with `wrong` in place of its first entry."""
+    if np.ndim(value) == 0:
+        return wrong
+    value = np.array(value, dtype=float)
+    value[(0,) * value.ndim] = wrong
+    return value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_function_has_a_valid_call_with_all_its_arguments(name):
+    assert set(VALID[name]) == set(inspect.signature(function_of(name)).parameters)
+    result = call(name)
+    if name not in RESULTS_WITHOUT_SIGN:
+        assert np.all(np.isfinite(result)) and np.all(np.asarray(result) >= 0)
+
+
+def test_no_valid_call_is_left_over():
+    assert set(VALID) == set(NAMES)
+
+
+@pytest.mark.parametrize(("name", "parameter"), list(arguments(numeric)))
+@pytest.mark.parametrize("wrong", [np.nan, -np.inf, -1.0, np.inf], ids=str)
+def test_what_is_no_possible_number_is_refused(name, parameter, wrong):
+    if (wrong == -1 and parameter in MAY_BE_NEGATIVE) or (wrong == np.inf and parameter in MAY_BE_INFINITE):
+        assert not np.any(np.isnan(call(name, **{parameter: spoilt(VALID[name][parameter], wrong)})))
+        return
+    with pytest.raises(ValueError) as error:
+        call(name, **{parameter: spoilt(VALID[name][parameter], wrong)})
+    assert not isinstance(error.value, np.linalg.LinAlgError), "an accident, not a check"
+    assert parameter in str(error.value)
+    assert f"{wrong:g}" in str(error.value) or parameter in {"X", "Sigma", "max_features"}
+
+
+@pytest.mark.parametrize(("name", "parameter"), list(arguments(lambda *pair: numeric(*pair) and counted(*pair))))
+def test_counts_are_whole(name, parameter):
+    value = VALID[name][parameter]
+    with pytest.raises(ValueError, match="whole") as error:
+        call(name, **{parameter: spoilt(value, np.ravel(value)[0] + 0.5)})
+    assert parameter in str(error.value)
+
+
+@pytest.mark.parametrize("name", sorted(REAL_ROWS))
+def test_rows_of_asymptotic_formulas_are_real_numbers(name):
+    rows = "n" if "n" in VALID[name] else "n_samples"
+    below, between, above = (call(name, **{rows: value}) for value in (10, 10.5, 11))
+    assert np.all((below - between) * (between - above) > 0)
+
+
+@pytest.mark.parametrize(("name", "parameter"), list(arguments(numeric)))
+@pytest.mark.parametrize("wrong", [1e200, 1e-200, -1e200, 5e-324, 1e308], ids=str)
+def test_overflow_is_an_error_or_infinite_but_never_nan(name, parameter, wrong):
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            result = call(name, **{parameter: spoilt(VALID[name][parameter], wrong)})
+    except ValueError as error:
+        assert not isinstance(error, np.linalg.LinAlgError)
+        return
+    assert wrong in (1e-200, 5e-324) or parameter in MAY_BE_LARGE
+    if name != "better_side":
+        assert not np.any(np.isnan(result))
+
+
+@pytest.mark.parametrize(("name", "parameter"), list(arguments(numeric)))
+@pytest.mark.parametrize("wrong", ["much", 1j, [["ragged"], []]], ids=str)
+def test_wrong_kinds_are_refused(name, parameter, wrong):
+    with pytest.raises((TypeError, ValueError)):
+        call(name, **{parameter: wrong})
+
+
+@pytest.mark.parametrize(("name", "parameter"), list(arguments(lambda name, parameter: parameter in WORDS)))
+@pytest.mark.parametrize("wrong", ["", "Fixed", None, 3, ["fixed"]], ids=str)
+def test_words_are_named(name, parameter, wrong):
+    with pytest.raises(ValueError, match=rf"{parameter} must be one of \('"):
+        call(name, **{parameter: wrong})
+
+
+def broadcasting(name, parameter):
+    """Arguments that are documented to broadcast: numbers of functions that do not say otherwise."""
+    annotation = str(inspect.signature(function_of(name)).parameters[parameter].annotation)
+    return numeric(name, parameter) and np.ndim(VALID[name][parameter]) == 0 and "Array" in annotation
+
+
+@pytest.mark.parametrize(("name", "parameter"), list(arguments(broadcasting)))
+def test_one_wrong_entry_of_an_array_is_found(name, parameter):
+    if name in equivalence.__all__ or (name, parameter) == ("covariance_risk", "alpha"):
+        pytest.skip("an array there means one entry for each column")
+    value = VALID[name][parameter]
+    one, several = call(name), call(name, **{parameter: np.full((2, 3), value)})
+    assert np.shape(several) == (2, 3) and np.all(np.asarray(several) == one)
+    with pytest.raises(ValueError, match=r"nan"):
+        call(name, **{parameter: np.where(np.eye(2, 3) == 0, value, np.nan)})
+
+
+# covariances
+
+
+@pytest.mark.parametrize("name", [name for name in theory.__all__ if "Sigma" in VALID[name]])
+def test_only_covariances_are_covariances(name):
+    lopsided = AR.copy()
+    lopsided[0, 1] += 1e-6
+    impossible = np.where(np.eye(5), 1.0, -0.5)  # correlations of -1/2 between five columns
+    isolated = AR.copy()
+    isolated[2, 2] = 0.0
+    for Sigma, words in (
+        (-np.eye(5), r"variance, finite and not negative; got -1\.0"),
+        (-np.ones(5), r"variance, finite and not negative; got -1\.0"),
+        (lopsided, r"symmetric; got 0\.6"),
+        (impossible, r"positive semidefinite; .* eigenvalue -1\."),
+        (isolated, r"columns \[2\] have variance 0"),
+        (np.where(np.eye(5), 1.0, np.nan), "finite"),
+        (np.ones((5, 4)), "p x p"),
+        (np.ones((2, 5, 5)), "p x p"),
+        (np.float64(1.0), "p x p"),
+        (np.zeros((0, 0)), "at least one column"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call(name, Sigma=Sigma)
+
+
+@pytest.mark.parametrize("p", [2, 10, 60])
+@pytest.mark.parametrize("scale", [1.0, 1e-20, 1e20])
+def test_rounding_of_singular_covariances_is_forgiven_in_any_units(p, scale):
+    """Covariances of fewer rows than columns are singular, and rounding makes their eigenvalues negative."""
+    rng = np.random.default_rng(p)
+    units = scale * np.logspace(-3, 3, p)
+    for rows in range(1, p):
+        Sigma = np.cov((rng.standard_normal((rows + 1, p)) * units).T)
+        found = theory.ridge_matched_probabilities(Sigma, 0.1 * np.trace(Sigma), n=30)
+        assert np.all((found >= 0) & (found <= 1))
+        rough = Sigma - 1e-6 * np.diag(np.diag(Sigma))  # correlations with the eigenvalue -1e-6
+        with pytest.raises(ValueError, match="positive semidefinite"):
+            theory.ridge_matched_probabilities(rough, 0.1 * np.trace(Sigma), n=30)
+
+
+def test_members_on_collinear_columns_need_a_penalty():
+    Sigma = np.ones((3, 3))
+    how = {"beta": np.ones(3), "features_i": [0, 1], "features_j": [0, 1], "sigma": 1.0, "n": 20}
+    with pytest.raises(ValueError, match=r"columns \[0, 1\] is singular .* give a penalty"):
+        theory.pair_risk(Sigma, **how)
+    assert 0 < theory.pair_risk(Sigma, **how, penalty=1.0) < np.inf
+    with pytest.raises(ValueError, match="singular"):
+        theory.pair_risk([1.0, 0.0, 1.0], **how)
+
+
+def test_constant_columns_have_no_degrees_of_freedom():
+    for penalty in (0.0, 2.0):
+        with_constant = theory.ridge_matched_probabilities([1.0, 0.0, 2.0], penalty, n=10)
+        without = theory.ridge_matched_probabilities([1.0, 2.0], penalty, n=10)
+        np.testing.assert_allclose(with_constant, [without[0], 0, without[1]], atol=1e-14)
+    assert theory.effective_penalty([1.0, 0.0, 0.0], 2) == 0  # as many rows as columns that vary
+    assert theory.effective_penalty([0.0, 0.0], 2, 3.0) == 1.5
+
+
+@pytest.mark.parametrize("features", [[0, 0], [5], [-1], [[0, 1]], [True, False], 2])
+def test_members_are_sets_of_columns(features):
+    with pytest.raises(ValueError, match="features_i"):
+        call("pair_risk", features_i=features)
+
+
+# arguments that contradict each other
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("overlap_variance", {"n_samples": 21, "shared_rows": None}, "cannot exceed n"),
+        ("overlap_variance", {"shared_rows": 9}, "from 2 n_samples - n to n_samples rows; got shared_rows from 9"),
+        ("overlap_bias", {"shared_rows": 16}, "from 2 n_samples - n to n_samples rows"),
+        ("overlap_bias", {"overlap": 25}, "theory.minimum_norm_risk"),
+        ("minimum_norm_member_bias", {"n_features": 61}, r"n_features \(61\) cannot exceed p \(60\)"),
+        ("minimum_norm_pair_risk", {"shared_features": 41}, "from 2 n_features - p to n_features columns"),
+        ("minimum_norm_pair_risk", {"shared_features": 19}, "from 2 n_features - p to n_features columns"),
+        ("minimum_norm_pair_risk", {"shared_rows": 16}, r"shared_rows \(16\) cannot exceed n_samples \(15\)"),
+        ("pair_risk", {"shared_rows": 10}, "share at least 11; got 10"),
+        ("covariance_risk", {"eta": 0.01}, "leaves no row of n = 20"),
+        ("covariance_risk", {"alpha": np.full(4, 0.5)}, "p = 5 probabilities"),
+        ("diagonal_risk", {"probabilities": 0.5}, "one entry for each column"),
+        ("diagonal_risk", {"beta": [1.0, 2.0]}, "beta must have one entry for each column"),
+        ("optimal_probabilities", {"variances": [1.0, 2.0]}, "variances must have one entry for each column"),
+        ("optimal_probabilities", {"sigma": 0.0}, "Without noise"),
+        ("scaled_risk", {"risk": 0.2}, r"at least \(1 - delta\)\*\*2"),
+        ("best_scale", {"risk": 0.2}, "0.05 below"),
+        ("optimal_n_features", {"n": [20, 30]}, "n must be one number"),
+        ("pair_risk", {"n": [20, 30]}, "n must be one number"),
+        ("ridge_penalty", {"tol": 0.0}, "tol"),
+        ("isotropic_penalty", {"X": np.zeros((0, 4))}, "rows and columns"),
+    ],
+)
+def test_contradictions_are_named(name, changes, words):
+    with pytest.raises(ValueError, match=words):
+        call(name, **changes)
+
+
+def test_no_signal_has_no_bias_even_where_expectations_are_infinite():
+    how = {"n": 10, "p": 30, "n_features": 9, "k": 2, "beta_norm": 0.0}
+    assert theory.expected_bias(**how) == 0
+    assert theory.expected_risk(**how, sigma=1.0) == np.inf
+    assert theory.expected_risk(**how, sigma=0.0) == 0
+
+
+def test_the_standard_error_of_an_infinite_risk_is_infinite():
+    for average in ("projector", "pairs"):
+        risk, error = theory.covariance_risk(
+            np.ones(9), np.ones(9), 5 / 9, 1.0, n=5, k=2, rng=0, n_subsets=8, average=average, return_std=True
+        )
+        assert risk == np.inf and error == np.inf
+
+
+@pytest.mark.parametrize("alpha", [2.0**-9, 2.0**-10, 2.0**-20, 2.0**-30, 2.0**-60, 2.0**-500])
+@pytest.mark.parametrize("k", [1, 7, np.inf])
+def test_the_best_scale_of_very_few_columns(alpha, k):
+    """The formula of the paper in rational numbers; in floating point, risk + 2 alpha - 1 is a difference of ones."""
+    a, gamma, eta, noise = Fraction(alpha), Fraction(3, 2), Fraction(3, 4), Fraction(1, 4)
+    pair = ((1 - a) ** 2 + noise * a**2 * gamma) / (1 - a**2 * gamma)
+    own = (eta * (1 - a) + noise * a * gamma) / (eta - a * gamma)
+    risk = pair + (0 if k == np.inf else (own - pair) / k)
+    best = a / (risk + 2 * a - 1)
+    assert theory.optimal_mu(alpha, 1.5, 0.5, k=k, eta=0.75) == pytest.approx(float(best), rel=1e-9)
+    assert theory.optimally_scaled_risk(alpha, 1.5, 0.5, k=k, eta=0.75) == pytest.approx(float(1 - best * a), rel=1e-9)
+
+
+# any valid numbers
+
+fractions = st.floats(0, 1)
+ratios = st.floats(1e-50, 1e50)
+spreads = st.floats(0, 1e50)
+members = st.integers(1, 2**53) | st.just(np.inf)
+row_fractions = st.floats(1e-50, 1)
+
+
+def is_a_risk(value, *, unit=1.0):
+    return not np.any(np.isnan(value)) and np.all(np.asarray(value) >= -1e-12 * unit)
+
+
+@settings(max_examples=300, deadline=None)
+@given(alpha=fractions, gamma=ratios, sigma=spreads, k=members, eta=row_fractions)
+def test_limits_are_risks_for_all_letters(alpha, gamma, sigma, k, eta):
+    how = {"k": k, "eta": eta}
+    bias, variance = theory.limiting_bias(alpha, gamma, **how), theory.limiting_variance(alpha, gamma, sigma, **how)
+    assert is_a_risk(bias) and is_a_risk(variance)
+    assert is_a_risk(theory.limiting_risk(alpha, gamma, sigma, **how))
+    best = theory.optimal_alpha(gamma, sigma, **how)
+    assert 0 <= best <= min(1, eta / gamma)
+    assert is_a_risk(theory.optimal_ridge_risk(gamma, sigma)) and theory.optimal_ridge_risk(gamma, sigma) <= 1 + 1e-12
+    assert is_a_risk(theory.optimal_ridge_penalty(gamma, sigma))
+    assert theory.better_side(gamma, sigma) in ("rows", "features")
+    if alpha * gamma < eta:
+        assert np.isfinite(theory.limiting_risk_derivative(alpha, gamma, sigma, **how))
+    if eta < gamma:
+        assert is_a_risk(theory.minimum_norm_pair_bias(gamma, eta=eta))
+        assert is_a_risk(theory.minimum_norm_pair_variance(gamma, sigma, eta=eta))
+
+
+@settings(max_examples=200, deadline=None)
+@given(lam=st.floats(0, 1e50), gamma=ratios, sigma=spreads)
+def test_ridge_is_a_risk_for_all_letters(lam, gamma, sigma):
+    assert 0 <= theory.alpha_from_penalty(lam, gamma) <= min(1, 1 / gamma) * (1 + 1e-12)
+    assert is_a_risk(theory.ridge_risk(lam, gamma, sigma))
+
+
+@st.composite
+def sizes(draw):
+    n, p = draw(st.integers(1, 60)), draw(st.integers(1, 60))
+    tau = draw(st.integers(1, n))
+    return n, p, draw(st.integers(0, p)), tau
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    sizes=sizes(), sigma=spreads, k=st.integers(1, 10**6) | st.just(np.inf), mu=st.floats(-1e50, 1e50), norm=spreads,
+    sampling=st.sampled_from(["fixed", "bernoulli"]), design=st.sampled_from(["independent", "balanced", "antithetic"]),
+)  # fmt: skip
+def test_finite_sizes_give_risks_or_a_reason(sizes, sigma, k, mu, norm, sampling, design):
+    n, p, m, tau = sizes
+    how = {"k": k, "n_samples": tau, "sampling": sampling, "design": design}
+    unit = max(norm, sigma, 1) ** 2
+    try:
+        risk = theory.expected_risk(n, p, m, sigma, **how, mu=mu, beta_norm=norm)
+    except ValueError as error:
+        wide = m > tau + 1 if sampling == "fixed" else tau < 2 or "every subset is rejected" in str(error)
+        assert wide and any(name in str(error) for name in ("n_features", "n_samples"))
+        return
+    assert is_a_risk(risk, unit=unit * max(mu**2, 1))
+    assert is_a_risk(theory.expected_bias(n, p, m, **how, beta_norm=norm), unit=unit)
+    assert is_a_risk(theory.expected_variance(n, p, m, sigma, **how), unit=unit)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes=sizes(), sigma=spreads, k=members, norm=spreads, design=st.sampled_from(["independent", "balanced"]))
+def test_interpolators_give_risks_or_a_reason(sizes, sigma, k, norm, design):
+    n, p, m, tau = sizes
+    how = {"k": k, "n_samples": tau, "design": design, "beta_norm": norm}
+    if m >= tau + 2:
+        assert is_a_risk(theory.minimum_norm_risk(n, p, m, sigma, **how), unit=max(norm, sigma, 1) ** 2)
+    else:
+        with pytest.raises(ValueError, match="n_features"):
+            theory.minimum_norm_risk(n, p, m, sigma, **how)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data(), p=st.integers(1, 8), n=st.integers(1, 30), sigma=spreads, penalty=st.floats(1e-6, 1e6))
+def test_any_covariance_gives_a_risk(data, p, n, sigma, penalty):
+    rows = data.draw(st.integers(1, p + 3))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    A = rng.standard_normal((rows, p)) * 10.0 ** data.draw(st.integers(-3, 3))
+    Sigma, beta = A.T @ A, rng.standard_normal(p)
+    unit = max(sigma**2, beta @ Sigma @ beta)
+    assert is_a_risk(theory.ridge_covariance_risk(Sigma, beta, penalty, sigma, n=n), unit=unit)
+    chance = theory.ridge_matched_probabilities(Sigma, penalty, n=n)
+    assert np.all((chance >= 0) & (chance <= 1))
+    assume(chance.sum() < 0.99 * n)
+    assert is_a_risk(theory.diagonal_risk(np.diag(Sigma), beta, chance, sigma, n=n, k=3), unit=unit)
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data(), name=st.sampled_from(theory.__all__), wrong=st.floats())
+def test_any_number_gives_a_number_or_a_named_argument(data, name, wrong):
+    """Whatever stands in one argument: a result without nan, or a ValueError that names what was wrong."""
+    parameter = data.draw(st.sampled_from([other for f, other in arguments(numeric) if f == name]))
+    if parameter in {"p", "n", "n_samples", "n_subsets"} and wrong > 1e5:
+        return  # an honest count, and an honest amount of work
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            result = call(name, **{parameter: spoilt(VALID[name][parameter], wrong)})
+    except ValueError as error:
+        assert not isinstance(error, np.linalg.LinAlgError)
+        assert name.split("_")[0] in str(error) or parameter in str(error)
+        return
+    if name != "better_side":
+        assert not np.any(np.isnan(result))
