@@ -1,5 +1,8 @@
 """Model files of every format so far: whatever changes inside the package, they open and predict as they did."""
 
+import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -31,6 +34,21 @@ def test_a_new_file_names_public_classes_only(olsen, tmp_path):
     code, _, _ = olsen("fit", MODELS / "table.csv", "--target", "yield", "--out", tmp_path / "new.skops")
     assert code == 0
     test_files_name_public_classes_only(tmp_path / "new.skops")
+
+
+def test_a_new_file_says_which_version_wrote_it(olsen, tmp_path):
+    """An older version that cannot read it tells its user what to install."""
+    assert olsen("fit", MODELS / "table.csv", "--target", "yield", "--out", tmp_path / "new.skops")[0] == 0
+    schema = json.loads(zipfile.ZipFile(tmp_path / "new.skops").read("schema.json"))
+    assert json.loads(schema["content"]["olsen"]["content"]) == package.__version__
+
+
+def test_models_are_read_without_building_what_skops_would():
+    """Nothing but the check of the content decides what is built."""
+    code = "import sys; from olsen.cli.models import load; load(sys.argv[1]); print('skops' in sys.modules)"
+    path = sorted(MODELS.glob("*.skops"))[0]
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True)
+    assert done.stdout == "False\n"
 
 
 def test_an_opened_model_tells_what_it_knew(tmp_path):

@@ -19,6 +19,7 @@ from .._execution.files import atomically
 from . import outputs, terminal
 from .outputs import MODEL, PREDICTIONS, REPORT, Output
 from .program import main
+from .shown_text import visible
 from .terminal import UsageError
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def predict(
     if json:
         terminal.show(whole, "")
     if out is not None:
-        print(f"{rows} predictions written to {out}", file=sys.stderr)
+        print(f"{rows} predictions written to {visible(out)}", file=sys.stderr)
 
 
 def _predicted(
@@ -344,4 +345,4 @@ def _command() -> str:
 
 
 def _listed(paths: list[str]) -> str:
-    return f"\n\nwritten: {', '.join(paths)}" if paths else ""
+    return f"\n\nwritten: {', '.join(map(visible, paths))}" if paths else ""

@@ -22,7 +22,15 @@ from .._estimators.inputs import options_of
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
 from .._moments import Moments
-from .tables import MAX_CATEGORIES, Encoding, TableError, refuse_cells, refuse_missing, refuse_repeated
+from .tables import (
+    MAX_CATEGORIES,
+    Encoding,
+    TableError,
+    different_texts,
+    refuse_cells,
+    refuse_missing,
+    refuse_repeated,
+)
 from .terminal import Tell
 
 __all__ = ["BlockFit", "ParquetTable", "fit", "learn", "open_table", "predictions"]
@@ -119,8 +127,6 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell | No
 
 def _distinct_texts(table: ParquetTable, names: list[str], tell: Tell | None) -> dict[str, list[str]]:
     """Different texts of some columns, until there are too many of them."""
-    import pyarrow.compute as pc
-
     found: dict[str, set[str]] = {name: set() for name in names}
     if not names:
         return {}
@@ -128,7 +134,7 @@ def _distinct_texts(table: ParquetTable, names: list[str], tell: Tell | None) ->
         with _block_in_errors(table, first, part):
             refuse_missing(part, names, first)
         for name in names:
-            found[name].update(pc.unique(part.column(name).cast("string")).to_pylist())
+            found[name].update(different_texts(part.column(name)))
         if max(map(len, found.values())) > MAX_CATEGORIES:
             break
     return {name: list(values) for name, values in found.items()}

@@ -1,7 +1,8 @@
 """Models as files: a fitted ensemble with what is needed to predict from a raw table.
 
-Written with skops, which stores plain data and names of types and refuses to build any type it was not told to trust.
-Only the ensembles are trusted here, so a file from an unknown source can at worst hold a wrong model.
+Written with skops, which stores plain data and names of types. Read without it: the container is checked first
+(`archives`), then the whole content (`schema`), and only then is one of the two ensembles built from plain data. A file
+from an unknown source can at worst hold a wrong model.
 """
 
 from __future__ import annotations
@@ -10,26 +11,32 @@ import io
 import json
 import math
 import os
-import zipfile
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
 from .._estimators.fitted import FittedEnsemble
+from . import archives, schema
 from .recognition import MODEL_MARK
+from .shown_text import shortened
 from .tables import Encoding
 
 __all__ = ["ModelFileError", "SavedModel", "load", "save"]
 
-FORMAT = f"{MODEL_MARK}1"
-TRUSTED = ("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV")
+FORMAT = f"{MODEL_MARK}{schema.FORMAT}"
+ENSEMBLES: dict[str, type[FittedEnsemble]] = {
+    "OLSEnsembleRegressor": OLSEnsembleRegressor,
+    "OLSEnsembleRegressorCV": OLSEnsembleRegressorCV,
+}
 
 
 class ModelFileError(ValueError):
-    """A file that is not a model, or that holds types which are not trusted."""
+    """A file that is not a model, or not one that can be used, and why."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,14 @@ class SavedModel:
 
     def predict(self, table: Any, first_row: int = 0) -> NDArray[np.float64]:
         """Predictions for the rows of a table, or of a part of one that begins at a row."""
-        return np.ravel(self.estimator.predict(self.encoding.features(table, first_row)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = np.ravel(self.estimator.predict(self.encoding.features(table, first_row)))
+        if not np.isfinite(found).all():
+            row = first_row + int(np.argmin(np.isfinite(found))) + 1
+            raise ModelFileError(
+                f"the prediction of row {row} is not finite: its cells or the model's coefficients are too large."
+            )
+        return found
 
     def half_width(self, coverage: float) -> float:
         """Half the width of intervals that hold new observations with this probability (the plain jackknife).
@@ -58,38 +72,56 @@ class SavedModel:
 
 
 def save(path: str | os.PathLike[str], model: SavedModel) -> None:
-    """Write a model."""
+    """Write a model; one that could not be read again is refused."""
     import skops.io
 
     content = {
         "format": FORMAT,
+        "olsen": __version__,  # for those who meet the file with an older one
         "target": model.encoding.target,
         "columns": json.dumps(model.encoding.columns),  # text: one string is stored instead of thousands of small nodes
         "residuals": model.residuals,
         "model": model.estimator,
     }
-    Path(path).write_bytes(skops.io.dumps(content))
+    data = skops.io.dumps(content)
+    _read(io.BytesIO(data), "what was fitted")
+    Path(path).write_bytes(data)
 
 
 def load(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a model, refusing what is not one and types that are not trusted."""
-    import skops.io
-
+    """Read a model, refusing what is not one, before anything is built from it."""
     path = Path(path)
     if not path.is_file():
-        raise ModelFileError(f"there is no model file {path}.")
-    data = path.read_bytes()
-    if not zipfile.is_zipfile(io.BytesIO(data)):
-        raise ModelFileError(f"{path.name} is not a model written by olsen.")
+        raise ModelFileError(f"there is no model file {shortened(path, 200)}.")
+    with open(path, "rb") as file:
+        return _read(file, shortened(path.name, 200))
+
+
+def _read(file: IO[bytes], name: str) -> SavedModel:
     try:
-        foreign = sorted(set(skops.io.get_untrusted_types(data=data)) - set(TRUSTED))
-        content = None if foreign else skops.io.loads(data, trusted=list(TRUSTED))
-    except Exception as error:  # skops raises whatever its parsing meets in a file that is not one of its own
-        raise ModelFileError(f"{path.name} is not a model written by olsen ({type(error).__name__}).") from error
-    if foreign:
-        raise ModelFileError(f"{path.name} asks for types that are not trusted: {', '.join(foreign[:5])}.")
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ModelFileError(f"{path.name} is a skops file, but not a model written by olsen.")
-    return SavedModel(
-        content["model"], Encoding(content["target"], json.loads(content["columns"])), content["residuals"]
+        with archives.opened(file) as archive:
+            content = schema.read_content(archive, _parameters)
+    except archives.ArchiveError as error:
+        raise ModelFileError(f"{name} is not a model written by olsen: {error}.") from error
+    except schema.FormatError as error:
+        raise ModelFileError(_other_format(name, error)) from error
+    except (schema.ForeignError, schema.UntrustedError) as error:
+        raise ModelFileError(f"{name} {error}.") from error
+    except schema.SchemaError as error:
+        raise ModelFileError(f"{name} is a damaged model: {error}.") from error
+    ensemble = ENSEMBLES[content.ensemble]
+    estimator = ensemble.__new__(ensemble)
+    estimator.__setstate__(content.state)
+    return SavedModel(estimator, Encoding(content.target, content.columns), content.residuals)
+
+
+def _parameters(ensemble: str) -> dict[str, Any]:
+    return {name: parameter.default for name, parameter in signature(ENSEMBLES[ensemble]).parameters.items()}
+
+
+def _other_format(name: str, error: schema.FormatError) -> str:
+    wanted = f"'olsen>={error.version}'" if error.version else "--upgrade olsen"
+    return (
+        f"{name} is a model of format {error.number}; this is olsen {__version__}, which reads format {schema.FORMAT}. "
+        f"Install the version that wrote it: pip install {wanted}"
     )

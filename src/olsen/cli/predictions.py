@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .recognition import LIMITS, OTHER_LIMITS, PREDICTIONS_MARK
+from .shown_text import visible
 
 __all__ = ["collected", "with_limits", "write_predictions"]
 
@@ -39,10 +40,12 @@ def collected(parts: Iterable[Mapping[str, Array]]) -> dict[str, Array]:
 def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Array]]) -> int:
     """Write columns that come in consecutive parts: Parquet, text with tabs or CSV, by the suffix of `path`.
 
-    Without a path they go to standard output. Returns the number of rows.
+    Without a path they go to standard output, where a terminal is not sent control characters of a name: in a file
+    names are data, on a screen they are commands. Returns the number of rows.
     """
     if path is None:
-        return _write_text(sys.stdout, parts)
+        shown = ({visible(name): part[name] for name in part} for part in parts)
+        return _write_text(sys.stdout, shown if sys.stdout.isatty() else parts)
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _write_parquet(path, parts)

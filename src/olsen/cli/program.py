@@ -15,6 +15,7 @@ __all__ = ["main"]
 
 INSTALL = "the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
 STOPPED = 130
+LONGEST_LINE = 2000  # of an error; names in it are shortened where they are put in, other libraries quote whole files
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(error, 2)
     except ModuleNotFoundError as error:
         return _fail(INSTALL.format(name=error.name), 1)
+    except ImportError as error:  # a library that cannot be loaded, for want of memory perhaps
+        return _fail(error, 1)
     except BrokenPipeError:  # the program that reads our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -65,10 +68,12 @@ def _run(arguments: list[str] | None) -> None:
 
 
 def _fail(error: BaseException | str, code: int) -> int:
+    from .shown_text import shortened
+
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    print(f"olsen: {' '.join(text.split())}", file=sys.stderr)
+    print(f"olsen: {shortened(' '.join(text.split()), LONGEST_LINE)}", file=sys.stderr)
     return code
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ LIMITS = ("lower", "upper")
 OTHER_LIMITS = ("lower_limit", "upper_limit")  # for a target that is called lower or upper itself
 
 HEAD_BYTES = 1 << 16
+MANIFEST_BYTES = 1 << 24  # those of figures have a few thousand
 FULL_DIGITS = 15  # a computed number has nearly always as many, a measured one does not
 FIGURE_COLUMNS = {"panel", "series", "kind", "x", "mean", "standard_error"}
 FIGURE_KEYS = {"figure", "seed", "versions"}
@@ -26,7 +26,7 @@ FIGURE_KEYS = {"figure", "seed", "versions"}
 
 def is_model(path: Path) -> bool:
     """Whether a file is a model written by ``olsen fit``, of this or another version."""
-    return _holds(path, lambda: MODEL_MARK.encode() in zipfile.ZipFile(path).read("schema.json"))
+    return _holds(path, lambda: MODEL_MARK.encode() in _model_schema(path))
 
 
 def is_report(path: Path) -> bool:
@@ -51,7 +51,7 @@ def is_predictions(path: Path) -> bool:
 def is_figure_part(path: Path) -> bool:
     """Whether a file is a table or a manifest written by ``olsen reproduce``."""
     if path.suffix == ".json":
-        return _holds(path, lambda: json.loads(path.read_text(encoding="utf-8")).keys() >= FIGURE_KEYS)
+        return _holds(path, lambda: _json(path).keys() >= FIGURE_KEYS)
     if path.suffix == ".parquet":
         return _holds(path, lambda: set(_parquet_schema(path).names) >= FIGURE_COLUMNS)
     return set(_head(path).partition(b"\n")[0].decode("utf-8", errors="replace").strip().split(",")) >= FIGURE_COLUMNS
@@ -71,6 +71,19 @@ def _head(path: Path) -> bytes:
             return file.read(HEAD_BYTES)
     except OSError:
         return b""
+
+
+def _json(path: Path) -> Any:
+    if path.stat().st_size > MANIFEST_BYTES:
+        raise ValueError("larger than any manifest")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _model_schema(path: Path) -> bytes:
+    from . import archives
+
+    with open(path, "rb") as file, archives.opened(file) as archive:
+        return archive.schema()
 
 
 def _parquet_schema(path: Path) -> Any:

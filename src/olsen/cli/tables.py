@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Encoding", "TableError", "is_parquet", "read_table", "refuse_cells", "refuse_missing", "refuse_repeated"]
+from .._execution import memory
+from .shown_text import quoted, shortened, visible
+
+__all__ = [
+    "Encoding", "TableError", "different_texts", "is_parquet", "read_table", "refuse_cells", "refuse_missing",
+    "refuse_repeated",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -24,6 +31,8 @@ SEPARATORS = (";", "\t", ",", "|")
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 MAX_CATEGORIES = 200
 SAMPLE_BYTES = 1 << 16
+BLOCK_BYTES = 1 << 24  # of text that is parsed at a time; a row must fit into it
+COLUMN_BYTES = 10_000  # of memory that the reader of text takes for a column, however short (9.3 kB with pyarrow 26)
 
 
 class TableError(ValueError):
@@ -69,7 +78,7 @@ def is_parquet(path: Path) -> bool:
 
 def refuse_repeated(names: list[str], path: Path) -> None:
     """Raise if two columns share a name: columns are identified by their names."""
-    doubled = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    doubled = sorted(name for name, count in Counter(names).items() if count > 1)
     if doubled:
         raise TableError(f"{path.name} has several columns named {_names(doubled)}; rename them first.")
 
@@ -95,8 +104,10 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path, partitioning=None)
-    except (pa.ArrowInvalid, OSError) as error:
+        texts = [field.name for field in pq.ParquetDataset(path, partitioning=None).schema if _is_text(field.type)]
+        # as dictionaries, as they are stored: a long text repeated in a million rows takes no more memory than on disk
+        return pq.ParquetDataset(path, partitioning=None, read_dictionary=texts).read()
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise TableError(f"{path.name} is a damaged Parquet file: {_one_line(error)}") from error
 
 
@@ -111,19 +122,38 @@ def _read_text(path: Path, head: bytes) -> tuple[Any, list[str]]:
     names = next(csv.reader([lines[0]], delimiter=separator))
     if all(_is_number(name, decimal) for name in names):
         raise TableError(f"the first line of {path.name} holds numbers only; a header with column names is needed.")
+    _refuse_width(path, separator.encode())
     try:
         table = pv.read_csv(
             path,
-            read_options=pv.ReadOptions(encoding=encoding, block_size=1 << 24),  # wide rows fit into a block
+            read_options=pv.ReadOptions(encoding=encoding, block_size=BLOCK_BYTES),  # wide rows fit into a block
             parse_options=pv.ParseOptions(delimiter=separator, newlines_in_values=True),
             convert_options=pv.ConvertOptions(
                 null_values=list(MISSING), strings_can_be_null=True, quoted_strings_can_be_null=True,
                 decimal_point=decimal,
             ),
         )  # fmt: skip
+        return _without_row_names(table, _dialect_messages(encoding, separator, decimal))
     except pa.ArrowInvalid as error:
         raise TableError(f"{path.name} cannot be read as a table: {_one_line(error)}") from error
-    return _without_row_names(table, _dialect_messages(encoding, separator, decimal))
+    except UnicodeDecodeError:
+        raise TableError(f"{path.name} begins as UTF-8, but names of its columns are not; save it as UTF-8.") from None
+
+
+def _refuse_width(path: Path, separator: bytes) -> None:
+    """Raise if there are so many columns that the reader alone would fill the memory, whatever is in them."""
+    with open(path, "rb") as file:
+        header = file.readline(BLOCK_BYTES)
+        if header.count(b'"') % 2:  # perhaps a name with a line end in it
+            quoted_field = re.compile(rb'(?:^|(?<=%b))"(?:[^"]|"")*+"' % re.escape(separator))
+            header = quoted_field.sub(b"", header + file.read(BLOCK_BYTES)).partition(b"\n")[0]
+    n_columns = header.count(separator) + 1
+    needed, free = n_columns * COLUMN_BYTES, memory.available_bytes()
+    if needed > free / 2:
+        raise TableError(
+            f"{path.name} has {n_columns:,} columns; reading so many from text takes {memory.describe(needed)} of "
+            f"memory, and {memory.describe(free)} are free. Save it as Parquet, or with fewer columns."
+        )
 
 
 def _encoding(head: bytes) -> str:
@@ -229,7 +259,7 @@ class Encoding:
             raise KeyError(f"there is no column {_names(unknown)}; the table has {_names(table.column_names, 12)}.")
         names = [name for name in table.column_names if name != target and name not in drop]
         if not names:
-            raise TableError(f"the table has no column besides the target {target!r}.")
+            raise TableError(f"the table has no column besides the target {quoted(target)}.")
         refuse_missing(table, [target, *names])
         cls(target, []).response(table)
         texts = [name for name in names if _is_text(table.column(name).type)]
@@ -262,7 +292,7 @@ class Encoding:
         held = set(table.column_names)  # a fresh list every time it is asked for
         missing = [name for name in needed if name not in held]
         if missing:
-            extra = [name for name in table.column_names if name not in needed and name != self.target]
+            extra = [name for name in table.column_names if name not in {*needed, self.target}]
             hint = f"; it has {_names(extra)}, which the model does not know" if extra else ""
             raise TableError(f"the table lacks {_count(missing, 'column')} of the model: {_names(missing)}{hint}.")
         if any(table.column(c["name"]).null_count for c in self.columns if "categories" in c):
@@ -281,7 +311,9 @@ class Encoding:
         """The target column as numbers, without missing cells."""
         column = table.column(self.target)
         if _is_text(column.type):
-            raise TableError(f"the target {self.target!r} holds text ({_examples(column)}); it must hold numbers.")
+            raise TableError(
+                f"the target {quoted(self.target)} holds text ({_examples(column)}); it must hold numbers."
+            )
         values = _numbers(column, self.target)
         if not np.isfinite(values).all():
             refuse_missing(table, [self.target], first_row)
@@ -306,7 +338,7 @@ def refuse_cells(counts: dict[str, int], where: str = "") -> None:
     """Raise if there are missing cells, given their number in each column."""
     if counts:
         worst = sorted(counts, key=lambda name: -counts[name])
-        listed = ", ".join(f"{name!r} ({counts[name]})" for name in worst[:8])
+        listed = ", ".join(f"{quoted(name)} ({counts[name]})" for name in worst[:8])
         more = f" and {len(worst) - 8} more" if len(worst) > 8 else ""
         raise TableError(
             f"{_count(range(sum(counts.values())), 'cell')} missing or not finite, in {_count(counts, 'column')}: "
@@ -322,9 +354,18 @@ def _usable(column: Any) -> Any:
 
 
 def _distinct(table: Any, names: list[str]) -> dict[str, list[str]]:
+    return {name: different_texts(table.column(name)) for name in names}
+
+
+def different_texts(column: Any) -> list[Any]:
+    """The different texts of a column; one stored as a dictionary is not written out."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return {name: pc.unique(table.column(name).cast("string")).to_pylist() for name in names}
+    if pa.types.is_dictionary(column.type):
+        found = [pc.unique(chunk).dictionary_decode().to_pylist() for chunk in column.chunks]
+        return list(dict.fromkeys(text for part in found for text in part))
+    return list(pc.unique(column.cast("string")).to_pylist())
 
 
 def _categories(values: list[str], name: str, n_rows: int) -> list[str]:
@@ -332,12 +373,14 @@ def _categories(values: list[str], name: str, n_rows: int) -> list[str]:
     numbers = [value for value in values if _is_number(value)]
     if len(numbers) > len(values) / 2:
         strange = [value for value in values if not _is_number(value)]
-        raise TableError(f"column {name!r} holds numbers and text such as {_names(strange, 3)}; correct those cells.")
+        raise TableError(
+            f"column {quoted(name)} holds numbers and text such as {_names(strange, 3)}; correct those cells."
+        )
     if len(values) > MAX_CATEGORIES or len(values) > max(20, n_rows / 2):
         many = f"more than {MAX_CATEGORIES}" if len(values) > MAX_CATEGORIES else len(values)
         raise TableError(
-            f"column {name!r} holds {many} different texts ({_names(sorted(values), 3)}), too many for "
-            f"categories; leave it out with --drop {name!r}."
+            f"column {quoted(name)} holds {many} different texts ({_names(sorted(values), 3)}), too many for "
+            f"categories; leave it out with --drop {quoted(name)}."
         )
     return sorted(values)
 
@@ -345,29 +388,47 @@ def _categories(values: list[str], name: str, n_rows: int) -> list[str]:
 def _category_message(name: str, categories: list[str]) -> str:
     n = len(categories)
     return (
-        f"column {name!r} holds text: its {n} categories become {n - 1} column{'s' * (n != 2)} of 0 and 1 (against "
-        f"{categories[0]!r})."
+        f"column {quoted(name)} holds text: its {n} categories become {n - 1} column{'s' * (n != 2)} of 0 and 1 "
+        f"(against {quoted(categories[0])})."
     )
 
 
 def _encode(column: Any, how: dict[str, Any]) -> Array:
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     name = how["name"]
     if "categories" not in how:
         if _is_text(column.type):
-            raise TableError(f"column {name!r} holds text ({_examples(column)}), but the model learned numbers there.")
+            raise TableError(
+                f"column {quoted(name)} holds text ({_examples(column)}), but the model learned numbers there."
+            )
         return _numbers(column, name)[:, None]
-    text = column.cast("string") if _is_text(column.type) else pa.array([str(value) for value in column.to_pylist()])
-    place = pc.index_in(text, value_set=pa.array(how["categories"], "string"))
-    if place.null_count:
-        unknown = sorted(set(pc.unique(text).to_pylist()) - set(how["categories"]))
+    if not _is_text(column.type):
+        column = pa.chunked_array([pa.array([str(value) for value in column.to_pylist()], "string")])
+    place = _places(column, how["categories"])
+    if (place < 0).any():
+        unknown = sorted(set(different_texts(column)) - set(how["categories"]))
         raise TableError(
-            f"column {name!r} holds {_names(unknown, 5)}, which the model has not seen; it knows "
+            f"column {quoted(name)} holds {_names(unknown, 5)}, which the model has not seen; it knows "
             f"{_names(how['categories'], 8)}."
         )
-    return np.asarray(np.asarray(place)[:, None] == np.arange(1, len(how["categories"])), dtype=float)
+    return np.asarray(place[:, None] == np.arange(1, len(how["categories"])), dtype=float)
+
+
+def _places(column: Any, categories: list[str]) -> NDArray[np.int64]:
+    """Number of the category of every text, -1 where it is none of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    known = pa.array(categories, "string")
+    found = [np.zeros(0, dtype=np.int64)]
+    for chunk in column.chunks:
+        if pa.types.is_dictionary(chunk.type):
+            place = pc.index_in(chunk.dictionary.cast("string"), value_set=known).take(chunk.indices)
+        else:
+            place = pc.index_in(chunk.cast("string"), value_set=known)
+        found.append(pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64))
+    return np.concatenate(found)
 
 
 def _is_text(kind: Any) -> bool:
@@ -381,22 +442,29 @@ def _is_text(kind: Any) -> bool:
 def _numbers(column: Any, name: str) -> Array:
     import pyarrow as pa
 
+    if pa.types.is_binary(column.type):
+        raise TableError(
+            f"column {quoted(name)} holds texts that are not UTF-8; save the table as UTF-8, or --drop {quoted(name)}."
+        )
     if pa.types.is_temporal(column.type):
-        raise TableError(f"column {name!r} holds dates or times; turn them into numbers, or --drop {name!r}.")
+        raise TableError(
+            f"column {quoted(name)} holds dates or times; turn them into numbers, or --drop {quoted(name)}."
+        )
     try:
         return np.asarray(column.cast("float64").to_numpy(), dtype=float)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise TableError(f"column {name!r} is of type {column.type}, not numbers; --drop {name!r}.") from error
+        kind = shortened(column.type)
+        raise TableError(f"column {quoted(name)} is of type {kind}, not numbers; --drop {quoted(name)}.") from error
 
 
 def _examples(column: Any) -> str:
-    return _names([value for value in column.slice(0, 1000).to_pylist() if value is not None], 3)
+    return _names([value for value in different_texts(column.slice(0, 1000)) if value is not None], 3)
 
 
 def _names(names: Iterable[object], most: int = 8) -> str:
     names = list(dict.fromkeys(names))
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(repr(name) for name in names[:most]) + more
+    return ", ".join(quoted(name) for name in names[:most]) + more
 
 
 def _count(items: Sized, noun: str) -> str:
@@ -405,4 +473,4 @@ def _count(items: Sized, noun: str) -> str:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
+    return visible(" ".join(str(error).split())[:200])

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
+from .shown_text import json_visible
+
 __all__ = ["UsageError", "progress_bars", "row_bar", "show", "working"]
 
 Tell = Callable[[str, int, int], None]  # (what is being done, how much of it is done, how much there is)
@@ -92,7 +94,7 @@ def show(value: object, text: str) -> None:
     if value is None:
         print(text)
         return
-    print(json.dumps(_finite(value), indent=2, ensure_ascii=False))
+    print(json_visible(json.dumps(_finite(value), indent=2, ensure_ascii=False)))
 
 
 def _finite(value: object) -> object:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from html import escape
 from typing import Any
 
 from ..recognition import REPORT_MARK
-from .svg import Chart, bars
+from ..shown_text import shortened
+from .svg import Chart, bars, escape
 
 __all__ = ["render"]
 
@@ -40,9 +40,9 @@ pre { background: var(--rule); padding: .6rem .8rem; overflow-x: auto; border-ra
 def render(summary: dict[str, Any]) -> str:
     """The page of a summary made by :func:`summarise`."""
     data, model = summary["data"], summary["model"]
-    title = f"{data['target']} from {data['columns']} columns"
+    title = f"{shortened(data['target'])} from {data['columns']} columns"
     body = [
-        f"<h1>{escape(title)}</h1>",
+        f'<h1 title="{escape(data["target"])}">{escape(title)}</h1>',
         f'<p class="sub">{escape(data["name"])}: {data["rows"]} rows. {escape(_sentence(model))}</p>',
         "<h2>Error of prediction</h2>",
         _error_table(summary["errors"]),
@@ -101,7 +101,7 @@ def _figures(summary: dict[str, Any]) -> Iterator[str]:
         f"{_left_out(summary['model'])}. Smaller members shrink the coefficients more."))  # fmt: skip
     names, values, notes = zip(*((c["name"], c["effect"], f"{c['drawn']:.0%}") for c in summary["coefficients"]),
                                strict=True)  # fmt: skip
-    unit = summary["data"]["target"]
+    unit = shortened(summary["data"]["target"])
     yield _figure("coefficients", "Largest effects", bars("Largest effects", names, values, notes), (
         f"Change of {unit} when a column grows by one standard deviation; on the right, the share of the members "
         "that use the column."))  # fmt: skip

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..._estimators.tuned import OLSEnsembleRegressorCV
 from ..._moments import Moments
+from ..shown_text import shortened, visible
 from .rivals import fold_errors, least_squares_mse, ridge_mse
 
 __all__ = ["as_text", "left_out_predictions", "sampled_errors", "summarise", "summarise_folds"]
@@ -19,6 +20,7 @@ Array = NDArray[np.float64]
 
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
 MOST_COEFFICIENTS = 15
+LONGEST_FILE_NAME = 200
 DRAWN = {
     "uniform": "with equal probability",
     "ridge": "with probabilities that match ridge regression",
@@ -176,20 +178,22 @@ def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """The summary for a terminal."""
+    """The summary for a terminal; names of columns are shortened, in the dict they are whole."""
     data, model = summary["data"], summary["model"]
-    lines = [f"{data['name']}: {data['rows']} rows, {data['columns']} columns, target {data['target']}"]
-    lines += [f"  note: {message}" for message in data["messages"]]
+    name, target = shortened(data["name"], LONGEST_FILE_NAME), shortened(data["target"])
+    lines = [f"{name}: {data['rows']} rows, {data['columns']} columns, target {target}"]
+    lines += [f"  note: {visible(message)}" for message in data["messages"]]
     lines += ["", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
     for e in summary["errors"]:
         note = f"   {e['note']}" if e["note"] else ""
         lines.append(f"  {e['name']:<26}{_number(e['rmse']):>10}{_number(e['r2'], '.3f'):>8}{note}")
     lines += ["", f"{model['members']} members of {model['columns_per_member']} columns ({model['share']:.0%}), "
               f"drawn {DRAWN[model['inclusion']]}, scale {model['scale']:.3g}, seed {model['seed']}"]  # fmt: skip
-    width = max(20, *(len(c["name"]) for c in summary["coefficients"]))
+    names = [shortened(c["name"]) for c in summary["coefficients"]]
+    width = max(20, *map(len, names))
     lines += ["", f"{'largest effects':<{width + 2}}{'coefficient':>12}{'per s.d.':>12}{'drawn':>8}"]
-    for c in summary["coefficients"][:10]:
-        lines.append(f"  {c['name']:<{width}}{c['coefficient']:>12.4g}{c['effect']:>12.4g}{c['drawn']:>8.0%}")
+    for name, c in list(zip(names, summary["coefficients"], strict=True))[:10]:
+        lines.append(f"  {name:<{width}}{c['coefficient']:>12.4g}{c['effect']:>12.4g}{c['drawn']:>8.0%}")
     return "\n".join(lines)
 
 

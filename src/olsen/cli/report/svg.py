@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from html import escape
+from html import escape as escape_html
 
-__all__ = ["Chart", "bars"]
+from ..shown_text import shortened, visible
+
+__all__ = ["Chart", "bars", "escape"]
 
 Limits = tuple[float, float]
 
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 58, 12, 12, 42
+
+
+def escape(text: object) -> str:
+    """A text for a page: no tag in it, and its control characters visible, also those that turn the writing round."""
+    return escape_html(visible(text))
 
 
 class Chart:
@@ -113,8 +120,8 @@ def bars(title: str, names: Sequence[str], values: Sequence[float], notes: Seque
     parts = [f"<title>{escape(title)}</title>"]
     for i, (name, value, note) in enumerate(zip(names, values, notes, strict=True)):
         y, length = 4 + i * row, abs(value) * reach
-        shown = name if len(name) <= 24 else f"{name[:23]}…"
-        parts.append(f'<text class="tick" x="{left - 6}" y="{y + 13}" text-anchor="end">{escape(shown)}</text>')
+        parts.append(f'<text class="tick" x="{left - 6}" y="{y + 13}" text-anchor="end">'
+                     f"{escape_html(shortened(name, 24))}</text>")  # fmt: skip
         parts.append(f'<rect class="{"minus" if value < 0 else "plus"}" x="{zero - length * (value < 0):.1f}" '
                      f'y="{y + 2}" width="{max(length, 0.5):.1f}" height="{row - 5}"><title>{escape(name)}: {value:.4g}'
                      f"</title></rect>")  # fmt: skip

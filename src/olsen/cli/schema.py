@@ -1,0 +1,460 @@
+"""What a model file may hold: checked whole, before any estimator is built from it.
+
+A file describes its content as a tree of nodes in JSON, as skops writes it. Of the many nodes of skops those are read
+that our models consist of: dicts, lists, single values and arrays of numbers, and one of the two ensembles at one
+place. No type is looked up by its name, so a file cannot ask for anything else. Then every value must be of its kind,
+finite where a prediction depends on it, and of a shape that agrees with all others.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from .._moments import Triangle
+from .._selection.curve import SizeCurve
+from ..subsets import Design
+from .archives import Archive
+from .recognition import MODEL_MARK
+from .shown_text import quoted, shortened
+
+__all__ = ["Content", "ForeignError", "FormatError", "SchemaError", "UntrustedError", "read_content"]
+
+FORMAT = 1
+ENSEMBLES = ("OLSEnsembleRegressor", "OLSEnsembleRegressorCV")
+NODES = {
+    ("DictNode", "builtins", "dict"),
+    ("ListNode", "builtins", "list"),
+    ("TypeNode", "builtins", "str"),
+    ("JsonNode", "builtins", "str"),
+    *(("NdArrayNode", "numpy", kind) for kind in ("ndarray", "float64", "float32", "int64", "int32", "bool")),
+    *(("ObjectNode", "olsen", name) for name in ENSEMBLES),
+}
+MOST_STRUCTURE = (
+    1 << 22
+)  # characters of JSON outside of texts; without the names of columns there are some ten thousand
+MOST_COLUMN_STRUCTURE = 1 << 24  # of the description of the columns: more than a million of them
+DEEPEST = 40
+TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
+
+KINDS = ("balanced", "independent")
+SAMPLINGS = ("fixed", "bernoulli")
+CURVES = ("own", "same", "other")
+PRIVATE = "_fitted"
+OWN_NAMES = ("feature_names_in_",)  # of a data frame; a model file holds the names of the table instead
+
+
+class SchemaError(ValueError):
+    """A content that no model can have, and why."""
+
+
+class ForeignError(SchemaError):
+    """A content that is not meant to be a model of ours."""
+
+
+class UntrustedError(SchemaError):
+    """A content of types that are not trusted."""
+
+
+class FormatError(SchemaError):
+    """A model in a format that only newer versions read."""
+
+    def __init__(self, number: int, version: str | None) -> None:
+        super().__init__(f"format {number}")
+        self.number, self.version = number, version
+
+
+class Content(NamedTuple):
+    """The checked content: everything plain."""
+
+    target: str
+    columns: list[dict[str, Any]]
+    residuals: Any
+    ensemble: str  # name of the class
+    state: dict[str, Any]
+
+
+def read_content(archive: Archive, parameters: Callable[[str], Mapping[str, Any]]) -> Content:
+    """Read and check the content of an archive.
+
+    Parameters
+    ----------
+    archive : Archive
+        The file.
+    parameters : callable
+        Name of an ensemble -> its parameters with their defaults.
+    """
+    tree = _parsed(_decoded(archive.schema()), MOST_STRUCTURE)
+    root = _mapping(tree, "content")
+    if not isinstance(root.get("content"), dict) or _type_of(root) != ("DictNode", "builtins", "dict"):
+        raise ForeignError("is a skops file, but not a model written by olsen")
+    _check_format(root["content"])
+    _refuse_foreign(root)
+    values = dict(root["content"])
+    ensemble, state = _ensemble_of(values.pop("model", None), archive)
+    _same_names("the file", values, ("format", "target", "columns", "residuals"), ("olsen",))
+    target, columns = (_text(_single(values[name]), name) for name in ("target", "columns"))
+    learned = _columns(columns, target)
+    residuals = _plain(values["residuals"], archive)
+    _check_ensemble(ensemble, state, _count_encoded(learned), parameters(ensemble))
+    _check_residuals(residuals, state)
+    return Content(target, learned, residuals, ensemble, {**parameters(ensemble), **state})
+
+
+# From bytes to nodes
+
+
+def _decoded(text: bytes) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError:
+        raise SchemaError("its description is not text") from None
+
+
+def _parsed(text: str, most: int) -> Any:
+    """JSON, whose structure is measured before it is built: a byte of it can become fifty in memory."""
+    outside = depth = position = 0
+    for token in TOKENS.finditer(text):
+        outside, position = outside + token.start() - position + 1, token.end()
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
+        if outside > most or depth > DEEPEST:
+            raise SchemaError("its description is larger or deeper than that of any model")
+    if outside + len(text) - position > most:
+        raise SchemaError("its description is larger or deeper than that of any model")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise SchemaError("its description is damaged") from None
+
+
+def _type_of(node: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    return node.get("__loader__"), node.get("__module__"), node.get("__class__")
+
+
+def _check_format(content: dict[str, Any]) -> None:
+    found = _single(content.get("format")) if "format" in content else None
+    number = re.fullmatch(rf"{MODEL_MARK}([0-9]{{1,6}})", found) if isinstance(found, str) else None
+    if number is None:
+        raise ForeignError("is a skops file, but not a model written by olsen")
+    if int(number[1]) != FORMAT:
+        version = _single(content["olsen"]) if "olsen" in content else None
+        known = isinstance(version, str) and re.fullmatch(r"[0-9a-z.+]{1,30}", version)
+        raise FormatError(int(number[1]), version if known else None)
+
+
+def _refuse_foreign(tree: Any) -> None:
+    foreign = {_type_of(node) for node in _nodes(tree)} - NODES
+    if foreign:
+        named = sorted({shortened(f"{module}.{name}") for _, module, name in foreign})
+        raise UntrustedError(f"asks for types that are not trusted: {', '.join(named[:5])}")
+
+
+def _nodes(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        if "__loader__" in value:
+            if any(isinstance(part, (dict, list)) for part in _type_of(value)):
+                raise SchemaError("a type has no name")
+            yield value
+        for part in value.values():
+            yield from _nodes(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _nodes(part)
+
+
+# From nodes to plain values
+
+
+def _plain(node: Any, archive: Archive) -> Any:
+    """A dict, a list, a single value or an array of numbers."""
+    loader, _, name = _type_of(_mapping(node, "node"))
+    if loader == "JsonNode":
+        return _single(node)
+    if loader == "DictNode":
+        return {key: _plain(part, archive) for key, part in _mapping(node.get("content"), "content of a dict").items()}
+    if loader == "ListNode":
+        return [_plain(part, archive) for part in _listing(node.get("content"), "content of a list")]
+    if loader != "NdArrayNode":
+        raise SchemaError("an ensemble or a type stands where a value belongs")
+    if node.get("type") != "numpy":
+        raise SchemaError("an array does not hold numbers")
+    values = archive.array(node.get("file"))
+    if name == "ndarray":
+        return values
+    if values.shape or values.dtype.name != name:
+        raise SchemaError(f"a number of type {name} is none")
+    return values[()]
+
+
+def _single(node: Any) -> Any:
+    """A text, a number, a truth value or None."""
+    if not isinstance(node, dict) or _type_of(node) != ("JsonNode", "builtins", "str"):
+        _wrong("a single value", node)
+    content = node.get("content")
+    try:
+        value = json.loads(content) if isinstance(content, str) else content
+    except (ValueError, RecursionError):
+        raise SchemaError("a single value is damaged") from None
+    if not isinstance(content, str) or isinstance(value, (dict, list)):
+        _wrong("a single value", value)
+    return value
+
+
+def _ensemble_of(node: Any, archive: Archive) -> tuple[str, dict[str, Any]]:
+    loader, _, name = _type_of(_mapping(node, "model"))
+    if loader != "ObjectNode":
+        raise SchemaError("holds no ensemble")
+    return str(name), _mapping(_plain(node.get("content"), archive), "model")
+
+
+# The kinds of values
+
+
+def _wrong(what: str, value: Any) -> NoReturn:
+    shape = f" of shape {value.shape}" if isinstance(value, np.ndarray) else ""
+    raise SchemaError(f"{what} is of the wrong kind ({type(value).__name__}{shape})")
+
+
+def _mapping(value: Any, what: str) -> dict[str, Any]:
+    return value if isinstance(value, dict) else _wrong(what, value)
+
+
+def _listing(value: Any, what: str) -> list[Any]:
+    return value if isinstance(value, list) else _wrong(what, value)
+
+
+def _text(value: Any, what: str, choices: tuple[str, ...] = ()) -> str:
+    if not isinstance(value, str):
+        _wrong(what, value)
+    if choices and value not in choices:
+        raise SchemaError(f"{what} is {quoted(value)}, not one of {', '.join(choices)}")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise SchemaError(f"{what} is not text") from None
+    return str(value)
+
+
+def _number(value: Any, what: str, finite: bool = True) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        _wrong(what, value)
+    size: Any = abs(value)  # a whole number may be too large for a float
+    if size <= float(np.finfo(float).max):
+        return float(value)
+    if finite:
+        raise SchemaError(f"{what} is not finite")
+    return math.nan
+
+
+def _whole(value: Any, what: str, low: int = 0, high: int = 2**63 - 1) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        _wrong(what, value)
+    if not low <= value <= high:
+        bounds = f"at least {low}" if high == 2**63 - 1 else f"from {low} to {high}"
+        raise SchemaError(f"{what} is {shortened(value)}, which must be {bounds}")
+    return int(value)
+
+
+def _array(value: Any, what: str, shape: tuple[int | None, ...], kinds: str = "f", finite: bool = True) -> Any:
+    """Numbers of some kinds, of a shape whose length is given where it is known."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+        _wrong(what, value)
+    if len(shape) != value.ndim or any(n not in (None, m) for n, m in zip(shape, value.shape, strict=True)):
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise SchemaError(f"{what} has shape {value.shape}, but ({wanted}) is needed")
+    if finite and not np.isfinite(value).all():
+        raise SchemaError(f"{what} holds numbers that are not finite")
+    return value
+
+
+def _shares(value: Any, what: str, p: int) -> None:
+    """A probability or a share for every column."""
+    _array(value, what, (p,))
+    if (value < 0).any() or (value > 1 + 1e-9).any():  # a sum of weights may round up
+        raise SchemaError(f"{what} holds shares outside of 0 to 1")
+
+
+def _same_names(what: str, found: Mapping[str, Any], needed: tuple[str, ...], allowed: tuple[str, ...] = ()) -> None:
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise SchemaError(f"{what} lacks {', '.join(missing)}")
+    extra = [name for name in found if name not in (*needed, *allowed)]
+    if extra:
+        raise SchemaError(f"{what} holds {quoted(extra[0])}, which this version does not know")
+
+
+# The parts of a model
+
+
+def _columns(text: str, target: str) -> list[dict[str, Any]]:
+    columns = _listing(_parsed(text, MOST_COLUMN_STRUCTURE), "columns")
+    for column in columns:
+        _same_names("a column", _mapping(column, "a column"), ("name",), ("categories",))
+        _text(column["name"], "the name of a column")
+        if "categories" in column:
+            categories = [_text(value, "a category") for value in _listing(column["categories"], "categories")]
+            if not categories or len(set(categories)) < len(categories):
+                raise SchemaError(f"the categories of column {quoted(column['name'])} are missing or repeated")
+    names = {column["name"] for column in columns}
+    if not columns or len(names) < len(columns) or target in names:
+        raise SchemaError("its columns are missing or repeated")
+    return columns
+
+
+def _count_encoded(columns: list[dict[str, Any]]) -> int:
+    return sum(len(column["categories"]) - 1 if "categories" in column else 1 for column in columns)
+
+
+def _check_residuals(residuals: Any, state: dict[str, Any]) -> None:
+    _array(residuals, "residuals", (None,))
+    if len(residuals) > _n_given(state) or (residuals < 0).any() or (np.diff(residuals) < 0).any():
+        raise SchemaError("residuals are not the sorted sizes of errors of its rows")
+
+
+def _n_given(state: dict[str, Any]) -> int:
+    design = state[PRIVATE]["design"]
+    return int(design["n_rows"] if design.get("n_given") is None else design["n_given"])
+
+
+def _check_ensemble(ensemble: str, state: dict[str, Any], p: int, parameters: Mapping[str, Any]) -> None:
+    for name, value in state.items():
+        fitted = name.endswith("_") and not name.startswith("_") and name not in OWN_NAMES
+        if name != PRIVATE and name not in parameters and not fitted:
+            raise SchemaError(f"the model holds {quoted(name)}, which no model has")
+        if name in parameters:
+            _check_parameter(name, value)
+    needed = ("n_features_in_", "coef_", "intercept_", "n_estimators_", "scale_", "weights_", "inclusion_", PRIVATE)
+    _same_names("the model", {name: state[name] for name in needed if name in state}, needed)
+    _check_fitted(_mapping(state[PRIVATE], "what was fitted"), p)
+    _check_coefficients(state, p)
+    _check_members(state, p)
+    if ensemble.endswith("CV"):
+        _check_tuning(state, p)
+
+
+def _check_parameter(name: str, value: Any) -> None:
+    """Parameters have no part in predictions: whatever a fit takes that is plain may stand here."""
+    if isinstance(value, np.ndarray):
+        _array(value, name, (None,), "iuf")
+    elif isinstance(value, list):
+        for part in value:
+            _number(part, name)
+    elif isinstance(value, str):
+        _text(value, name)
+    elif value is not None and not isinstance(value, (bool, np.bool_)):
+        _number(value, name)
+
+
+def _check_coefficients(state: dict[str, Any], p: int) -> None:
+    _whole(state["n_features_in_"], "n_features_in_", p, p)
+    one = isinstance(state["coef_"], np.ndarray) and state["coef_"].ndim == 2  # one target in a table of targets
+    _array(state["coef_"], "coef_", (1, p) if one else (p,))
+    if one and isinstance(state["intercept_"], np.ndarray):
+        _array(state["intercept_"], "intercept_", (1,))
+    else:
+        _number(state["intercept_"], "intercept_")
+
+
+def _check_members(state: dict[str, Any], p: int) -> None:
+    k = _whole(state["n_estimators_"], "n_estimators_", 1)
+    _array(state["weights_"], "weights_", (k,))
+    _shares(state["inclusion_"], "inclusion_", p)
+    _number(state["scale_"], "scale_")
+    if state.get("stacking_advantage_") is not None:
+        _number(state["stacking_advantage_"], "stacking_advantage_", finite=False)
+    _whole(state.get("n_fallbacks_", 0), "n_fallbacks_")
+    _text(state.get("solver_", ""), "solver_")
+
+
+def _check_tuning(state: dict[str, Any], p: int) -> None:
+    needed = ("max_features_", "max_samples_", "feature_ratio_", "best_score_", "cv_results_", "criterion_",
+              "inclusion_kind_", "loo_prediction_")  # fmt: skip
+    _same_names("the model", {name: state[name] for name in needed if name in state}, needed)
+    _whole(state["max_features_"], "max_features_", 1, p)
+    _whole(state["max_samples_"], "max_samples_", 1, _n_given(state))
+    _number(state["feature_ratio_"], "feature_ratio_")
+    _number(state["best_score_"], "best_score_", finite=False)
+    for name in ("criterion_", "inclusion_kind_"):
+        _text(state[name], name)
+    results = _mapping(state["cv_results_"], "cv_results_")
+    n_sizes = len(_array(results.get("size"), "cv_results_['size']", (None,), "iu"))
+    for name, values in results.items():
+        _array(values, f"cv_results_[{quoted(name)}]", (n_sizes,), "iuf", finite=False)
+    loo = _array(state["loo_prediction_"], "loo_prediction_", (None,), finite=False)
+    if len(loo) not in (0, _n_given(state)):
+        raise SchemaError(f"loo_prediction_ has {len(loo)} rows, but the model saw {_n_given(state)}")
+
+
+def _check_fitted(fitted: dict[str, Any], p: int) -> None:
+    _same_names("the model", fitted, ("design", "scale", "curve", "stream", "distinct"))
+    _number(fitted["scale"], "scale")
+    _check_design(_mapping(fitted["design"], "design"), p)
+    if fitted["curve"] is not None:
+        _check_curve(_mapping(fitted["curve"], "curve"))
+    if fitted["stream"] is not None:
+        _check_stream(_mapping(fitted["stream"], "stream"), p)
+        digests = [_text(digest, "distinct") for digest in _listing(fitted["distinct"], "distinct")]
+        if not all(re.fullmatch(r"(?:[0-9a-f]{2}){1,64}", digest) for digest in digests):
+            raise SchemaError("distinct does not hold digests of rows")
+    elif fitted["distinct"] is not None:
+        _wrong("distinct", fitted["distinct"])
+
+
+def _fields_of(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Fields of a dataclass: those that must be given, and all others."""
+    needed = [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]
+    return tuple(needed), tuple(field.name for field in fields(kind) if field.name not in needed)
+
+
+def _check_design(design: dict[str, Any], p: int) -> None:
+    _same_names("design", design, *_fields_of(Design))
+    n_rows = _whole(design["n_rows"], "n_rows", 1)
+    _whole(design["n_columns"], "n_columns", p, p)
+    _whole(design["seed"], "seed", high=2**128)
+    _size(design["max_features"], "max_features", p)
+    _size(design.get("max_samples", 1.0), "max_samples")
+    _text(design.get("sampling", "fixed"), "sampling", SAMPLINGS)
+    _text(design.get("kind", "balanced"), "design", KINDS)
+    if not isinstance(design.get("fit_intercept", True), (bool, np.bool_)):
+        _wrong("fit_intercept", design["fit_intercept"])
+    for name, low in (("distinct_rows", 0), ("row_groups", 1), ("n_given", n_rows)):
+        if design.get(name) is not None:
+            _whole(design[name], name, low)
+    kept = design.get("kept_rows")
+    if kept is not None:
+        _array(kept, "kept_rows", (n_rows,), "iu")
+        if (kept < 0).any() or (kept >= (design.get("n_given") or n_rows)).any():
+            raise SchemaError("kept_rows holds numbers of rows that the model never saw")
+
+
+def _size(value: Any, what: str, p: int | None = None) -> None:
+    """A count, a fraction, or where p is given, a probability for each of p columns."""
+    if p is not None and isinstance(value, np.ndarray):
+        _shares(value, what, p)
+    elif _number(value, what) <= 0:
+        raise SchemaError(f"{what} is not positive")
+
+
+def _check_curve(curve: dict[str, Any]) -> None:
+    _same_names("curve", curve, *_fields_of(SizeCurve))
+    sizes = _array(curve["sizes"], "sizes", (None,), "iu")
+    n_items = _whole(curve["n_items"], "n_items", 1)
+    _text(curve["design"], "design", KINDS)
+    if not len(sizes) or (sizes < 1).any() or (sizes > n_items).any():
+        raise SchemaError(f"sizes are not between 1 and {n_items}")
+    for name in CURVES:
+        _array(curve[name], name, (len(sizes),), finite=False)
+
+
+def _check_stream(stream: dict[str, Any], p: int) -> None:
+    _same_names("stream", stream, *_fields_of(Triangle))
+    _whole(stream["n_rows"], "n_rows")
+    _whole(stream["n_targets"], "n_targets", 1, 1)
+    _array(stream["shift"], "shift", (p + 1,))
+    _array(stream["R"], "R", (None, p + 2))
