@@ -7,7 +7,11 @@ READY := $(VENV)/.ready
 TORCH ?= torch==2.13.0
 TORCH_READY := $(VENV)/.torch
 
-.PHONY: run reproduce test test-browser test-statistical bench clean
+# The oldest Python that pyproject.toml allows, for the lowest versions of everything.
+LOWEST_PYTHON ?= python3.11
+PIP := -m pip --quiet --disable-pip-version-check
+
+.PHONY: run reproduce test test-browser test-statistical test-lowest test-warnings test-peers test-faults fuzz dist bench clean
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -30,6 +34,34 @@ test: $(READY) $(TORCH_READY)  ## everything CI checks, in minutes
 
 test-statistical: $(READY)  ## slow simulation checks
 	$(BIN)/python -m pytest -n 2 -m statistical
+
+fuzz: $(READY) $(TORCH_READY)  ## random problems against extended precision: make fuzz CASES=100000 SEED=1
+	$(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),100000) $(if $(SEED),--seed $(SEED)) --out out/fuzz.md
+
+test-faults: $(READY)  ## memory, disks, files, workers and signals that fail, in minutes
+	$(BIN)/python -m pytest -m faults tests/faults --faults-table out/faults.md
+
+test-peers: $(READY) $(TORCH_READY)  ## scikit-learn's own tests with us swapped in, in minutes
+	$(BIN)/python tests/peers/run.py --out out/peers.md
+
+test-lowest:  ## the tests with the lowest versions that pyproject.toml allows
+	rm -rf build/lowest
+	$(LOWEST_PYTHON) -m venv build/lowest
+	$(LOWEST_PYTHON) tests/dist/lowest.py > build/lowest/constraints.txt
+	build/lowest/bin/python $(PIP) install --constraint build/lowest/constraints.txt --editable '.[test]'
+	build/lowest/bin/python -m pytest -n 2
+
+test-warnings: $(READY)  ## what libraries announce to change, as errors
+	$(BIN)/python -m pytest -n 2 $$(sed 's/ *#.*//; /^$$/d; s/^/-W /' tests/dist/warnings.txt)
+
+dist: $(READY)  ## wheel and source archive, tested in an environment without extras
+	rm -rf dist build/bare
+	$(BIN)/python $(PIP) install 'build>=1.2'
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python tests/dist/check_archives.py dist
+	$(PYTHON) -m venv build/bare
+	build/bare/bin/python $(PIP) install dist/*.whl
+	cd build && bare/bin/python -I ../tests/dist/check_wheel.py
 
 bench: $(READY)  ## us and the peers side by side, in minutes on an idle machine
 	$(BIN)/python benchmarks/compare.py

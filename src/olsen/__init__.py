@@ -7,24 +7,7 @@ OLSEnsembleRegressor(max_features=0.3)
 0.2192
 """
 
-import importlib
-from typing import Any
-
-from . import subsets
-from ._dropout.estimator import DropoutRegressor
-from ._estimators.ensemble import OLSEnsembleRegressor
-from ._estimators.given_members import member_coefficients
-from ._estimators.tuned import OLSEnsembleRegressorCV
-
 __version__ = "0.1.0"
-
-_ROOMS = (
-    "datasets",
-    "equivalence",
-    "figures",
-    "simulation",
-    "theory",
-)  # loaded when first used, so that `import olsen` stays light
 
 __all__ = [
     "DropoutRegressor",
@@ -40,15 +23,34 @@ __all__ = [
     "theory",
 ]
 
+# Where the names live. They are loaded when first used: `olsen --version` need not wait for scikit-learn.
+_ROOMS = ("datasets", "equivalence", "figures", "simulation", "subsets", "theory")
+_HOMES = {
+    "DropoutRegressor": "olsen._dropout.estimator",
+    "OLSEnsembleRegressor": "olsen._estimators.ensemble",
+    "OLSEnsembleRegressorCV": "olsen._estimators.tuned",
+    "member_coefficients": "olsen._estimators.given_members",
+}
 
-for _public in (DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients):
-    _public.__module__ = "olsen"  # where users find them: pickles and model files name no room of the house
+TYPE_CHECKING = False  # the module typing would take as long to import as all the rest here
+if TYPE_CHECKING:
+    from . import datasets, equivalence, figures, simulation, subsets, theory
+    from ._dropout.estimator import DropoutRegressor
+    from ._estimators.ensemble import OLSEnsembleRegressor
+    from ._estimators.given_members import member_coefficients
+    from ._estimators.tuned import OLSEnsembleRegressorCV
+else:  # hidden from type checkers, which would believe any name otherwise
 
+    def __getattr__(name):
+        import importlib
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"olsen.{name}")
-    raise AttributeError(f"module 'olsen' has no attribute {name!r}")
+        if name in _ROOMS:
+            return importlib.import_module(f"olsen.{name}")
+        if name in _HOMES:
+            found = getattr(importlib.import_module(_HOMES[name]), name)
+            globals()[name] = found  # where the next look finds it without coming here
+            return found
+        raise AttributeError(f"module 'olsen' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

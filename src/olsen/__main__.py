@@ -1,6 +1,6 @@
 """``python -m olsen``: the command line."""
 
-from .cli.commands import main
+from .cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

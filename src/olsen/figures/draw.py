@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from .._execution.extras import from_extra
 from ..simulation.storage import atomically
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def draw(name: str, table: Table) -> Figure:
     >>> draw("figure1", compute("figure1", "quick")).get_size_inches()[0].round(1)
     np.float64(3.4)
     """
-    import matplotlib
+    matplotlib = from_extra("matplotlib", "plot", "Drawing figures")
 
     with matplotlib.rc_context(STYLE):
         return DRAWINGS[name](table)
@@ -69,7 +70,7 @@ def draw(name: str, table: Table) -> Figure:
 
 def save(figure: Figure, folder: str | os.PathLike[str], name: str) -> list[Path]:
     """Write a figure as PDF and PNG, without dates, so that equal figures are equal files."""
-    import matplotlib
+    matplotlib = from_extra("matplotlib", "plot", "Drawing figures")
 
     paths = []
     for suffix, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from .._execution.extras import from_extra
 from ..simulation.storage import write_manifest, write_table
 from .draw import draw, save
 from .plans import PLANS, deviation
@@ -94,6 +95,7 @@ def reproduce(
     list of dict
         Of every figure: name, seconds, files, and the largest deviation from theory in standard errors.
     """
+    from_extra("matplotlib", "plot", "Drawing figures")  # before the work, not after it
     reports = []
     for name in list(RECIPES) if names is None else names:
         start = time.perf_counter()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._execution.extras import from_extra
 from .._execution.files import atomically
 
 if TYPE_CHECKING:
@@ -111,9 +112,8 @@ def write_table(columns: dict[str, list[Any]], path: str | os.PathLike[str]) -> 
     """
     path = Path(path)
     if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
+        pa = from_extra("pyarrow", "parquet", "Writing Parquet")
+        pq = from_extra("pyarrow.parquet", "parquet", "Writing Parquet")
         atomically(path, lambda file: pq.write_table(pa.table(columns), file))
     elif path.suffix == ".csv":
         atomically(path, lambda file: _write_csv(columns, file))
@@ -132,8 +132,7 @@ def read_table(path: str | os.PathLike[str]) -> dict[str, list[Any]]:
     """Columns of a table written by :func:`write_table`; numbers come back as numbers."""
     path = Path(path)
     if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
+        pq = from_extra("pyarrow.parquet", "parquet", "Reading Parquet")
         columns: dict[str, list[Any]] = pq.read_table(path).to_pydict()
         return columns
     with open(path, newline="", encoding="utf-8") as file:

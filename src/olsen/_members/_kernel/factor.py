@@ -32,7 +32,17 @@ __all__ = [
     "workspace",
 ]
 
-JIT = {"nogil": True, "cache": True, "error_model": "numpy"}
+
+def _can_be_kept():
+    """Whether there is a folder for compiled code: numba refuses to keep any where it can write to none."""
+    try:
+        njit(cache=True)(_can_be_kept)  # looks for the folder and compiles nothing
+    except RuntimeError:
+        return False
+    return True
+
+
+JIT = {"nogil": True, "cache": _can_be_kept(), "error_model": "numpy"}
 
 
 @njit(inline="always")

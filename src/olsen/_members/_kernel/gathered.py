@@ -16,6 +16,7 @@ from .factor import (
     read_targets,
     workspace,
 )
+from .first_use import said_if_compiled
 from .registers import LANES, LIST, TILE, add_gram_diagonal, add_gram_tile, gather_tile, shift_and_scale, sum_rows
 
 __all__ = ["solve_gathered"]
@@ -207,10 +208,11 @@ def solve_gathered(X, Y, col_indptr, cols, row_starts, row_stops, rows, weights,
     work = workspace(size + LANES * n_panels * (DEPTH + 2) + DEPTH, X.dtype)
     own, own_rows = np.zeros(largest + LANES, np.int64), np.zeros(DEPTH, np.int64)
     flat, strides = X.ravel(order="K"), np.array(X.strides) // X.itemsize
-    _solve_gathered_range(
-        flat, strides, Y, col_indptr, cols, row_starts, row_stops, rows, weights, scale,
-        centre, begin, end, values, intercepts, ratios, probed, work, own, own_rows, np.zeros(LIST, np.int64),
-        np.finfo(np.float64).eps, np.zeros(largest + LANES, np.bool_),
-    )  # fmt: skip
+    with said_if_compiled(_solve_gathered_range):
+        _solve_gathered_range(
+            flat, strides, Y, col_indptr, cols, row_starts, row_stops, rows, weights, scale,
+            centre, begin, end, values, intercepts, ratios, probed, work, own, own_rows, np.zeros(LIST, np.int64),
+            np.finfo(np.float64).eps, np.zeros(largest + LANES, np.bool_),
+        )  # fmt: skip
     if not centre:
         intercepts[begin:end] = 0.0

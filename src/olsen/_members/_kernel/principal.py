@@ -17,6 +17,7 @@ from .factor import (
     rhs_row,
     workspace,
 )
+from .first_use import said_if_compiled
 from .registers import COLUMN, LANES, LAST_ROW, LIST, ROW, SIZE, STRIDE, TILE, gather_tile
 
 __all__ = ["solve_principal"]
@@ -102,6 +103,7 @@ def solve_principal(G, C, scale, indptr, indices, begin, end, out):
     own = np.zeros(largest + LANES, np.int64)
     cursor = np.zeros(LIST + largest + 2 * LANES, np.int64)
     cursor[STRIDE] = G.shape[0] if G.nbytes > PREFETCH_BYTES else 0
-    _solve_principal_range(
-        G.reshape(-1), C, scale, indptr, indices, begin, end, values, ratios, probed, work, own, cursor
-    )
+    with said_if_compiled(_solve_principal_range):
+        _solve_principal_range(
+            G.reshape(-1), C, scale, indptr, indices, begin, end, values, ratios, probed, work, own, cursor
+        )

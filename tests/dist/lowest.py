@@ -1,0 +1,34 @@
+"""Constraints for pip that pin every requirement in pyproject.toml to the lowest version it allows.
+
+    python tests/dist/lowest.py > constraints.txt
+
+A requirement without a lower bound is an error: nobody would know what it was tested with.
+"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(\[[\w,-]*\])?\s*(>=|==)\s*(?P<version>[\w.]+)$")
+
+
+def pinned(requirement):
+    """The requirement at its lowest version; None for an extra of our own."""
+    if requirement.startswith("olsen["):
+        return None
+    found = REQUIREMENT.match(requirement)
+    if found is None:
+        sys.exit(f"{requirement!r} in pyproject.toml is not of the form name>=version")
+    return f"{found['name']}=={found['version']}"
+
+
+def main():
+    project = tomllib.loads(PROJECT.read_text(encoding="utf-8"))["project"]
+    requirements = [project["dependencies"], *project["optional-dependencies"].values()]
+    print("\n".join(sorted({pin for group in requirements for one in group if (pin := pinned(one))})))
+
+
+if __name__ == "__main__":
+    main()
