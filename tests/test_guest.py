@@ -6,6 +6,7 @@ never promised; the code has another way where the test says so.
 
 import ast
 import mmap
+import os
 import subprocess
 import sys
 import textwrap
@@ -30,7 +31,9 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files o
 def run(code, *arguments):
     """Run code in a new interpreter: what it prints. It must end by itself, without a message."""
     command = [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    # workers of a Dask cluster in another test leave OMP_NUM_THREADS=1 behind in this process
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout
 

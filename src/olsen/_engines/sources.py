@@ -15,13 +15,17 @@ function that returns such an iterator                None; read again when need
 
 Everything else is an array or a data frame and is loaded as a whole. Blocks are passed on as they are stored; whoever
 sums them decides on the type. A single number as sample_weight is the weight of every row.
+
+Files that change between their opening and the end of a pass are refused (size, time of change, identity): rows of two
+versions would be summed, and a chunk that zarr does not find is zeros to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,9 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution import memory
+from .._execution.extras import from_extra
 from ..subsets import row_groups
 from .checks import column_names
-from .maps import row_reader
+from .maps import FileRows, file_state, refuse_change, row_reader
 
 __all__ = [
     "Block",
@@ -93,10 +98,10 @@ def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
         return _open_path(Path(X), y, sample_weight)
     if isinstance(X, np.memmap):
         large = X.ndim == 2 and X.nbytes > memory.available_bytes() / 4
-        return _slices(X, y, sample_weight, "memory map") if large else None
+        return _watched(_slices(X, y, sample_weight, "memory map"), [X.filename, y, sample_weight]) if large else None
     module = type(X).__module__.split(".")[0]
     if module == "zarr":
-        return _slices(X, y, sample_weight, "zarr array")
+        return _watched(_slices(X, y, sample_weight, "zarr array"), [_zarr_folder(X), y, sample_weight])
     if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
         return _parquet(X, y, sample_weight, "Arrow dataset", partial(_dataset_batches, X))
     if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
@@ -244,19 +249,19 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
     if not path.exists():
         raise FileNotFoundError(f"X is the path {str(path)!r}, but there is no such file.")
     if path.suffix == ".npy":
-        return _slices(_memory_map(path), y, sample_weight, f"file {path}")
+        return _watched(_slices(_rows_of_file(path), y, sample_weight, f"file {path}"), [path, y, sample_weight])
     if path.suffix == ".zarr":
-        return _slices(_open_zarr(path), y, sample_weight, f"zarr array {path}")
+        zarr_array = _slices(_open_zarr(path), y, sample_weight, f"zarr array {path}")
+        return _watched(zarr_array, [path, y, sample_weight])
     if path.suffix in (".parquet", ".pq") or path.is_dir():
         dataset, kind = _dataset(path), f"Parquet {path}"
         batches = partial(parquet_batches, dataset.files, kind=kind)
-        return _parquet(dataset, y, sample_weight, kind, batches)
+        return _watched(_parquet(dataset, y, sample_weight, kind, batches), [*dataset.files, y, sample_weight])
     raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
 
 
 def _open_zarr(path: Path) -> Any:
-    import zarr
-
+    zarr = from_extra("zarr", "zarr", "Reading zarr arrays")
     try:
         return zarr.open(str(path), mode="r")
     except (OSError, ValueError) as error:
@@ -271,19 +276,39 @@ def _refuse_zarr_group(X: Any, kind: str) -> None:
         raise ValueError(f"the {kind} is a group, which holds {inside}. Pass one array of it as X, y as another.")
 
 
-def _memory_map(path: str | Path) -> NDArray[Any]:
+def _rows_of_file(path: str | Path) -> FileRows:
     try:
-        mapped: NDArray[Any] = np.load(path, mmap_mode="r")
+        return FileRows.of(Path(path))
     except ValueError as error:
         raise ValueError(f"{path} cannot be read as a .npy array ({error}); it may have been cut short.") from error
-    return mapped
+
+
+def _zarr_folder(X: Any) -> Any:
+    """Where a zarr array is, if that is a folder of this machine."""
+    root, inner = getattr(getattr(X, "store", None), "root", None), getattr(X, "path", "")
+    return root / inner if isinstance(root, Path) and isinstance(inner, str) else None
+
+
+def _watched(source: BlockSource, given: Iterable[Any]) -> BlockSource:
+    """The same rows; an error at the end of a pass if one of the files has changed since now.
+
+    What is given and no path of a file or folder is passed over: arrays, names of columns, None.
+    """
+    paths = [path for path in given if isinstance(path, (str, Path)) and os.path.exists(path)]
+    before = [file_state(path) for path in paths]
+
+    def read() -> Iterator[Block]:
+        yield from source.read()
+        for path, state in zip(paths, before, strict=True):
+            refuse_change(path, state)
+
+    return replace(source, read=read)
 
 
 def _dataset(path: Path) -> Any:
-    import pyarrow.dataset
-
+    datasets = from_extra("pyarrow.dataset", "parquet", "Reading Parquet")
     try:
-        return pyarrow.dataset.dataset(str(path), format="parquet")
+        return datasets.dataset(str(path), format="parquet")
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         raise ValueError(f"{path} cannot be read as Parquet ({error}); it may have been cut short.") from error
 
@@ -308,7 +333,10 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
         for start in range(0, n, rows):
             here = slice(start, min(start + rows, n))
             weight = None if weights is None else np.asarray(weights[here])
-            x, release = take(here)
+            try:
+                x, release = take(here)
+            except RuntimeError as error:  # of zarr's codecs
+                raise _cut_short(kind, error) from error
             yield Block(x, np.asarray(targets[here]), weight, release)
 
     return BlockSource(read, kind, True, n)
@@ -321,7 +349,7 @@ def _beside(given: Any, name: str, n: int, kind: str) -> Any:
     if isinstance(given, (str, Path)):
         if Path(given).suffix != ".npy" or not Path(given).exists():
             raise ValueError(f"{name}={str(given)!r} is not a .npy file that exists; the {kind} has no named columns.")
-        given = _memory_map(given)
+        given = _rows_of_file(given)
     given = given if hasattr(given, "shape") else np.asarray(given)
     if name == "sample_weight" and given.shape == ():
         return np.broadcast_to(np.asarray(given, dtype=np.float64), (n,))  # one weight for all rows
@@ -376,12 +404,14 @@ def parquet_batches(files: Sequence[str], columns: Sequence[str], rows: int, kin
     the file.
     """
     for name in files:
+        before = file_state(name)
         with _open_parquet(name, kind) as file:
             held = set(file.schema_arrow.names)
             missing = [column for column in columns if column not in held]
             if missing:
                 raise ValueError(f"{name} has no column {missing[0]!r}, which other files of {kind} have.")
             yield from _to_the_end(file.iter_batches(rows, columns=columns), kind)
+        refuse_change(name, before)
 
 
 def _open_parquet(name: str, kind: str) -> Any:

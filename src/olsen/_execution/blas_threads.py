@@ -59,9 +59,17 @@ def blas_threads(count: int | None) -> Iterator[None]:
         own.enter(limit)
         yield
     finally:
-        own.leave(limit)
-        with _lock:
-            _all_threads.leave(limit)
+        try:
+            _leave(own, limit)
+        except BaseException:  # an interrupt from the keyboard must not keep what others use
+            _leave(own, limit)
+            raise
+
+
+def _leave(own: _Limits, limit: Limit) -> None:
+    own.leave(limit)
+    with _lock:
+        _all_threads.leave(limit)
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
@@ -138,8 +146,10 @@ class _Changed:
         if now != self.ours or now == count:
             return
         if count is not None:
+            first, self.ours = self.undo is None, count  # before it is set: an interrupt may come right after
+            self.undo = now if first else self.undo
             undo = self.library.set(count)
-            self.undo = undo if self.undo is None else self.undo
+            self.undo = undo if first else self.undo
         elif self.undo is not None:
             self.library.set(self.undo)
             self.undo = None
@@ -164,7 +174,7 @@ class _Limits:
     def leave(self, limit: Limit) -> None:
         if limit in self.in_force:
             self.in_force.remove(limit)
-            self._apply()
+        self._apply()  # also where it was interrupted before
 
     def leave_all(self) -> None:
         if self.in_force:

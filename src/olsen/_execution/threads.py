@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
@@ -43,6 +44,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 IDLE_SECONDS = 10.0  # a helper without work waits so long: starting one takes as long as a small ensemble
+CHUNK_SECONDS = 0.1  # a chunk of compiled work cannot be interrupted, and Ctrl-C should be heard at once
 
 
 Report = Callable[[int], None]  # is told the number of finished items
@@ -157,7 +159,8 @@ def map_chunks(
     n_threads : int
         Threads to use, the calling one among them.
     chunk : int, default=None
-        Items in a chunk; by default four chunks a thread, so that uneven items even out.
+        Items in a chunk. By default as many as take about ``CHUNK_SECONDS``, which every thread finds out from a first
+        item, and not more than make four chunks a thread, so that uneven items even out.
     report : callable, default=None
         Called with the number of finished items after every chunk of the calling thread, from that thread.
     blas_threads : bool, default=False
@@ -169,10 +172,9 @@ def map_chunks(
     hold = _hold_blas(n_threads, blas_threads, uses_blas)
     if blas_threads:
         n_threads = 1
-    size = chunk or max(1, -(-n_items // (4 * n_threads if n_threads > 1 or report else 1)))
-    bounds = [(start, min(start + size, n_items)) for start in range(0, n_items, size)]
+    most = chunk or max(1, -(-n_items // (4 * n_threads if n_threads > 1 or report else 1)))
     with hold:
-        return _Chunks(function, bounds, report).work(min(n_threads, len(bounds)))
+        return _Chunks(function, n_items, chunk or 1, most, report).work(min(n_threads, -(-n_items // most)))
 
 
 def _hold_blas(n_threads: int, blas_threads: bool, uses_blas: bool) -> AbstractContextManager[None]:
@@ -186,13 +188,14 @@ class _Chunks(Generic[T]):
     """The chunks of one call of :func:`map_chunks`."""
 
     def __init__(
-        self, function: Callable[[int, int], T], bounds: list[tuple[int, int]], report: Callable[[int], None] | None
+        self, function: Callable[[int, int], T], n_items: int, first: int, most: int, report: Report | None
     ) -> None:
-        self.function, self.bounds, self.report = function, bounds, report
-        self.todo = deque(range(len(bounds)))  # taking from it is safe among threads
-        self.results: dict[int, T] = {}
+        self.function, self.n_items, self.report = function, n_items, report
+        self.first, self.most = first, most  # items in the first chunk of a thread, and in any
+        self.begun = self.finished = self.reported = 0  # items
+        self.counting = threading.Lock()
+        self.results: dict[int, T] = {}  # by the first item of the chunk
         self.errors: list[BaseException] = []
-        self.reported = 0
         self.helpers_at_work = 0
         self.helper_left = threading.Condition()
 
@@ -206,7 +209,7 @@ class _Chunks(Generic[T]):
         if self.errors:
             raise self.errors.pop(0)
         self._tell()  # of chunks that helpers have finished since
-        return [self.results[i] for i in range(len(self.bounds))]
+        return [self.results[start] for start in sorted(self.results)]
 
     def help(self) -> None:
         """What a helper does."""
@@ -216,34 +219,46 @@ class _Chunks(Generic[T]):
             self._take_chunks()
         except BaseException as error:
             self.errors.append(error)
-            self.todo.clear()
+            self._hand_out_nothing_more()
         finally:
             with self.helper_left:
                 self.helpers_at_work -= 1
                 self.helper_left.notify()
 
     def _take_chunks(self, tell: Callable[[], None] = lambda: None) -> None:
-        while self.todo:
-            try:
-                i = self.todo.popleft()
-            except IndexError:  # another thread was faster
-                return
-            self.results[i] = self.function(*self.bounds[i])
+        size = self.first
+        while (chunk := self._next(size)) is not None:
+            start, stop = chunk
+            began = time.perf_counter()
+            self.results[start] = self.function(start, stop)
+            seconds = time.perf_counter() - began
+            with self.counting:
+                self.finished += stop - start
             tell()
+            size = max(self.first, min(self.most, int((stop - start) * CHUNK_SECONDS / max(seconds, 1e-9))))
+
+    def _next(self, size: int) -> tuple[int, int] | None:
+        """The next items that nobody has begun, so many of them; None when there are no more."""
+        with self.counting:
+            start = self.begun
+            self.begun = min(start + size, self.n_items)
+            return (start, self.begun) if start < self.begun else None
 
     def _tell(self) -> None:
-        if self.report and self.bounds:
-            done = min(len(self.results) * self.bounds[0][1], self.bounds[-1][1])
-            if done > self.reported:
-                self.reported = done
-                self.report(done)
+        if self.report and self.finished > self.reported:
+            self.reported = self.finished
+            self.report(self.reported)
+
+    def _hand_out_nothing_more(self) -> None:
+        with self.counting:
+            self.begun = self.n_items
 
     def _finish(self) -> None:
         """Hand out nothing more, and wait for the chunks at work."""
-        self.todo.clear()
         _even_if_interrupted(self._wait_for_helpers)
 
     def _wait_for_helpers(self) -> None:
+        self._hand_out_nothing_more()
         with self.helper_left:
             self.helper_left.wait_for(lambda: not self.helpers_at_work)
 

@@ -1,0 +1,109 @@
+"""Children of the test process: a fault that ends a process must not end the tests."""
+
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+
+import numpy as np
+
+__all__ = ["Child", "Ended", "after", "problem", "same"]
+
+LONGEST = 120.0  # seconds after which a child counts as hanging
+
+
+class Ended(Exception):
+    """A child ended without an answer."""
+
+
+class Child:
+    """``function(*arguments)`` in a fork of this process; what it returns or raises is the answer."""
+
+    def __init__(self, function, *arguments, stderr=None):
+        self.read, write = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of forking with threads: that is what we do here
+            self.pid = os.fork()
+        if not self.pid:
+            _be_a_child(function, arguments, write, stderr)
+        os.close(write)
+
+    def send(self, number):
+        """Send a signal; returns when that was, on the clock that all processes share."""
+        now = time.monotonic()
+        os.kill(self.pid, number)
+        return now
+
+    def answer(self, longest=LONGEST):
+        """What the function returned, or the exception that it raised as (type, words); Ended if it died or hung."""
+        received, until = b"", time.monotonic() + longest
+        while True:
+            left = until - time.monotonic()
+            ready, _, _ = select.select([self.read], [], [], max(0.0, left))
+            if not ready:
+                os.kill(self.pid, signal.SIGKILL)
+                self._wait()
+                raise Ended(f"hung for {longest:.0f} s")
+            part = os.read(self.read, 1 << 16)
+            if not part:
+                break
+            received += part
+        code = self._wait()
+        if not received:
+            raise Ended(f"died with {signal.Signals(-code).name if code < 0 else code}")
+        return pickle.loads(received)
+
+    def _wait(self):
+        os.close(self.read)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def _be_a_child(function, arguments, write, stderr):
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        quiet = os.open(os.devnull if stderr is None else stderr, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.dup2(quiet, 2)
+        silent = os.open(os.devnull, os.O_WRONLY)
+        sys.stderr, sys.stdout = os.fdopen(2, "w"), os.fdopen(silent, "w")  # pytest has put others there
+        try:
+            answer = function(*arguments)
+        except BaseException as error:
+            answer = (type(error).__name__, str(error) or traceback.format_exc()[-300:])
+        sys.stderr.flush()
+        with open(write, "wb") as pipe:
+            pickle.dump(answer, pipe)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def problem(n, p, seed=0):
+    """Data of a linear model."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    return X, X @ rng.standard_normal(p) + rng.standard_normal(n)
+
+
+def same(model, coef):
+    """Whether a model has these coefficients, up to rounding: memory and threads may choose another solver."""
+    return np.allclose(model.coef_, coef, rtol=1e-6, atol=1e-8 * np.abs(coef).max())
+
+
+def after(seconds, function):
+    """Call a function in a thread, in a while."""
+
+    def wait():
+        time.sleep(seconds)
+        function()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread
