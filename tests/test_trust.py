@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 
 VALUES = [0.014, 1 / 3, -7.7, 1e6 * np.pi, 1e-7, 0.0]
 
@@ -156,3 +156,208 @@ def test_few_rows_have_finite_standard_errors(n, seed):
     X = rng.standard_normal((n, 5))
     model = OLSEnsembleRegressor(5, 5, random_state=seed).fit(X, rng.standard_normal(n))
     assert np.isfinite(model.predict(X, return_std=True)[1]).all()
+
+
+# leave-one-out where rows are fitted exactly
+
+
+def refitted_without_each_row(model, X, y):
+    """Prediction of every row by the same members, each fitted without it by NumPy's least squares."""
+    found = np.zeros(len(y))
+    for l in range(len(y)):
+        rows = np.delete(np.arange(len(y)), l)
+        for columns in model.feature_subsets_:
+            mean = X[np.ix_(rows, columns)].mean(axis=0)
+            b = np.linalg.lstsq(X[np.ix_(rows, columns)] - mean, y[rows] - y[rows].mean())[0]
+            found[l] += (y[rows].mean() + (X[l, columns] - mean) @ b) / len(model.feature_subsets_)
+    return found
+
+
+def with_singles(seed, n=24):
+    """Six columns of numbers, and six dummies that occur once."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.standard_normal((n, 6)), np.eye(n)[:, :6]])
+    return X, X[:, :6].sum(axis=1) + rng.standard_normal(n)
+
+
+def with_a_row_far_out(seed, n=24):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 8))
+    X[3] *= 3e5
+    return X, X[:, 0] / 1e5 + rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("data", [with_singles, with_a_row_far_out])
+def test_rows_that_are_fitted_exactly_are_left_out_as_a_refit_would(data, seed):
+    X, y = data(seed)
+    model = OLSEnsembleRegressor(20, 5, random_state=seed).fit(X, y)
+    largest = np.abs(y - refitted_without_each_row(model, X, y)).max()
+    n = len(y)
+    interval = model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")[0]
+    assert np.isclose((interval[1] - interval[0]) / 2, largest, rtol=1e-6)
+
+
+@pytest.mark.parametrize("data", [with_singles, with_a_row_far_out])
+def test_tuning_leaves_rows_out_as_a_refit_would(data, seed):
+    """With all columns there is one member, whatever the path: its error is known."""
+    X, y = data(seed)
+    p = X.shape[1]
+    model = OLSEnsembleRegressorCV(3, [p], scale=1.0, inclusion="uniform", random_state=seed).fit(X, y)
+    predicted = refitted_without_each_row(OLSEnsembleRegressor(1, p).fit(X, y), X, y)
+    np.testing.assert_allclose(model.loo_prediction_, predicted, rtol=1e-6, atol=1e-6 * np.abs(predicted).max())
+    assert np.isclose(-model.best_score_, np.mean((y - predicted) ** 2), rtol=1e-6)
+
+
+def test_two_rows_do_not_claim_to_know_everything(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((2, 3)), rng.standard_normal(2)
+    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
+    np.testing.assert_allclose(model.loo_prediction_, y[::-1])  # the other row's target
+    assert np.isclose(-model.best_score_, (y[0] - y[1]) ** 2)
+
+
+@pytest.mark.parametrize("value", [3.7, 0.0])
+def test_without_signal_there_is_no_scale_to_estimate(value, seed):
+    y = np.random.default_rng(seed).standard_normal(50)
+    X = np.full((50, 4), value)
+    assert OLSEnsembleRegressor(10, scale="loo", random_state=seed).fit(X, y).scale_ == 1.0
+    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
+    others = (y.sum() - y) / 49
+    assert model.scale_ == 1.0
+    np.testing.assert_allclose(model.loo_prediction_, others, atol=1e-12)
+
+
+# extremes
+
+
+@pytest.mark.parametrize("of_x", [-290, -155, 0, 155, 290])
+@pytest.mark.parametrize("of_y", [-290, -155, 155, 250])
+@pytest.mark.parametrize("of_weight", [-300, 300])
+def test_units_change_nothing_but_units(of_x, of_y, of_weight, seed):
+    """Powers of two round nothing, so results are the same to the last bit; or an error says what cannot be written."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.standard_normal((30, 6)), rng.uniform(0.5, 2, 30)
+    y = X[:, 0] + rng.standard_normal(30)
+    x_unit, y_unit, w_unit = (2.0 ** int(e * np.log2(10)) for e in (of_x, of_y, of_weight))
+    for model in (
+        OLSEnsembleRegressor(8, 3, random_state=seed),
+        OLSEnsembleRegressor(8, 1.0, max_samples=4, random_state=seed),
+        OLSEnsembleRegressorCV(8, random_state=seed),
+        DropoutRegressor(0.6),
+    ):
+        plain = model.fit(X, y, w).coef_
+        if not 1e-300 < np.abs(plain).max() * (10.0 ** (of_y - of_x) if abs(of_y - of_x) < 308 else 0) < 1e300:
+            with pytest.raises(ValueError, match="coefficients would leave the range of double precision"):
+                model.fit(X * x_unit, y * y_unit, w * w_unit)
+            continue
+        model.fit(X * x_unit, y * y_unit, w * w_unit)
+        np.testing.assert_allclose(model.coef_ / (y_unit / x_unit), plain, rtol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ["array", "csr", "blocks", "dask", "torch"])
+@pytest.mark.parametrize("factor", [1e-200, 1e200])
+def test_a_column_that_cannot_be_squared_beside_others_is_named(engine, factor, seed):
+    rng = np.random.default_rng(seed)
+    X, w = rng.standard_normal((100, 5)), np.ones(100)
+    X[:, 3] *= factor
+    with (
+        sklearn.config_context(array_api_dispatch=True),
+        pytest.raises(ValueError, match=r"column . of X .*StandardScaler|squares overflow"),
+    ):
+        OLSEnsembleRegressor(5, random_state=seed).fit(*ENGINES[engine](X, X[:, 0], w))
+
+
+def test_a_column_far_from_zero_does_not_hide_what_others_say(seed):
+    """Its noise counts in directions that it takes part in; the others are nearly collinear, and yet known."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((200, 4))
+    X[:, 1] = X[:, 0] + 1e-5 * X[:, 1]
+    y = 1e5 * (X[:, 1] - X[:, 0]) + 0.1 * rng.standard_normal(200)
+    X[:, 3] += 1e10
+    assert OLSEnsembleRegressor(1, 1.0).fit(X, y).score(X, y) > 0.98
+    assert OLSEnsembleRegressor(1, 1.0, solver="orthogonal").fit(X, y).score(X, y) > 0.98
+
+
+def test_shortest_coefficients_do_not_mind_units(seed):
+    """Six rows, ten columns in units that differ by 1e30: every row is fitted, by coefficients of minimum norm."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((6, 10)) * 10.0 ** rng.integers(-15, 15, 10)
+    y = rng.standard_normal(6)
+    model = OLSEnsembleRegressor(1, 1.0).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y, atol=1e-8)
+    large = np.argsort(-np.abs(X).max(axis=0))[:5]  # columns in smaller units have next to nothing to add
+    exact = np.linalg.lstsq(X[:, large] - X[:, large].mean(axis=0), y - y.mean())[0]
+    assert np.linalg.norm(model.coef_) <= np.linalg.norm(exact) * (1 + 1e-6)
+
+
+# sparse columns whose mean happens to be their first value
+
+
+def test_a_sparse_column_whose_mean_is_its_first_value_is_not_constant(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 4, (40, 5)).astype(float)
+    X[:, 0] = np.resize([1.0, 0.0, 2.0], 40)
+    X[-1, 0] = 1.0  # the mean is one, as is the first value
+    y = X.sum(axis=1) + rng.standard_normal(40)
+    dense, sparse = (OLSEnsembleRegressor(10, 3, random_state=seed).fit(A, y) for A in (X, sp.csr_array(X)))
+    assert X[:, 0].mean() == X[0, 0]
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-10)
+
+
+# parameters
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rcond", "a"), ("rcond", np.nan), ("rcond", -1), ("rcond", 2), ("tol", -1), ("tol", 0), ("tol", "x"),
+        ("fit_intercept", None), ("fit_intercept", "yes"), ("scale", None), ("scale", np.inf), ("scale", "x"),
+        ("scale", True), ("n_jobs", "2"), ("n_jobs", 1.5), ("n_jobs", 0), ("warm_start", 1), ("verbose", -1),
+        ("verbose", "x"), ("n_estimators", 0), ("n_estimators", 2.5), ("random_state", -3),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("Model", [OLSEnsembleRegressor, OLSEnsembleRegressorCV])
+def test_parameters_that_make_no_sense_are_named(Model, name, value):
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    with pytest.raises(ValueError, match=f"{name}="):
+        Model(**{"n_estimators": 5, name: value}).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rescale", None), ("fit_intercept", 0), ("rcond", "a"), ("verbose", -1), ("tol", -1), ("max_iter", 1.5)],
+)
+def test_parameters_of_dropout_that_make_no_sense_are_named(name, value):
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    with pytest.raises(ValueError, match=f"{name}="):
+        DropoutRegressor(**{name: value}).fit(X, X[:, 0])
+
+
+def test_one_standard_error_is_yes_or_no():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    with pytest.raises(ValueError, match="one_standard_error='x' must be True or False"):
+        OLSEnsembleRegressorCV(5, one_standard_error="x").fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("members", [[], [[0.5]], [[[0, 1]]], [["a"]], [[True, False]]])
+def test_members_that_are_no_lists_of_numbers_are_refused(members):
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    with pytest.raises(ValueError, match="member"):
+        member_coefficients(X, X[:, 0], members)
+
+
+def test_members_can_be_masks():
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    masked = member_coefficients(X, X[:, 0], [[True, False, True]])
+    np.testing.assert_array_equal(masked[0], member_coefficients(X, X[:, 0], [[0, 2]])[0])
+
+
+# warnings
+
+
+@pytest.mark.parametrize("Model", [OLSEnsembleRegressor, OLSEnsembleRegressorCV, DropoutRegressor])
+def test_warnings_point_at_the_users_line(Model):
+    X = np.random.default_rng(0).standard_normal((20, 3))
+    with pytest.warns(UserWarning, match="holds one value") as caught:
+        Model().fit(X, np.ones(20))
+    assert {warning.filename for warning in caught} == {__file__}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Real
 from typing import Any, Self
 
@@ -15,13 +14,15 @@ from sklearn.utils.validation import check_is_fitted
 from .._engines import Engine, Memory
 from .._estimators.inputs import (
     check_choice,
+    check_common,
     check_count,
+    check_switch,
     open_training,
     resolve_seed,
     unchanged_on_failure,
     validate_new_rows,
 )
-from .._execution import callbacks
+from .._execution import callbacks, messages
 from .._members import Problem
 from .._moments import weighted_mean
 from ..subsets import resolve_size
@@ -127,6 +128,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
     True
     """
 
+    __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
+
     coef_: NDArray[Any]
     intercept_: float | NDArray[Any]
     inclusion_: NDArray[np.float64]
@@ -193,7 +196,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
                     f"to a NumPy array first; the ensembles also read files, blocks, Dask collections and GPU arrays."
                 )
             law = mask_law(self.max_features, self.n_features_in_, self.sampling)
-            coef = self._solve(given.problem, law)
+            problem, units = given.problem.in_units
+            coef = units.coefficients(self._solve(problem, law))
             self.inclusion_ = law.inclusion
             self._store(given, given.problem, coef * law.inclusion[:, None] if self.rescale else coef)
         return self
@@ -225,6 +229,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
     def _check_parameters(self) -> None:
         check_choice("sampling", self.sampling, ("bernoulli", "fixed"))
         check_choice("solver", self.solver, ("closed_form", "sgd"))
+        check_common(self)
+        check_switch("rescale", self.rescale)
         for name in ("batch_size", "n_masks", "max_iter"):
             check_count(name, getattr(self, name))
         if not _is_positive(self.tol):
@@ -247,12 +253,11 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
         run = sgd.train(problem, law, settings, report)
         self.n_iter_, self.loss_curve_ = run.n_iter, run.losses
         if not run.converged:
-            warnings.warn(
+            messages.warn(
                 f"training stopped after max_iter={self.max_iter} steps with a relative standard error of "
                 f"{run.error:.2g}, above tol={self.tol:g}. Raise max_iter or n_masks, accept a larger tol, or use "
                 f"solver='closed_form'.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return run.coef
 

@@ -30,6 +30,7 @@ from .._execution import memory
 from .._members import Problem, interpolator, orthogonal
 from .._members.problem import Submatrix
 from .._moments import Triangle, weighted_mean
+from .._trust import Cutoff
 
 __all__ = ["MaskLaw", "column_blocks", "solve"]
 
@@ -130,8 +131,12 @@ def _from_data(problem: Problem, kappa: Array) -> Array:
     ridge = np.linalg.norm(A, axis=0) * np.sqrt(kappa * (1 - kappa))
     stacked = np.vstack([A * kappa, np.diag(ridge)[kappa < 1]])
     return orthogonal.least_squares(
-        stacked, np.vstack([B, np.zeros((len(stacked) - len(B), B.shape[1]))]), problem.rcond
+        stacked, np.vstack([B, np.zeros((len(stacked) - len(B), B.shape[1]))]), _cutoff(problem)
     )
+
+
+def _cutoff(problem: Problem) -> Cutoff | None:
+    return None if problem.rcond is None else Cutoff(problem.rcond)
 
 
 def _small_dense(problem: Problem) -> tuple[Array, Array]:
@@ -232,7 +237,7 @@ def _generalised(L: Array, part: Submatrix, problem: Problem) -> Array:
         if coef is not None:
             return coef
         memory.require(16.0 * columns**2, f"The singular vectors of {columns} columns that are always kept", _INSTEAD)
-    return orthogonal.least_squares(_without(A, null), B, problem.rcond)
+    return orthogonal.least_squares(_without(A, null), B, _cutoff(problem))
 
 
 def _without(A: Array, null: Array | None) -> Array:

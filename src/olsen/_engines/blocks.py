@@ -8,7 +8,6 @@ made in a second pass over the data, never from the moments.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -18,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _members
-from .._execution import memory, threads
+from .._execution import memory, messages, threads
 from .._members import Members, Problem
 from .._members.mean import member_sum
-from .._members.problem import Submatrix
+from .._members.problem import Submatrix, Units
 from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
-from .._trust import rounding_cutoff
+from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size
 from .checks import require_positive
 from .engine import Options
@@ -84,11 +83,9 @@ class Summary:
         size = design.groups_per_member
         found = size * self.n_rows // groups
         if min(part.n_rows for part in self.parts) < 2 or abs(found - rows) > 0.25 * rows:
-            warnings.warn(
+            messages.warn(
                 f"max_samples={design.max_samples} asks for {rows} of {self.n_rows} rows; out of core a member gets "
                 f"{size} of {groups} groups of rows, about {found}.",
-                UserWarning,
-                stacklevel=2,
             )
 
 
@@ -341,9 +338,7 @@ class _SummedProblem(Problem):
     def of(cls, summary: Summary, which: tuple[int, ...], options: Options) -> _SummedProblem:
         """The problem of some groups of rows."""
         m = Moments.merge_all([summary.parts[g] for g in which])
-        rcond = options.rcond
-        if rcond is None:
-            rcond = rounding_cutoff(max(m.n_rows, len(m.G)), np.sqrt(np.diagonal(m.G)), m.mean_x, m.weight)
+        cutoff = Cutoff.of(max(m.n_rows, len(m.G)), np.sqrt(np.diagonal(m.G)), m.mean_x, m.weight)
 
         def factor() -> CentredRows:
             whole = reduce(Triangle.join, [summary.triangles[g] for g in which])
@@ -351,12 +346,17 @@ class _SummedProblem(Problem):
 
         return cls(
             X=_Shape((m.n_rows - options.fit_intercept, len(m.G))), Y=np.empty((0, m.C.shape[1])), weight=None,
-            fit_intercept=False, rcond=rcond, tol=options.tol, sums=m, factor=factor,
+            fit_intercept=False, rcond=options.rcond, tol=options.tol, known_cutoff=cutoff, sums=m, factor=factor,
         )  # fmt: skip
 
     @property
     def has_moments(self) -> bool:
         return True
+
+    @cached_property
+    def in_units(self) -> tuple[Problem, Units]:
+        """Itself: blocks with extreme entries were refused when they were read."""
+        return self, Units()
 
     @cached_property
     def means(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -376,7 +376,9 @@ class _SummedProblem(Problem):
         assert self.factor is not None
         return self.factor()
 
-    def submatrix(self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None) -> Submatrix:
+    def submatrix(
+        self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None, dtype: Any = np.float64
+    ) -> Submatrix:
         """Columns of the factor."""
-        X, Y = self._rows.X, self._rows.Y
-        return Submatrix(X[:, columns].copy(), Y.copy(), np.ones(len(X)), np.zeros(len(columns)), np.zeros(Y.shape[1]))
+        X, Y = self._rows.X.astype(dtype), self._rows.Y.astype(dtype)
+        return Submatrix(X[:, columns], Y, np.ones(len(X)), np.zeros(len(columns)), np.zeros(Y.shape[1]))

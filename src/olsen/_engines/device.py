@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from .._execution.arrays import Space, out_of_memory, space_of
 from .._execution.memory import describe
 from .._members import Members, Problem, on_device
+from .._members.problem import Units
 from .._moments import DistinctRows, Moments
+from .._trust import refuse_extremes
 from ..subsets import Design, row_groups
 from .checks import require_positive
 from .engine import Options
@@ -77,19 +79,23 @@ class Device:
         step = found.enough
         for start in range(0, n, step):
             if len(found) < found.enough:
-                found = found.add(self.rows.space.get(self.rows.X[start : start + step, :]))
+                found = found.add(self.rows.space.get(self.rows.X[start : min(start + step, n), :]))
         return len(found)
 
     def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
         on_host = self.options.quietly
         features, samples = design.draw(start, stop, on_host.without_blas)
         k = len(features)
-        with _memory_named(self.rows):
-            total = on_device.solve_sum(self.rows, features, samples, self.options.solver, on_host)
+        rows, units = self.rows.in_units
+        with _memory_named(rows):
+            total = on_device.solve_sum(rows, features, samples, self.options.solver, on_host)
+        coef = total.coef / k
+        if units != Units():
+            coef = rows.space.put(units.coefficients(rows.space.get(coef)))
         return Members(
-            total.coef / k,
-            total.intercept / k,
-            total.mean_y / k,
+            coef,
+            total.intercept / k * units.y,
+            total.mean_y / k * units.y,
             features.counts(on_host.without_blas),
             np.full(k, 1 / k),
             total.solver,
@@ -99,6 +105,7 @@ class Device:
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         """Made on the device; rows fall where they would in blocks."""
+        refuse_extremes(self.rows.largest_entries)
         fold = row_groups(0, self.n_given, count, seed)
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
         rows = [np.flatnonzero(fold == f) for f in range(count)]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .. import _members
 from .._members import Members, Problem
 from .._moments import DistinctRows, Moments, Triangle
+from .._trust import refuse_extremes
 from ..subsets import Design
 from .engine import NeedsRows, Options
 from .memory import Memory, sliceable
@@ -41,6 +42,7 @@ class Stream:
     def add(self, batch: Memory) -> Stream:
         """With the rows of a batch."""
         rows = batch.problem
+        refuse_extremes(rows.largest_entries)  # later batches may have other entries: there is no unit for all
         if self.triangle.n_targets != rows.Y.shape[1]:
             raise ValueError(f"y has {rows.Y.shape[1]} targets, but earlier batches had {self.triangle.n_targets}.")
         return Stream(
@@ -68,8 +70,7 @@ class Stream:
     def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
         features, _ = design.draw(start, stop, self.options.quietly.without_blas)
         X, Y, mean_x, mean_y, cutoff = self.triangle.centred(self.options.fit_intercept)
-        rcond = cutoff if self.options.rcond is None else self.options.rcond
-        problem = Problem(X, Y, None, False, rcond, self.options.tol)
+        problem = Problem(X, Y, None, False, self.options.rcond, self.options.tol, known_cutoff=cutoff)
         sharing = self.options.sharing("members", len(features))
         solution = _members.solve(problem, features, None, solver=self.options.solver, sharing=sharing)
         members = Members.of(problem, features, None, solution)

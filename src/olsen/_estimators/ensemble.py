@@ -132,6 +132,8 @@ class OLSEnsembleRegressor(FittingEnsemble):
     ((2,), 'gram', 0)
     """
 
+    __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
+
     def __init__(
         self,
         n_estimators: int = 100,

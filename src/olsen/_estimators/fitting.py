@@ -12,13 +12,22 @@ from .._engines import Engine, NeedsRows
 from .._selection.combining import Combination, combine
 from ..subsets import Design
 from .fitted import FittedEnsemble, FittedResult
-from .inputs import check_choice, check_count, check_shape, resolve_seed
+from .inputs import (
+    check_choice,
+    check_common,
+    check_count,
+    check_number,
+    check_shape,
+    check_switch,
+    resolve_seed,
+)
 from .kept_rows import KeptRows
 
 __all__ = ["FittingEnsemble"]
 
 PARAMETER = {"kind": "design", "seed": "random_state"}  # what users call a part of a Design
 SOLVING = ("solver", "rcond", "tol")
+SMALLEST_TOL = float(np.finfo(np.float64).tiny)
 
 
 class FittingEnsemble(FittedEnsemble):
@@ -49,8 +58,12 @@ class FittingEnsemble(FittedEnsemble):
         check_choice("design", self.design, ("balanced", "independent"))
         check_choice("mixing", self.mixing, ("mean", "stacking"))
         check_choice("solver", self.solver, ("auto", *_members.SOLVERS))
-        if self.scale != "loo" and (isinstance(self.scale, str) or not np.isfinite(self.scale)):
-            raise ValueError(f"scale={self.scale!r} must be a finite number, or 'loo' to estimate it.")
+        check_common(self)
+        check_switch("warm_start", self.warm_start)
+        if self.tol is not None:
+            check_number("tol", self.tol, "a positive number, or None for 1e-9", SMALLEST_TOL)
+        if not (isinstance(self.scale, str) and self.scale == "loo"):
+            check_number("scale", self.scale, "a finite number, or 'loo' to estimate it", -np.inf)
 
     def _kept(self, engine: Engine) -> FittedResult | None:
         """The earlier result that a warm start goes on from: one of the same rows."""
@@ -139,4 +152,4 @@ class FittingEnsemble(FittedEnsemble):
                 f"{engine.why_no_rows}. Or use a number for scale and mixing='mean'."
             )
         wanted = None if scale == "loo" else float(scale)
-        return combine(engine.problem, design, k, wanted, stacking, engine.options.quietly)
+        return combine(engine.problem.in_units[0], design, k, wanted, stacking, engine.options.quietly)

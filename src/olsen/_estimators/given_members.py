@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y
 from .. import _members
 from .._execution.threads import Sharing
 from ..subsets import Subsets
-from .inputs import check_choice, refuse_text_columns
+from .inputs import check_choice, check_count, check_switch, refuse_text_columns
 
 __all__ = ["member_coefficients"]
 
@@ -71,6 +71,8 @@ def member_coefficients(
     [[2.0, -1.0], [2.210526, 0.0]]
     """
     check_choice("solver", solver, ("auto", *_members.SOLVERS))
+    check_switch("fit_intercept", fit_intercept)
+    check_count("n_threads", n_threads)
     refuse_text_columns(X)
     X, y = check_X_y(X, y, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], y_numeric=True)
     n, p = X.shape
@@ -91,10 +93,28 @@ def member_coefficients(
     return coef, solution.intercepts[:, 0]
 
 
+member_coefficients.__module__ = "olsen"  # where users find it
+
+
 def _as_subsets(given: Sequence[ArrayLike] | Subsets, n_items: int) -> Subsets:
     if isinstance(given, Subsets):
         return given
-    return Subsets.from_lists(given, n_items)
+    if not len(given):
+        raise ValueError("no members were given; every member is a list of the numbers of its columns (or rows).")
+    return Subsets.from_lists([_numbers(one, n_items) for one in given], n_items)
+
+
+def _numbers(one: ArrayLike, n_items: int) -> NDArray[np.int64]:
+    """One member's columns or rows: whole numbers, or a mask of all of them."""
+    array = np.asarray(one)
+    if array.dtype == bool and array.shape == (n_items,):
+        return np.flatnonzero(array)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise ValueError(
+            f"a member is a list of whole numbers, or a mask of {n_items} booleans; got {one!r:.80}, of type "
+            f"{array.dtype} and shape {array.shape}."
+        )
+    return array.astype(np.int64)
 
 
 def _leave_out_weightless(

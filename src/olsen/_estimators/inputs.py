@@ -6,10 +6,10 @@ that hold one value, sizes at which the expected risk is infinite.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._engines import Engine, Options, engine_of
-from .._execution import callbacks, threads
+from .._execution import callbacks, messages, threads
 from ..subsets import Design
 
 try:
@@ -30,8 +30,11 @@ except ImportError:  # machines with nothing but the numerical libraries: scikit
 
 __all__ = [
     "check_choice",
+    "check_common",
     "check_count",
+    "check_number",
     "check_shape",
+    "check_switch",
     "open_training",
     "options_of",
     "refuse_text_columns",
@@ -102,11 +105,9 @@ def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -
     if len(constant):
         first = int(constant[0])
         which = "y" if Y.shape[1] == 1 else f"column {first} of y"
-        warnings.warn(
+        messages.warn(
             f"{which} holds one value, {counted[0, first]:g}, in all {len(counted)} rows: there is nothing to "
             f"explain, every coefficient is zero and predictions are that value. Check the target column.",
-            UserWarning,
-            stacklevel=7,
         )
 
 
@@ -151,6 +152,32 @@ def check_count(name: str, value: object, least: int = 1) -> None:
         raise ValueError(f"{name}={value!r} must be an int of at least {least}.")
 
 
+def check_switch(name: str, value: object) -> None:
+    """Raise unless `value` is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name}={value!r} must be True or False.")
+
+
+def check_number(name: str, value: object, what: str, least: float, most: float = np.inf) -> None:
+    """Raise unless `value` is a finite number from `least` to `most`; `what` it is, in words with the bounds."""
+    number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    if not number or not least <= float(value) <= most or not np.isfinite(float(value)):  # type: ignore[arg-type]
+        raise ValueError(f"{name}={value!r} must be {what}.")
+
+
+def check_common(estimator: Any) -> None:
+    """What all estimators have: the intercept, the cut-off for dependent columns, threads and progress."""
+    check_switch("fit_intercept", estimator.fit_intercept)
+    if estimator.rcond is not None:
+        check_number("rcond", estimator.rcond, "a number from 0 to 1, or None for machine precision", 0.0, 1.0)
+    n_jobs = getattr(estimator, "n_jobs", None)
+    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
+    if n_jobs is not None and (not whole or n_jobs == 0):
+        raise ValueError(f"n_jobs={n_jobs!r} must be None, a number of threads, or -1 for all cores.")
+    if not isinstance(estimator.verbose, (bool, np.bool_)):
+        check_count("verbose", estimator.verbose, 0)
+
+
 def check_shape(design: Design) -> None:
     """Refuse members whose rows the intercept would use up, and warn near the interpolation peak.
 
@@ -170,10 +197,8 @@ def check_shape(design: Design) -> None:
     if abs(columns - freedom) > 1:
         return
     lost = " less one for the intercept" if design.fit_intercept else ""
-    warnings.warn(
+    messages.warn(
         f"members have {columns} columns and {rows} rows{lost}: within one of the interpolation peak, where the "
         f"expected risk of a member is infinite. Use at most {max(1, freedom - 2)} columns (max_features), or at least "
         f"{freedom + 2} for minimum-norm members, or other rows (max_samples).",
-        UserWarning,
-        stacklevel=4,
     )

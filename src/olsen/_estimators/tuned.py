@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any, Self
 
@@ -12,14 +11,14 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from .._engines import Engine, Memory, NeedsRows
-from .._execution import callbacks
+from .._execution import callbacks, messages
 from .._members.problem import Problem
 from .._selection.paths import Splits
 from .._selection.tuning import Candidate, Evidence, Request, Selection, choose, weigh
 from ..subsets import resolve_size
 from .fitted import FittedResult
 from .fitting import FittingEnsemble
-from .inputs import check_choice, open_training, unchanged_on_failure
+from .inputs import check_choice, check_switch, open_training, unchanged_on_failure
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
@@ -158,6 +157,8 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     ('loo', True)
     """
 
+    __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
+
     _instead_of_a_number = ("auto",)
 
     max_features_: int
@@ -283,6 +284,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         super()._check_parameters()
         check_choice("tune", self.tune, ("max_features", "max_samples"))
         check_choice("inclusion", self.inclusion, INCLUSIONS)
+        check_switch("one_standard_error", self.one_standard_error)
         if isinstance(self.cv, str):
             check_choice("cv", self.cv, ("gcv", "oob"))
         rows_only = self.inclusion in ("loo", "uniform") and self.cv is None and self.max_samples == 1.0
@@ -331,8 +333,8 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         if isinstance(engine, Memory):
             splits = self._splits(engine, params.get("groups"))
             self._warn_repeated_rows(engine.problem, splits)
-            return Evidence(engine.problem, splits)
-        return Evidence(folds=engine.folds(self._count_folds(params), request.seed))
+            return Evidence.of_rows(engine.problem, splits)
+        return Evidence.of_folds(engine.folds(self._count_folds(params), request.seed))
 
     def _count_folds(self, params: dict[str, Any]) -> int:
         """Number of folds where rows are not kept, or an error for what needs every row."""
@@ -385,11 +387,9 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             return
         repeated = n - problem.distinct_rows()
         if repeated > 0.05 * n:
-            warnings.warn(
+            messages.warn(
                 f"{repeated} of {n} rows repeat others, so a left-out row is often still in the data and errors are "
                 f"underestimated. Use cv=GroupKFold() with groups that keep repeats together.",
-                UserWarning,
-                stacklevel=5,
             )
 
     def _candidates(

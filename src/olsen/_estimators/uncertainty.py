@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from .._execution import memory
 from .._members.leave_one_out import MemberDeletion, delete_each_row
 from .._members.problem import Problem
+from .._trust import power_of_two
 from ..subsets import Subsets
 
 __all__ = ["Deletions", "jackknife_interval", "prediction_std", "sum_deletions"]
@@ -77,6 +78,7 @@ def sum_deletions(
         f"Deleting each of {n} rows from an ensemble on {p} columns",
         "Use method='jackknife' on a sample of the rows, or split conformal intervals.",
     )
+    problem, units = problem.in_units
     residual, mean_y, mean_change = np.zeros((n, q)), np.zeros((n, q)), np.zeros((n, q))
     coef_change, intercept_change = np.zeros((p, n, q)), np.zeros((n, q))
     operator, coef, intercept = np.zeros((p + 1, n)), np.zeros((p, q)), np.zeros(q)
@@ -97,7 +99,11 @@ def sum_deletions(
     shrunk = problem.Y - mean_y - scale * (problem.Y - residual - mean_y)
     hat = np.asarray(problem.X @ operator[:-1]) + operator[-1]
     change = scale * intercept_change + (1 - scale) * mean_change
-    return Deletions(coef, intercept, shrunk, scale * coef_change, change, operator, hat)
+    operator[:-1] /= units.x
+    return Deletions(
+        units.coefficients(coef), intercept * units.y, shrunk * units.y, units.coefficients(scale * coef_change),
+        change * units.y, operator, hat,
+    )  # fmt: skip
 
 
 def _intercept_row(problem: Problem, columns: NDArray[np.int64], one: MemberDeletion, scale: float) -> Array:
@@ -145,4 +151,5 @@ def prediction_std(deletions: Deletions, X: Any) -> Array:
     # 1 - kappa; of an ensemble that fits every row it is 0 / 0, and leaving kappa out is the safe side
     shrink = min(1.0, left / (1 - 2 * df + np.sum(H * H) / n)) if left > INTERPOLATES else 1.0
     w = np.asarray(X @ deletions.operator[:-1]) + deletions.operator[-1]
-    return np.asarray(np.sqrt(shrink * (w**2 @ deletions.residual**2)))
+    unit = power_of_two(float(np.abs(deletions.residual).max(initial=0.0)))
+    return np.asarray(np.sqrt(shrink * (w**2 @ (deletions.residual / unit) ** 2))) * unit

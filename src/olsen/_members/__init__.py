@@ -21,6 +21,7 @@ from .problem import Problem, Solution
 __all__ = ["SOLVERS", "Members", "Problem", "Run", "Solution", "choose", "run_here", "solve"]
 
 ALONE = Sharing()
+NOBODY_WAITS = 1e7  # flops that take a millisecond
 
 # name -> solve(problem, features, samples, mapper) -> Solution
 SOLVERS = {
@@ -38,6 +39,7 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
     ==========================  ==============  ===============================================  ==================
     members                     solver          flops                                            bytes
     ==========================  ==============  ===============================================  ==================
+    few, of all columns         orthogonal      k (8 n m^2 + 2e6), no more than 1e7              16 n m a thread
     fewer rows than columns     interpolator    k (rows^2 m + rows^3 / 3)                        8 rows m a thread
     rows drawn (`rows` given)   member_gram     k (rows m^2 + m^3 / 3)                           8 rows m a thread
     all rows                    gram            n p^2 + k m^3 / 3                                8 p^2
@@ -50,13 +52,17 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
     The least flops win among those whose memory is there (a dense Gram matrix of sparse data: up to 5000 columns). An
     entry gathered from X costs g = 40 flops, 100 where X does not fit a cache of 24 MB. Steps of masked_cg, 40 here,
     are many more on correlated columns, hence the factor of two; sparse products run at about a tenth of the rate of
-    dense ones. ``orthogonal`` (4 rows m^2 flops a member) is never the cheapest; the others hand over to it the members
-    whose Gram matrix is not to be trusted, and it can be asked for by name.
+    dense ones. ``orthogonal`` (8 rows m^2 flops a member, and the time of 2e6) is never the cheapest, but the one that
+    keeps all digits. Plain least squares, which has all rows and columns, goes there where it takes no more than about
+    a millisecond; the others hand over to it the members whose Gram matrix is not to be trusted, and it can be asked
+    for by name.
     """
     if m >= (n if rows is None else rows):
         return "interpolator"
     if rows is not None:
         return "member_gram"
+    if m == p and k * (8.0 * n * m**2 + 2e6) <= NOBODY_WAITS:
+        return "orthogonal"
     gather = 100 if 8.0 * n * p > 24e6 else 40
     cost = {"member_gram": k * (n * m**2 + m**3 / 3 + gather * n * m)}
     if (p < 2000 or 8.0 * p**2 < 0.5 * memory.available_bytes()) and (nnz is None or p <= 5000):
@@ -93,8 +99,9 @@ def solve(
     would spin for milliseconds after every product and take the cores from ours. `run` is who calls the solver: members
     can be tasks of a cluster.
     """
+    problem, units = problem.in_units
     with one_blas_thread() if sharing.n_threads > 1 and problem.space.on_host else nullcontext():
-        return _solve(problem, features, samples, solver, sharing, run)
+        return _solve(problem, features, samples, solver, sharing, run).in_users_units(units)
 
 
 def _solve(

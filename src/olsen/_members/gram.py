@@ -99,7 +99,7 @@ def _mend(
     again = np.flatnonzero(solution.refitted)
     if len(again):
         rows = None if samples is None else samples.take(again)
-        part = orthogonal.solve(problem, features.take(again), rows, mapper)
+        part = orthogonal.solve(problem, features.take(again), rows, mapper, refine=False)
         solution.put(again, features.sizes, part, refitted=True)
     return solution
 

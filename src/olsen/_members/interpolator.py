@@ -13,7 +13,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Sharing
-from .._trust import pivots_are_trusted
+from .._trust import nothing_but_rounding, pivots_are_trusted, power_of_two
 from ..subsets import Subsets
 from . import orthogonal
 from .problem import Problem, Solution
@@ -33,7 +33,7 @@ def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: 
         coef = minimum_norm(part.A, part.B, part.root if problem.fit_intercept else None)
         refit = coef is None
         if coef is None:
-            coef = orthogonal.least_squares(part.A, part.B, part.cutoff(problem.rcond))
+            coef = orthogonal.least_squares(part.A, part.B, problem.cutoff(part, features[i]))
         return coef, part.intercept(coef), refit
 
     return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], NAME, mapper)
@@ -46,9 +46,15 @@ def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
     """
     if not len(A):
         return np.zeros((A.shape[1], B.shape[1]))
+    unit, of_B = (power_of_two(float(np.max(np.abs(M), initial=0.0))) for M in (A, B))  # K^-1 B leaves the range first
+    if unit != 1.0 or of_B != 1.0:
+        coef = minimum_norm(A / unit, B / of_B, null)
+        return None if coef is None else coef / unit * of_B
     K = A @ A.T
     if null is not None:
         K += (np.trace(K) / len(K)) * np.outer(null, null) / (null @ null)
+    if nothing_but_rounding(np.diagonal(K), max(A.shape)):
+        return None
     L, info = la.lapack.dpotrf(K, lower=True, clean=False)
     if info or not pivots_are_trusted(np.diagonal(L), np.diagonal(K)):
         return None

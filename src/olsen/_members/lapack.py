@@ -61,14 +61,16 @@ def _solve_equal(G: Array, C: Array, S: Indices) -> Iterable[tuple[Array, float]
     if not 0 < m <= SMALL:
         return [cholesky_solve(G[np.ix_(s, s)], C[s]) for s in S]
     stack = G[S[:, :, None], S[:, None, :]]
+    length = np.sqrt(np.diagonal(stack, axis1=1, axis2=2))  # of unit length: elimination, unlike Cholesky, minds units
     try:
-        L, solved = np.linalg.cholesky(stack), np.linalg.solve(stack, C[S])
+        stack = stack / (length[:, :, None] * length[:, None, :])
+        L, solved = np.linalg.cholesky(stack), np.linalg.solve(stack, C[S] / length[:, :, None])
     except np.linalg.LinAlgError:
         if count == 1:
-            return [cholesky_solve(stack[0], C[S[0]])]
+            return [cholesky_solve(G[np.ix_(S[0], S[0])], C[S[0]])]
         return [solution for s in S for solution in _solve_equal(G, C, s[None])]  # one of them is singular: one by one
-    pivots, squares = (np.diagonal(a, axis1=1, axis2=2) for a in (L, stack))
-    return zip(solved, (pivots**2 / squares).min(axis=1), strict=True)
+    ratios = (np.diagonal(L, axis1=1, axis2=2) ** 2).min(axis=1)
+    return zip(solved / length[:, :, None], ratios, strict=True)
 
 
 def solve_submatrices(

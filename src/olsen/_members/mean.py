@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import HOST, Space
 from .._moments import weighted_mean
+from .._trust import ordinary_weights
 from ..subsets import Subsets
 from .problem import Problem, Solution
 
@@ -124,7 +125,7 @@ def _mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.
         return np.zeros(problem.Y.shape[1])
     if samples is None:
         return np.asarray(weighted_mean(problem.Y, problem.weight))
-    weight = np.ones(len(problem.Y)) if problem.weight is None else problem.weight
+    weight = np.ones(len(problem.Y)) if problem.weight is None else ordinary_weights(problem.weight)
     starts = samples.indptr[:-1]
     totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)
     return np.asarray(weights @ (totals / np.add.reduceat(weight[samples.indices], starts)[:, None]))

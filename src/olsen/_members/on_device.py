@@ -170,9 +170,11 @@ def _add_from_host(
             rows = space.put(samples[i])
             X, Y = xp.take(X, rows, axis=0), xp.take(Y, rows, axis=0)
             weight = None if weight is None else xp.take(weight, rows, axis=0)
-        host = Problem(space.get(X), space.get(Y), None if weight is None else space.get(weight), problem.fit_intercept)
-        part = host.submatrix(np.arange(len(columns)), None)
-        b = orthogonal.least_squares(part.A, part.B, part.cutoff(problem.rcond))
+        host = Problem(space.get(X), space.get(Y), None if weight is None else space.get(weight), problem.fit_intercept,
+                       problem.rcond)  # fmt: skip
+        whole = np.arange(len(columns))
+        part = host.submatrix(whole, None)
+        b = orthogonal.least_squares(part.A, part.B, host.cutoff(part, whole))
         coef = np.zeros((problem.shape[1], b.shape[1]))
         coef[columns] = b
         total = total.add(space.put(coef), space.put(part.intercept(b)), space.put(part.mean_y), int(refit))

@@ -7,9 +7,13 @@ the first m columns, its factor the leading block of L, and with :math:`z = Z y`
 .. math:: \hat y_l(m) = \sum_{j \le m} z_j Z_{jl}, \qquad h_l(m) = \sum_{j \le m} Z_{jl}^2, \qquad
           e_l(m) = \frac{y_l - \hat y_l(m)}{1 - h_l(m) - w_l/\sum w}
 
-so all sizes cost one factorisation and running sums. Status: exact. Two conventions: a column that adds no rank to
-those before it gets no direction of its own, and a row that some size fits exactly keeps the residual of the last size
-that did not. Rows a member was not given have e = y - prediction ("generalised" leave-one-out).
+so all sizes cost one factorisation and running sums. Status: exact. A column that adds no rank to those before it gets
+no direction of its own. Rows a member was not given have e = y - prediction ("generalised" leave-one-out).
+
+Rows with :math:`1 - h_l` near zero need care. Where deleting the row costs a rank (a dummy that occurs once), all
+solutions without it are :math:`b - t\, p_l`, :math:`p_l = L^{-T} Z_l`, and the shortest has :math:`t = p_l'b / (w_l
+p_l'p_l) = e_l` (Greville; status: exact for independent columns). Where it does not (a row far out, or of overwhelming
+weight), r / (1 - h) is rounding over rounding, and the member is solved once more without that row.
 
 Cost of a permutation: :math:`n M^2 + M^3/3` flops and :math:`n M` numbers.
 """
@@ -24,7 +28,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._moments import weighted_mean
-from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns
+from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank
 from .problem import Problem
 
 __all__ = [
@@ -70,7 +74,8 @@ def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Indic
     `order` lists columns, at least ``sizes[-1]`` of them; `rows` are those of the member, None for all.
     """
     n, q = data.Y.shape
-    Z, z, mean_y = _directions(data, order[: sizes[-1]], rows)
+    path = _directions(data, order[: sizes[-1]], rows)
+    Z, z, mean_y = path.Z, path.z, path.mean_y
     inside = np.ones(n, dtype=bool)
     if rows is not None:
         inside[:] = False
@@ -86,10 +91,59 @@ def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Indic
     residual = np.stack([data.Y[:, t] - mean_y[t] - running(Z * z[:, t, None]) for t in range(q)], axis=2)
     usable = (left > EXACT_FIT) | ~inside
     out = residual / np.where(inside & usable, left, 1.0)[:, :, None]
-    for s in np.flatnonzero(~usable.all(axis=1)):
-        if s:
-            out[s, ~usable[s]] = out[s - 1, ~usable[s]]
+    if not usable.all():
+        _fill_exact_fits(out, usable, data, order, sizes, rows, path)
     return out
+
+
+def _fill_exact_fits(
+    out: Array,
+    usable: NDArray[np.bool_],
+    data: PathData,
+    order: Indices,
+    sizes: Indices,
+    rows: Indices | None,
+    path: _Directions,
+) -> None:
+    """Residuals of left-out rows that some sizes fit exactly, or nearly so."""
+    exact = np.flatnonzero(~usable.all(axis=0))
+    first = np.argmin(usable[:, exact], axis=0)  # size at which it begins
+    lost = np.array(
+        [_deletion_costs_a_rank(data, path, int(sizes[s]), int(l)) for s, l in zip(first, exact, strict=True)]
+    )
+    for s in np.flatnonzero(~usable.all(axis=1)):
+        here = exact[lost & ~usable[s, exact]]
+        if len(here):
+            out[s, here] = _greville(data, path, int(sizes[s]), here)
+    for l in exact[~lost]:
+        others = np.setdiff1d(np.arange(len(data.Y)) if rows is None else rows, l)
+        (fitted,) = predictions(data, data.Xt[:, [l]].T, [order], sizes, [others])
+        out[~usable[:, l], l] = data.Y[l] - fitted[~usable[:, l], 0]
+
+
+def _deletion_costs_a_rank(data: PathData, path: _Directions, size: int, l: int) -> bool:
+    """Whether a row that is fitted (nearly) exactly is the only one with something of its own.
+
+    1 - h cancels; the sum of squares of the other entries of the row of the hat matrix, h (1 - h), does not.
+    """
+    root = np.sqrt(data.weight if path.rows is None else data.weight[path.rows])
+    own = root[l] if path.rows is None else root[np.searchsorted(path.rows, l)]
+    kept = path.kept[: np.searchsorted(path.kept, size)]
+    others = path.Z[kept] if path.rows is None else path.Z[np.ix_(kept, path.rows)]
+    hat = (path.Z[kept, l] @ others) * root * own
+    if data.fit_intercept:
+        hat = hat + root * own / (root @ root)
+    hat[l if path.rows is None else np.searchsorted(path.rows, l)] = 0.0
+    return costs_a_rank(float(hat @ hat), len(root))
+
+
+def _greville(data: PathData, path: _Directions, size: int, rows: Indices) -> Array:
+    """Residuals (rows, q) of left-out rows whose deletion costs a rank."""
+    m = int(np.searchsorted(path.kept, size))
+    L, Z, z = path.L[:m, :m], path.Z[path.kept[:m]], path.z[path.kept[:m]]
+    P = la.solve_triangular(L, Z[:, rows], lower=True, trans="T")
+    b = la.solve_triangular(L, z, lower=True, trans="T")
+    return np.asarray((P.T @ b) / (data.weight[rows] * (P * P).sum(axis=0))[:, None])
 
 
 def left_out_residuals(
@@ -164,20 +218,31 @@ def _centred_target(data: PathData, rows: Indices | None, root: Array) -> Array:
     return Y * root[:, None]
 
 
-def _directions(data: PathData, columns: Indices, rows: Indices | None) -> tuple[Array, Array, Array]:
-    """Z (M, n) with Z W Z' = I on the member's rows, z = Z W y (M, q), and the member's mean target (q,)."""
+@dataclass(frozen=True)
+class _Directions:
+    """A = L Z on the columns that add rank."""
+
+    Z: Array  # (M, n) with Z W Z' = I on the member's rows; zero for columns that add no rank
+    z: Array  # (M, q) Z W y
+    mean_y: Array  # (q,) of the member's rows
+    L: Array  # (r, r) lower factor of the columns that add rank
+    kept: Indices  # (r,) their positions
+    rows: Indices | None  # of the member, sorted; None: all
+
+
+def _directions(data: PathData, columns: Indices, rows: Indices | None) -> _Directions:
     A, root, AT = _member(data, columns, rows)
     Y = data.Y if rows is None else data.Y[rows]
     mean_y = (root**2) @ Y / (root**2).sum() if data.fit_intercept else np.zeros(Y.shape[1])
     G = data.G[np.ix_(columns, columns)] if rows is None and data.G is not None else AT @ AT.T
-    L = _trusted_cholesky(G)
+    L, kept = _trusted_cholesky(G), np.arange(len(columns))
     if L is not None:
         # row-major (M, n) is column-major (n, M): Z' L' = A'
         Z = la.blas.dtrsm(1.0, L, A.T, side=1, lower=1, trans_a=1, overwrite_b=1).T
     else:
-        Z = _orthogonal_directions(A, AT, root, rows)
+        Z, L, kept = _orthogonal_directions(A, AT, root, rows)
     ZT = Z if rows is None else Z[:, rows]
-    return Z, (ZT * root**2) @ (Y - mean_y), mean_y
+    return _Directions(Z, (ZT * root**2) @ (Y - mean_y), mean_y, L, kept, None if rows is None else np.sort(rows))
 
 
 def _trusted_cholesky(G: Array) -> Array | None:
@@ -192,12 +257,12 @@ def _trusted_cholesky(G: Array) -> Array | None:
     return L
 
 
-def _orthogonal_directions(A: Array, AT: Array, root: Array, rows: Indices | None) -> Array:
-    """Z from a QR of the member's rows, without the columns that add no rank."""
+def _orthogonal_directions(A: Array, AT: Array, root: Array, rows: Indices | None) -> tuple[Array, Array, Indices]:
+    """Z from a QR of the member's rows, without the columns that add no rank; their factor and positions."""
     Q, R, kept = _independent_qr(AT.T)
     Z = np.zeros_like(A)
     Z[kept] = Q.T / root if rows is None else la.solve_triangular(R, A[kept], trans="T")
-    return Z
+    return Z, R.T, kept
 
 
 def _lower_factor(data: PathData, columns: Indices, AT: Array, rows: Indices | None) -> tuple[Array, Indices]:

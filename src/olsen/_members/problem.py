@@ -15,12 +15,33 @@ from numpy.typing import NDArray
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Sharing
 from .._moments import Moments, from_data, weighted_mean
-from .._trust import constant_columns, rounding_cutoff
+from .._trust import Cutoff, constant_columns, ordinary_weights, power_of_two, refuse_extremes
 
-__all__ = ["Problem", "Solution", "Submatrix"]
+__all__ = ["Problem", "Solution", "Submatrix", "Units"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True)
+class Units:
+    """Powers of two that X and Y were divided by; coefficients come in units of y / x."""
+
+    x: float = 1.0
+    y: float = 1.0
+
+    def coefficients(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Coefficients in the users' units; an error where they cannot be written down."""
+        with np.errstate(over="ignore"):
+            found = values / self.x * self.y
+        largest, before = (float(np.abs(a).max(initial=0.0)) for a in (found, values))
+        if not largest < np.inf or (largest < TINY and before > 0):
+            raise ValueError(
+                f"y has entries of about {self.y:.3g} and X of about {self.x:.3g}: coefficients would leave the range "
+                f"of double precision. Rescale them, for instance with sklearn.preprocessing.StandardScaler."
+            )
+        return found
 
 
 @dataclass(frozen=True)
@@ -32,13 +53,6 @@ class Submatrix:
     root: NDArray[np.float64]  # (rows,) root of the weights, ones without weights
     mean_x: NDArray[np.float64]  # (m,)
     mean_y: NDArray[np.float64]  # (q,)
-
-    def cutoff(self, rcond: float | None) -> float:
-        """Relative size below which a direction of A is rounding: of the factorisation, or of taking the means out."""
-        if rcond is not None:
-            return rcond
-        weight = float(self.root @ self.root)
-        return rounding_cutoff(max(self.A.shape, default=1), np.linalg.norm(self.A, axis=0), self.mean_x, weight)
 
     def intercept(self, coef: Array) -> Array:
         """Intercept that goes with coefficients of shape (m, q)."""
@@ -56,6 +70,7 @@ class Problem:
     rcond: float | None = None
     tol: float | None = None
     space: Space = HOST  # where X, Y and weights live
+    known_cutoff: Cutoff | None = None  # of all columns, where X holds what is left of rows that were centred before
 
     @cached_property
     def shape(self) -> tuple[int, int]:
@@ -78,6 +93,37 @@ class Problem:
             made = from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space, mapper=mapper)
             vars(self)["moments"] = made
         return self.moments
+
+    @cached_property
+    def largest_entries(self) -> Array:
+        """Largest absolute entry of every column of X."""
+        if not self.space.on_host:
+            xp, X = self.space.xp, self.space.cast(self.X)
+            return np.asarray(self.space.get(xp.max(xp.abs(X), axis=0)), dtype=np.float64)
+        if sp.issparse(self.X):
+            return np.asarray(abs(self.X).max(axis=0).toarray(), dtype=np.float64).reshape(-1)
+        highest, lowest = self.X.max(axis=0, initial=0.0), self.X.min(axis=0, initial=0.0)
+        return np.asarray(np.maximum(highest, -lowest), dtype=np.float64)
+
+    @cached_property
+    def in_units(self) -> tuple[Problem, Units]:
+        """The same problem with entries of order one, and what it was divided by; itself where entries are ordinary.
+
+        Powers of two round nothing, and one for all columns leaves minimum-norm members and ridge regression what they
+        are. The unit of the weights changes no result. Columns that would still be too small beside others are refused.
+        """
+        if not self.Y.shape[0]:
+            return self, Units()
+        columns, targets = self.largest_entries, float(self.space.xp.max(self.space.xp.abs(self.Y)))
+        x, y = power_of_two(float(columns.max(initial=0.0))), power_of_two(targets)
+        refuse_extremes(columns, x)
+        weight = self.weight
+        if weight is not None and self.space.on_host:
+            weight = ordinary_weights(weight)
+        if x == y == 1.0 and weight is self.weight:
+            return self, Units()
+        X = (self.X.astype(np.float64, copy=False) if self.space.on_host else self.X) / x  # 1 / x may overflow
+        return replace(self, X=sp.csc_array(X) if sp.issparse(X) else X, Y=self.Y / y, weight=weight), Units(x, y)
 
     def with_targets(self, Y: Array) -> Problem:
         """The same rows with other targets."""
@@ -109,17 +155,30 @@ class Problem:
             same_weight = np.array_equal(self.weight, other.weight)
         return bool(same_X and np.array_equal(self.Y, other.Y) and same_weight)
 
-    def submatrix(self, columns: Indices, rows: Indices | None) -> Submatrix:
-        """Gather one member. Rows left out are not there; a zero weight would still cost their arithmetic."""
-        A = _gather(self.X, columns, rows)
-        B = self.Y if rows is None else self.Y[rows]
+    def cutoff(self, part: Submatrix, columns: Indices) -> Cutoff:
+        """When a direction of a member is rounding: of the factorisation, or of taking the means out."""
+        if self.rcond is not None:
+            return Cutoff(self.rcond)
+        if self.known_cutoff is not None:
+            return self.known_cutoff.take(columns)
+        weight = float(part.root @ part.root)
+        return Cutoff.of(max(part.A.shape, default=1), np.linalg.norm(part.A, axis=0), part.mean_x, weight)
+
+    def submatrix(self, columns: Indices, rows: Indices | None, dtype: Any = np.float64) -> Submatrix:
+        """Gather one member. Rows left out are not there; a zero weight would still cost their arithmetic.
+
+        With ``dtype=numpy.longdouble`` means and differences are extended, so that the data lose nothing.
+        """
+        A = _gather(self.X, columns, rows).astype(dtype, copy=False)
+        B = (self.Y if rows is None else self.Y[rows]).astype(dtype, copy=False)
         weight = self.weight if rows is None or self.weight is None else self.weight[rows]
+        weight = None if weight is None else weight.astype(dtype, copy=False)
         mean_x, mean_y = np.zeros(A.shape[1]), np.zeros(B.shape[1])
         total = float(len(A)) if weight is None else float(weight.sum())
         if self.fit_intercept:
             mean_x, mean_y = weighted_mean(A, weight), weighted_mean(B, weight)
         A, B = A - mean_x, B - mean_y
-        root = np.ones(len(A)) if weight is None else np.sqrt(weight)
+        root = np.ones(len(A), dtype=dtype) if weight is None else np.sqrt(weight)
         if weight is not None:
             A, B = A * root[:, None], B * root[:, None]
         if self.fit_intercept:
@@ -182,6 +241,12 @@ class Solution:
 
         mapper(work, len(sizes))
         return out
+
+    def in_users_units(self, units: Units) -> Solution:
+        """The same where X and Y were divided by these units."""
+        if units == Units():
+            return self
+        return replace(self, values=units.coefficients(self.values), intercepts=self.intercepts * units.y)
 
     def put(self, members: Indices, sizes: Indices, part: Solution, *, refitted: bool) -> None:
         """Write the solution of some members into its places; `sizes` are those of all members."""

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.blas import add_gram
-from .._trust import constant_columns
-from .moments import Moments, mirror_lower
+from .._trust import LARGEST, SMALLEST, constant_columns, refuse_extremes
+from .moments import Moments, mirror_lower, weighted_mean
 
 __all__ = ["Accumulator"]
 
@@ -40,7 +40,7 @@ class Accumulator:
             return
         if self._blocks == MERGE:
             self._close()  # not before: whether the numbers were finite is asked after they were added
-        M = self._open(X, Y) if self._M is None else self._M
+        M = self._open(X, Y, weight) if self._M is None else self._M
         width = self.p + self.q + 1
         step = min(len(X), max(1, SLICE_BYTES // (8 * width)))
         Z = np.empty((step, width))  # not kept: there may be many accumulators
@@ -48,14 +48,15 @@ class Accumulator:
             here = slice(start, start + step)
             z = self._fill(Z[: len(X[here])], X[here], Y[here], None if weight is None else weight[here])
             add_gram(z, M)
+            self._refuse_tiny(z, M)
         self._rows += len(X)
         self.n_rows += len(X)
         self._blocks += 1
 
-    def _open(self, X: NDArray[Any], Y: NDArray[Any]) -> NDArray[np.float64]:
+    def _open(self, X: NDArray[Any], Y: NDArray[Any], weight: NDArray[np.float64] | None) -> NDArray[np.float64]:
         self._M = np.zeros((self.p + self.q + 1,) * 2, order="F")
-        if self.centre:
-            self._shift[:-1] = np.r_[X.mean(axis=0, dtype=np.float64), Y.mean(axis=0, dtype=np.float64)]
+        if self.centre:  # with the weights: a row far out that counts little must not move the shift
+            self._shift[:-1] = np.r_[weighted_mean(X, weight), weighted_mean(Y, weight)]
         return self._M
 
     def _fill(
@@ -67,6 +68,12 @@ class Accumulator:
         if weight is not None:
             Z *= np.sqrt(weight)[:, None]
         return Z
+
+    def _refuse_tiny(self, z: NDArray[np.float64], M: NDArray[np.float64]) -> None:
+        """Raise for columns that vary although their sum of squares has left the range of double precision."""
+        tiny = np.flatnonzero(np.diagonal(M)[: self.p] < SMALLEST**2)
+        if len(tiny):  # constant columns, mostly
+            refuse_extremes(np.abs(z[:, tiny]).max(axis=0, initial=0.0), numbers=tiny)
 
     def absorb(self, other: Accumulator) -> None:
         """Add the rows of another one, which come after these."""
@@ -86,6 +93,7 @@ class Accumulator:
         if self._done is None:
             raise ValueError("no rows were added.")
         m = self._done
+        refuse_extremes(np.where(np.abs(m.mean_x) > LARGEST, np.abs(m.mean_x), 0.0))  # squares about them may be small
         dead = constant_columns(np.diagonal(m.G), m.mean_x, m.weight) if self.centre else np.diagonal(m.G) == 0
         m.G[dead], m.G[:, dead], m.C[dead] = 0.0, 0.0, 0.0
         return m

@@ -23,7 +23,7 @@ from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.blas_threads import one_blas_thread
 from .._execution.threads import Sharing
-from .._trust import constant_columns, nearly_constant
+from .._trust import constant_columns, nearly_constant, ordinary_weights
 
 __all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "weighted_mean"]
 
@@ -136,10 +136,12 @@ def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
     """
     if not space.on_host:
         return _mean_elsewhere(A, weight, space)
+    weight = None if weight is None else ordinary_weights(weight)
     if sp.issparse(A):
         return _sparse_mean(A, np.ones(A.shape[0]) if weight is None else weight)
-    mean = A.mean(axis=0, dtype=np.float64) if weight is None else (weight @ A) / weight.sum()
-    first = np.asarray(A[0], dtype=np.float64)
+    dtype = np.result_type(A.dtype, np.float64)  # extended stays extended
+    mean = A.mean(axis=0, dtype=dtype) if weight is None else (weight @ A) / weight.sum()
+    first = np.asarray(A[0], dtype=dtype)
     near = np.flatnonzero(nearly_constant(mean, first, A.shape[0]))
     for start in range(0, len(near), 64):
         j = near[start : start + 64]
@@ -154,8 +156,11 @@ def _sparse_mean(A: Any, weight: Array) -> Array:
     first[row.indices] = row.data
     near = np.flatnonzero(nearly_constant(mean, first, A.shape[0]) & (first != 0))
     columns = sp.csc_array(A[:, near])
+    columns.sum_duplicates()
     for i, j in enumerate(near.tolist()):
-        here = slice(columns.indptr[i], columns.indptr[i + 1])  # all rows: a zero would have moved the mean
+        here = slice(columns.indptr[i], columns.indptr[i + 1])
+        if here.stop - here.start < A.shape[0]:
+            continue  # its mean equals its first value by chance: a column with zeros holds more than one
         off = columns.data[here].astype(np.float64) - first[j]
         mean[j] = first[j] + weight[columns.indices[here]] @ off / weight.sum()
     return mean
@@ -282,7 +287,7 @@ def _gram_in_stripes(x: Array, share: Callable[..., list[None]]) -> Array:
             np.matmul(x[:, a:b].T, x[:, :b], out=G[a:b, :b])
 
     share(work, n_stripes)
-    return np.where(np.tri(p, dtype=bool), G, G.T)
+    return mirror_lower(G)  # in place: there may be no room for a second matrix
 
 
 def mirror_lower(G: NDArray[Real]) -> NDArray[Real]:

@@ -19,7 +19,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._trust import constant_columns, rounding_cutoff
+from .._trust import Cutoff, constant_columns
 
 __all__ = ["CentredRows", "Triangle"]
 
@@ -78,7 +78,7 @@ class Triangle:
             constant = constant_columns(length**2, mean_x, weight)
             X[:, constant], length[constant] = 0.0, 0.0
         # rounding grows with the rows that went in, not with those of the factor
-        cutoff = rounding_cutoff(max(self.n_rows, X.shape[1]), length, mean_x, weight)
+        cutoff = Cutoff.of(max(self.n_rows, X.shape[1]), length, mean_x, weight)
         return CentredRows(X, Y, mean_x, mean_y, cutoff)
 
     def plain(self) -> dict[str, Any]:
@@ -87,10 +87,10 @@ class Triangle:
 
 
 class CentredRows(NamedTuple):
-    """Rows about their means (zeros without intercept), and the relative cut-off below which they are rounding."""
+    """Rows about their means (zeros without intercept), and when directions of them are rounding."""
 
     X: NDArray[np.float64]
     Y: NDArray[np.float64]
     mean_x: NDArray[np.float64]
     mean_y: NDArray[np.float64]
-    cutoff: float
+    cutoff: Cutoff

@@ -27,6 +27,7 @@ from .._execution.threads import Sharing
 from .._members.leave_one_out import delete_each_row
 from .._members.path import PathData, prefix_residuals
 from .._members.problem import Problem
+from .._trust import rounding_of
 from ..subsets import Design, Subsets
 
 __all__ = ["Combination", "combine", "loo_scale", "member_residuals", "stacking_weights"]
@@ -105,7 +106,7 @@ def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
     w = (np.ones(len(Y)) if problem.weight is None else problem.weight)[:, None]
     target, predicted = Y - centre, Y - residual - centre
     bottom = np.sum(w * predicted**2)
-    if not (bottom > 0 and np.isfinite(bottom)) or Y.size < 3:
+    if not bottom > np.sum(w * rounding_of(Y, residual, centre) ** 2) or not np.isfinite(bottom) or Y.size < 3:
         return 1.0
     slope = np.sum(w * target * predicted) / bottom
     count = problem.distinct_rows() if Y.size < 1e5 else len(Y)

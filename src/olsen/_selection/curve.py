@@ -200,6 +200,7 @@ class SizeCurve:
     own: NDArray[np.float64]  # (sizes,) A
     same: NDArray[np.float64]  # S
     other: NDArray[np.float64]  # C
+    unit: float = 1.0  # of the residuals; their squares alone may leave double precision, and then errors are infinite
 
     def plain(self) -> dict[str, Any]:
         """The same as numbers, texts and arrays only."""
@@ -208,7 +209,9 @@ class SizeCurve:
     def mse(self, k: float) -> NDArray[np.float64]:
         """Estimated error at every size for k members; ``inf`` is allowed."""
         same = _same_share(self.sizes, self.n_items, self.design, k)
-        return self.other if np.isinf(k) else self.own / k + same * self.same + (1 - 1 / k - same) * self.other
+        mse = self.other if np.isinf(k) else self.own / k + same * self.same + (1 - 1 / k - same) * self.other
+        with np.errstate(over="ignore"):
+            return mse * self.unit * self.unit
 
 
 def _same_share(sizes: NDArray[np.int64], n_items: int, design: str, k: float) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from .._execution.threads import Sharing
 from .._members.problem import Problem
 from .._moments import Moments
+from .._trust import power_of_two
 from ..subsets import resolve_size
 from . import adaptive, combining, folds, paths
 from .curve import RiskCurve, SizeCurve
@@ -64,6 +65,23 @@ class Evidence:
     problem: Problem | None = None
     splits: Splits | None = None
     folds: list[Moments] | None = None
+    unit: float = 1.0  # that targets were divided by: squares of squared errors must stay in range
+
+    @classmethod
+    def of_rows(cls, problem: Problem, splits: Splits | None) -> Evidence:
+        """Rows with entries of order one."""
+        problem, units = problem.in_units
+        return cls(problem, splits, unit=units.y)
+
+    @classmethod
+    def of_folds(cls, folds: list[Moments]) -> Evidence:
+        """Moments of targets of order one."""
+        unit = power_of_two(max(float(np.sqrt(np.max(m.yy, initial=0.0) / m.weight)) for m in folds))
+        if unit == 1.0:
+            return cls(folds=folds)
+        return cls(
+            folds=[replace(m, mean_y=m.mean_y / unit, C=m.C / unit, yy=m.yy / unit / unit) for m in folds], unit=unit
+        )
 
     def mean_of_others(self) -> Array:
         """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
@@ -128,6 +146,15 @@ class Selection:
     residual: Array | None = None  # (n, q) of left-out rows, before the scale
     centre: Array | None = None  # (n, q) mean target without each row
 
+    def in_users_units(self, unit: float) -> Selection:
+        """The same where targets were divided by a unit; errors beyond double precision are infinite."""
+        if unit == 1.0:
+            return self
+        with np.errstate(over="ignore"):
+            curve, error = replace(self.curve, unit=unit), self.standard_error * unit * unit
+        residual, centre = (None if a is None else a * unit for a in (self.residual, self.centre))
+        return replace(self, curve=curve, standard_error=error, residual=residual, centre=centre)
+
     @property
     def size(self) -> int:
         """The chosen size."""
@@ -171,7 +198,7 @@ def choose(candidates: list[Candidate], request: Request, n_estimators: int | No
         scale,
         residual,
         None if evidence.problem is None else evidence.mean_of_others(),
-    )
+    ).in_users_units(evidence.unit)
 
 
 def _preferred(candidates: list[Candidate], at: list[int], k: float) -> int:

@@ -99,7 +99,7 @@ def dual_batch(problem: Problem, rows: Rows, mask: Any, row_mask: Any, probing: 
     """Members with fewer rows than columns, by their rows: minimum norm in the users' units, so W is the mask alone."""
     xp, (k, q) = rows.xp, (mask.shape[1], problem.Y.shape[1])
     D, mean_y, shift, squares = _row_statistics(problem, rows, row_mask)
-    W = _masked(mask, xp.ones_like(squares), problem.space)
+    W = _masked(mask, xp.astype(squares > 0, squares.dtype), problem.space)  # without columns that hold one value
     taken = xp.astype(D > 0, W.dtype)
     spread = xp.sum(W * squares, axis=0) / xp.sum(taken, axis=0)  # mean squared length of a member's rows
     root = xp.sqrt(D) * _inverse_root(spread, xp)[None, :]

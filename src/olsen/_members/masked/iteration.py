@@ -193,10 +193,10 @@ def _judge(
         distrusted = ~(ritz >= 1 / limit) & (owner != ALL)
         outcome.state[owner[distrusted]] = UNTRUSTED
         _measure(outcome, np.sqrt(rr / xx), bb, owner, ~probe)
-    waiting = outcome.state == WAITING
-    outcome.state[waiting & (outcome.error <= tol)] = DONE
     if np.any(whole & ~(ritz >= 1 / limit)):  # the whole is nearly singular: members may not be
         outcome.state[outcome.state == WAITING] = UNPROBED
+    waiting = outcome.state == WAITING
+    outcome.state[waiting & (outcome.error <= tol)] = DONE
     return ~settled
 
 

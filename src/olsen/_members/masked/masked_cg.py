@@ -15,7 +15,6 @@ error of every member's coefficients, in units of the columns' spread, is about 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ..._execution import memory
+from ..._execution import memory, messages
 from ..._execution.arrays import Space, smaller_batch
 from ..._execution.threads import Sharing
 from ..._moments import weighted_mean
@@ -339,10 +338,9 @@ def _hand_over(
 def warn_slow(error: Array, k: int, steps: int) -> None:
     """Say how many members did not converge, and how far they came."""
     reached = f"{np.max(error):.1e}" if np.all(np.isfinite(error)) else "not known"
-    warnings.warn(
+    messages.warn(
         f"{len(error)} of {k} members did not converge in {steps} steps of masked_cg (largest relative error of the "
         f"coefficients about {reached}); they were solved directly instead. Collinear columns cause this: "
         f"solver='auto' chooses for you, a larger tol may do.",
         ConvergenceWarning,
-        stacklevel=2,
     )

@@ -1,0 +1,345 @@
+r"""What must hold for every case: an answer within the bound of perturbation theory, or a refusal in known words.
+
+A member of condition number :math:`\kappa` (columns of unit length), solution of size :math:`\|D b\|`, residual r and
+columns whose means are f times their lengths may be off by
+
+.. math:: E = \varepsilon\, n\, (1 + f) \left( \kappa (\|D b\| + \|y\|) + \kappa^2 \|r\| \right)
+
+in the units of y, whatever stable method solves it; members solved from a trusted Gram matrix by
+:math:`\varepsilon n (1 + f) \kappa^2 \|D b\|` more. ``LIMIT`` is the factor allowed on top. Where E itself is large the
+problem has no answer in double precision, and only what does not depend on one is checked.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg as la
+import scipy.sparse as sp
+
+import olsen
+
+from .exact import EPS, LONG, Member
+
+LIMIT = 30.0
+UNDECIDED = 1e-6  # relative error of E from which a case says nothing
+GRAM = 3e6  # squared condition number up to which a Gram matrix may be trusted
+SUBNORMAL = 16 * float(np.finfo(np.float64).smallest_subnormal)  # what results below 1e-308 are rounded to
+EPS32 = float(np.finfo(np.float32).eps)
+REFUSALS = (
+    "squares would leave the range",
+    "coefficients would leave the range",
+    "whose squares overflow",
+    "which the intercept uses up",
+    "is for members with fewer rows than columns",
+    "rows with positive weight are needed",
+    "coin flips were rejected",
+    "at most",  # sizes beyond the interpolation peak, in the tuned ensemble
+)
+
+
+@dataclass
+class Found:
+    """What came of a case."""
+
+    outcome: str  # "right", "refused", "undecided", "WRONG"
+    error: float = 0.0  # over its bound
+    lapack: float = 0.0  # the same, of LAPACK's QR
+    words: str = ""
+    checks: list[str] = field(default_factory=list)
+
+
+def run(case) -> Found:
+    """Every check that applies to a case."""
+    X, y, weight = case.data()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            warnings.simplefilter("error", RuntimeWarning)
+            warnings.simplefilter("error", DeprecationWarning)
+            return compare(case, X, y, weight)
+    except ValueError as error:
+        if any(words in str(error) for words in REFUSALS):
+            return Found("refused", words=next(words for words in REFUSALS if words in str(error)))
+        return Found("WRONG", words=f"{type(error).__name__}: {error}")
+    except Exception as error:
+        return Found("WRONG", words=f"{type(error).__name__}: {error}")
+
+
+def compare(case, X, y, weight):
+    if case.engine == "float32":
+        X = X.astype(np.float32)
+    model = fitted(case, X, y, weight)
+    kept = np.arange(case.n) if weight is None else np.flatnonzero(weight > 0)
+    features, samples = model.feature_subsets_, model.sample_subsets_
+    Y = np.asarray(y, dtype=float).reshape(case.n, -1)
+    members = []
+    for i in range(case.k):
+        rows = np.intersect1d(kept, samples[i])
+        w = None if weight is None else weight[rows]
+        members.append((features[i], Member(X[np.ix_(rows, features[i])], Y[rows], w, case.fit_intercept)))
+    bound, undecided = coefficient_bound(case, members, X)
+    exact = mean_coefficients(members, case.p)
+    if not np.isfinite(model.coef_).all():
+        return Found("WRONG", words="coefficients are not finite")
+    wrong = fitted_values(case, model, X, kept, members)
+    if wrong or undecided:
+        return Found("WRONG" if wrong else "undecided", words=wrong)
+    error = worst_ratio(model, exact, bound, case, X)
+    found = Found("right", error, lapack_ratio(members, exact, bound, case.p))
+    if not error <= LIMIT:
+        return Found("WRONG", error, found.lapack, f"coefficients are {error:.3g} bounds off")
+    wrong = constant_columns(case, model, X, kept) or others(case, model, X, y, weight, members)
+    return Found("WRONG", error, found.lapack, wrong) if wrong else found
+
+
+def fitted(case, X, y, weight):
+    """The ensemble on the case's engine."""
+    solver = case.solver
+    model = olsen.OLSEnsembleRegressor(
+        case.k, case.size, case.rows or 1.0, sampling="bernoulli" if case.coins else "fixed",
+        design="balanced" if case.balanced else "independent", fit_intercept=case.fit_intercept, solver=solver,
+        random_state=case.seed % 1000, n_jobs=1,
+    )  # fmt: skip
+    half = case.n // 2
+    pieces = [slice(0, half), slice(half, case.n)]
+
+    def part(a, rows):
+        return None if a is None else a[rows]
+
+    if case.engine == "blocks":
+        return model.fit(
+            lambda: iter([(X[r], y[r]) if weight is None else (X[r], y[r], weight[r]) for r in pieces]), None
+        )
+    if case.engine == "stream":
+        for r in pieces:
+            model.partial_fit(X[r], y[r], part(weight, r))
+        return model
+    if case.engine == "device":
+        return on_device(model, X, y, weight)
+    kinds = {"csr": sp.csr_array, "csc": sp.csc_array, "fortran": np.asfortranarray, "frame": frame}
+    return model.fit(kinds.get(case.engine, np.asarray)(X), y, weight)
+
+
+def frame(X):
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=[f"c{j}" for j in range(X.shape[1])])
+
+
+def on_device(model, X, y, weight):
+    import array_api_strict as xp
+    from sklearn import config_context
+
+    with config_context(array_api_dispatch=True):
+        model.fit(xp.asarray(X), xp.asarray(y), None if weight is None else xp.asarray(weight))
+    for name in ("coef_", "intercept_"):
+        value = getattr(model, name)
+        setattr(model, name, np.asarray(value) if hasattr(value, "shape") else value)
+    return model
+
+
+def coefficient_bound(case, members, X):
+    """(p, q) error that every coefficient may have, and whether the case is beyond double precision."""
+    q = members[0][1].coef.shape[1]
+    whole = np.sqrt((X.astype(LONG) ** 2).sum(axis=0))
+    whole[whole == 0] = 1
+    bound, undecided = np.zeros((case.p, q), dtype=LONG), False
+    for columns, m in members:
+        E, kappa, noise = member_error(case, m, X[:, columns])
+        left, raw = float(np.sqrt(m.left.max())), float(np.sqrt((m.B**2).sum(axis=0).max()))
+        undecided = undecided or kappa * noise > UNDECIDED or kappa**2 * noise * left > UNDECIDED * raw
+        live = m.length > 0
+        if not live.any():
+            continue
+        inverse = np.where(live, 1 / np.where(live, m.length, 1), 1 / whole[columns])  # dead ones: in its rows only
+        own = np.outer(inverse, E)
+        if m.rank < live.sum():  # the null space is known to eps in columns of unit length, not in the users' units
+            spread = float(m.length[live].max() / m.length[live].min())
+            own += inverse.max() * E + noise * kappa * spread * np.abs(m.coef).max(axis=0)
+            undecided = undecided or kappa * noise * spread > UNDECIDED
+        bound[columns] += own / len(members)
+    return bound, undecided
+
+
+def member_error(case, m, X):
+    """E of the module's formula (q,), the condition number, and the relative rounding of the columns."""
+    size, left = m.size(), np.sqrt(m.left)
+    raw = np.sqrt((m.B**2).sum(axis=0)) + np.abs(m.mean_y) * np.sqrt(len(m.A))
+    kappa, noise = m.condition, rounding_of(case, m, X)
+    gram = kappa**2 * size if kappa**2 < GRAM else 0
+    E = noise * (kappa * (size + raw) + kappa**2 * left + gram)
+    if m.A.shape[1] >= len(m.A) - 1:  # rows may be trusted that have lost five digits
+        E = E + 1e5 * noise * size
+    if case.solver == "masked_cg" or case.engine == "device":
+        E = E + 1e-8 * kappa * size + noise * kappa**2 * raw
+    return E, kappa, noise
+
+
+def rounding_of(case, m, X):
+    """What rounding does to the columns of a member, relative to their lengths."""
+    offset = m.offset
+    if case.solver == "masked_cg" or case.engine == "device":  # members are centred about the means of all rows
+        live = m.length > 0
+        offset = max(offset, 30 * float(np.max(np.abs(X[:, live]).max(axis=0) / m.length[live], initial=0.0)))
+    return EPS * max(m.A.shape) * (1 + offset)
+
+
+def mean_coefficients(members, p):
+    q = members[0][1].coef.shape[1]
+    exact = np.zeros((p, q), dtype=LONG)
+    for columns, m in members:
+        exact[columns] += m.coef / len(members)
+    return exact
+
+
+def worst_ratio(model, exact, bound, case, X):
+    """Largest error of a coefficient over its bound."""
+    coef = np.asarray(model.coef_, dtype=float).reshape(-1, case.p).T.astype(LONG)
+    extra = EPS32 * np.abs(exact) if case.engine == "float32" else EPS * np.abs(exact)
+    allowed = bound + extra + SUBNORMAL
+    off = np.abs(coef - exact)
+    return float(np.max(np.where(off > 0, off / np.where(allowed > 0, allowed, np.finfo(float).tiny), 0)))
+
+
+def lapack_ratio(members, exact, bound, p):
+    """The same error of LAPACK's QR with column pivoting, member by member on the same columns in double precision."""
+    mean = np.zeros_like(exact)
+    for columns, m in members:
+        A, B = m.A.astype(float), m.B.astype(float)
+        try:
+            b = la.lstsq(A, B, lapack_driver="gelsy", check_finite=False)[0]
+        except (ValueError, la.LinAlgError):
+            return np.inf
+        mean[columns] += b / len(members)
+    off = np.abs(mean - exact)
+    return float(np.max(np.where(off > 0, off / (bound + EPS * np.abs(exact) + np.finfo(float).tiny), 0)))
+
+
+def fitted_values(case, model, X, kept, members):
+    """Predictions for the training rows, which dependent columns and their units do not make ambiguous."""
+    rows = X[kept].astype(LONG)
+    exact = sum(rows[:, columns] @ m.coef + m.intercept for columns, m in members) / len(members)
+    coef = np.asarray(model.coef_, dtype=float).reshape(-1, case.p).T.astype(LONG)
+    found = rows @ coef + np.asarray(model.intercept_, dtype=float).reshape(-1)
+    rounding = EPS32 if case.engine == "float32" else EPS
+    terms = np.abs(rows) @ np.abs(coef) + np.abs(np.asarray(model.intercept_, dtype=float))
+    allowed = 64 * rounding * case.n * terms + SUBNORMAL * np.abs(rows).sum(axis=1)[:, None]
+    for columns, m in members:
+        E, kappa, noise = member_error(case, m, X[:, columns])
+        if kappa * noise > UNDECIDED:
+            return ""
+        live = m.length > 0
+        reach = np.abs(rows[:, columns][:, live] - rows[:, columns][:, live].mean(axis=0)) @ (1 / m.length[live])
+        allowed = allowed + LIMIT * np.outer(1 + reach, E) / len(members)
+    off = np.abs(found - exact)
+    return "" if np.all(off <= allowed) else f"predictions are {float(np.max(off / allowed)):.3g} bounds off"
+
+
+def constant_columns(case, model, X, kept):
+    """Columns that hold one value in all rows have coefficient zero, exactly."""
+    dead = (X[kept] == (X[kept][:1] if case.fit_intercept else 0)).all(axis=0)
+    coef = np.asarray(model.coef_).reshape(-1, case.p)
+    return f"constant columns have coefficients {coef[:, dead]}" if np.any(coef[:, dead]) else ""
+
+
+def others(case, model, X, y, weight, members):
+    """Checks that every tenth case or so pays for; the seed decides."""
+    turn = case.seed % 8
+    if turn == 0 and case.engine == "memory":
+        return tuned(case, model, X, y, weight)
+    if turn == 1 and case.engine == "memory" and case.n <= 12 and not case.coins:
+        return intervals(case, model, X, y, weight, members)
+    if turn == 2 and case.engine in ("memory", "csr", "csc"):
+        return dropout(case, X, y, weight)
+    if turn == 3:
+        return repeated(case, model, X, y, weight)
+    return ""
+
+
+def tuned(case, model, X, y, weight):
+    """With one size, no scale and uniform probabilities the tuned ensemble is the plain one."""
+    if case.rows or case.size > int(0.85 * (np.count_nonzero(np.ones(case.n) if weight is None else weight) - 1)):
+        return ""
+    cv = olsen.OLSEnsembleRegressorCV(
+        case.k, [case.size], scale=1.0, inclusion="uniform", sampling="bernoulli" if case.coins else "fixed",
+        design="balanced" if case.balanced else "independent", fit_intercept=case.fit_intercept, solver=case.solver,
+        random_state=case.seed % 1000,
+    ).fit(X, y, weight)  # fmt: skip
+    if not np.array_equal(cv.coef_, model.coef_):
+        return "the tuned ensemble of one size differs from the plain one"
+    for name, values in cv.cv_results_.items():
+        if np.isnan(values).any():
+            return f"cv_results_[{name!r}] holds NaN"
+    free = olsen.OLSEnsembleRegressorCV(case.k, random_state=case.seed % 1000, fit_intercept=case.fit_intercept)
+    free.fit(X, y, weight)
+    right = np.isfinite(free.coef_).all() and 0 <= free.scale_ < 1e6 and not np.isnan(free.best_score_)
+    return "" if right else f"tuned: scale {free.scale_}, score {free.best_score_}"
+
+
+def intervals(case, model, X, y, weight, members):
+    """The widest jackknife interval is the largest error of a left-out row, by refits in extended precision."""
+    n, Y = case.n, np.asarray(y, dtype=float).reshape(case.n, -1)
+    if weight is not None and (case.weights not in ("ordinary",)):
+        return ""
+    worst, largest = np.zeros(Y.shape[1]), np.zeros(Y.shape[1])
+    for l in range(n):
+        predicted = np.zeros(Y.shape[1], dtype=LONG)
+        for i in range(case.k):
+            rows = np.setdiff1d(model.sample_subsets_[i], [l])
+            columns = model.feature_subsets_[i]
+            m = Member(X[np.ix_(rows, columns)], Y[rows], None if weight is None else weight[rows], case.fit_intercept)
+            if m.condition * EPS * n * (1 + m.offset) > 1e-10:
+                return ""
+            own = X[l, columns] @ m.coef + m.intercept
+            predicted += own / case.k
+            largest = np.maximum(largest, np.abs(own))
+        worst = np.maximum(worst, np.abs(Y[l] - predicted))
+    ends = np.asarray(model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")).reshape(-1, 2)
+    half = (ends[:, 1] - ends[:, 0]) / 2
+    right = np.all(np.abs(half - worst) <= 1e-7 * (largest + np.abs(Y).max(axis=0)))
+    return "" if right else f"half-width {half} of the jackknife, refits give {worst}"
+
+
+def dropout(case, X, y, weight):
+    """The closed form against elimination in extended precision."""
+    alpha = 0.2 + 0.7 * (case.seed % 97) / 97
+    model = olsen.DropoutRegressor(alpha, fit_intercept=case.fit_intercept).fit(X, y, weight)
+    kept = np.arange(case.n) if weight is None else np.flatnonzero(weight > 0)
+    Y = np.asarray(y, dtype=float).reshape(case.n, -1)
+    m = Member(X[kept], Y[kept], None if weight is None else weight[kept], case.fit_intercept)
+    live = np.flatnonzero(m.length > 0)
+    if not len(live) or m.offset > 1e5:
+        return ""
+    A = m.A[:, live] / m.length[live]
+    N = alpha * (A.T @ A)
+    N[np.diag_indices(len(live))] = 1
+    z = solve(N, A.T @ m.B)
+    coef = np.asarray(model.coef_).reshape(-1, case.p).T[live]
+    off = np.abs(coef * m.length[live][:, None] - z).max(axis=0)
+    allowed = SUBNORMAL * m.length.max() + 1e3 * EPS * case.n * (1 + m.offset) / (1 - alpha) * (
+        np.sqrt((m.B**2).sum(axis=0)) + np.abs(m.intercept)
+    )
+    return "" if np.all(off <= allowed) else f"dropout is {np.max(off / allowed):.3g} bounds off"
+
+
+def solve(N, B):
+    """Elimination of a definite matrix with a unit diagonal."""
+    N, B = N.copy(), B.copy()
+    for j in range(len(N)):
+        for i in range(j + 1, len(N)):
+            factor = N[i, j] / N[j, j]
+            N[i] -= factor * N[j]
+            B[i] -= factor * B[j]
+    out = np.zeros_like(B)
+    for j in range(len(N) - 1, -1, -1):
+        out[j] = (B[j] - N[j, j + 1 :] @ out[j + 1 :]) / N[j, j]
+    return out
+
+
+def repeated(case, model, X, y, weight):
+    """The same again is the same."""
+    again = fitted(case, X, y, weight)
+    return "" if np.array_equal(again.coef_, model.coef_) else "a second fit differs from the first"

@@ -1,0 +1,116 @@
+r"""Least squares in extended precision: the oracle of the fuzz suite.
+
+Householder QR with column pivoting in long double (64 bits of mantissa on x86), columns of unit length, the solution of
+minimum norm in the users' units where columns are dependent. Problems of the suite are dependent exactly or not at all,
+so the rank is read off the pivots with twelve digits to spare.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+LONG = np.longdouble
+EPS = float(np.finfo(np.float64).eps)
+DEPENDENT = 1e-15  # pivot of columns of unit length; exact dependence leaves 1e-18, the closest others 1e-10
+
+
+def householder(A, B, tolerance=DEPENDENT):
+    """Pivoted QR: R (r, m), Q'B (r, q), order of the columns, and the sum of squares left of B."""
+    A, B = A.copy(), B.copy()
+    n, m = A.shape
+    order = np.arange(m)
+    first, rank = None, 0
+    for j in range(min(n, m)):
+        norms = (A[j:, j:] ** 2).sum(axis=0)
+        best = j + int(np.argmax(norms))
+        length = np.sqrt(norms[best - j])
+        first = length if first is None else first
+        if not length > tolerance * first:
+            break
+        A[:, [j, best]], order[[j, best]] = A[:, [best, j]], order[[best, j]]
+        v = A[j:, j].copy()
+        v[0] += length if v[0] >= 0 else -length
+        v /= np.sqrt(v @ v)
+        A[j:, j:] -= 2 * np.outer(v, v @ A[j:, j:])
+        B[j:] -= 2 * np.outer(v, v @ B[j:])
+        rank += 1
+    return A[:rank], B[:rank], order, (B[rank:] ** 2).sum(axis=0)
+
+
+def back_substitute(R, C):
+    out = np.zeros((R.shape[1], C.shape[1]), dtype=LONG)
+    for i in range(R.shape[0] - 1, -1, -1):
+        out[i] = (C[i] - R[i, i + 1 :] @ out[i + 1 :]) / R[i, i]
+    return out
+
+
+def least_squares(A, B):
+    """Solution of minimum norm (m, q), rank, condition number of the columns at unit length, and what is left of B."""
+    length = np.sqrt((A**2).sum(axis=0))
+    live = np.flatnonzero(length > 0)
+    coef = np.zeros((A.shape[1], B.shape[1]), dtype=LONG)
+    if not len(live) or not len(A):
+        return coef, 0, 1.0, (B**2).sum(axis=0)
+    R, QB, order, left = householder(A[:, live] / length[live], B)
+    rank = len(R)
+    if rank < len(live):
+        coef[live] = shortest(R, QB, order, length[live])
+    else:
+        coef[live[order]] = back_substitute(R, QB) / length[live][order][:, None]
+    s = np.linalg.svd(R.astype(float), compute_uv=False)
+    return coef, rank, float(s[0] / s[-1]), left
+
+
+def shortest(R, QB, order, length):
+    """Minimum norm of b with R (length * b) = QB, R (r, m) of full row rank, columns of R in the given order.
+
+    From M = diag(length) R', rows in falling order, by Householder with column pivoting: M P = Q [T; 0],
+    b = Q [T'^-1 P' QB; 0]. The order of the rows makes it accurate in any units.
+    """
+    rank, m = R.shape
+    M = R.T * length[order][:, None]
+    falling = np.argsort(-np.abs(M).max(axis=1), kind="stable")
+    M, reflectors, pivots = M[falling].copy(), [], np.arange(rank)
+    for j in range(rank):
+        best = j + int(np.argmax((M[j:, j:] ** 2).sum(axis=0)))
+        M[:, [j, best]], pivots[[j, best]] = M[:, [best, j]], pivots[[best, j]]
+        v = M[j:, j].copy()
+        norm = np.sqrt(v @ v)
+        v[0] += norm if v[0] >= 0 else -norm
+        v /= np.sqrt(v @ v)
+        M[j:, j:] -= 2 * np.outer(v, v @ M[j:, j:])
+        reflectors.append(v)
+    w = np.zeros((m, QB.shape[1]), dtype=LONG)
+    for i in range(rank):  # forward substitution with T'
+        w[i] = (QB[pivots[i]] - M[:i, i] @ w[:i]) / M[i, i]
+    for j in range(rank - 1, -1, -1):
+        v = reflectors[j]
+        w[j:] -= 2 * np.outer(v, v @ w[j:])
+    b = np.zeros_like(w)
+    b[order[falling]] = w
+    return b
+
+
+class Member:
+    """One least-squares fit in extended precision."""
+
+    def __init__(self, X, Y, weight, fit_intercept):
+        X, Y = X.astype(LONG), Y.astype(LONG)
+        w = np.ones(len(X), dtype=LONG) if weight is None else weight.astype(LONG) / weight.max()
+        total = w.sum()
+        mean_x, mean_y = (w @ X / total, w @ Y / total) if fit_intercept else (0 * X[0], 0 * Y[0])
+        root = np.sqrt(w)[:, None]
+        self.A, self.B = (X - mean_x) * root, (Y - mean_y) * root
+        if fit_intercept:  # a column that holds one value is exactly that
+            self.A[:, (X[:1] == X).all(axis=0)] = 0
+        self.coef, self.rank, self.condition, self.left = least_squares(self.A, self.B)
+        self.intercept = mean_y - mean_x @ self.coef if fit_intercept else 0 * mean_y
+        self.mean_y = mean_y
+        self.length = np.sqrt((self.A**2).sum(axis=0))
+        live = self.length > 0
+        far = np.abs(mean_x) * np.sqrt(total) / np.where(live, self.length, 1)
+        self.offset = float(np.max(far[live], initial=0.0)) if fit_intercept else 0.0
+
+    def size(self):
+        """Size of the solution in the units of the targets, (q,)."""
+        return np.sqrt(((self.coef * self.length[:, None]) ** 2).sum(axis=0))

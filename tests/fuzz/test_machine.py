@@ -1,0 +1,127 @@
+"""Sequences of calls: whatever happened before, an estimator is what a fresh one with its parameters would be."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+
+ROWS = 14
+
+
+class Calls(RuleBasedStateMachine):
+    """One estimator, and what it must be: the class, its parameters, and the rows of its last fit or its batches."""
+
+    @initialize(tuned=st.booleans(), seed=st.integers(0, 99))
+    def start(self, tuned, seed):
+        self.tuned, self.seed = tuned, seed
+        self.rng = np.random.default_rng(seed)
+        self.params = {"n_estimators": 4, "random_state": seed}
+        self.params |= {"inclusion": "uniform"} if tuned else {"max_features": 3}
+        self.model = self.fresh()
+        self.seen = None  # (X, y, weight) of the fit
+        self.streaming = self.pickled = False
+
+    def fresh(self):
+        return (OLSEnsembleRegressorCV if self.tuned else OLSEnsembleRegressor)(**self.params)
+
+    def table(self, rows=ROWS):
+        X = self.rng.standard_normal((rows, 6))
+        return X, X[:, 0] + self.rng.standard_normal(rows), self.rng.random(rows) + 0.5
+
+    @rule(weighted=st.booleans())
+    def fit(self, weighted):
+        X, y, w = self.table()
+        self.seen = (X, y, w if weighted else None)
+        self.model.fit(*self.seen)
+        self.streaming = self.pickled = False
+
+    @rule(more=st.integers(1, 3))
+    def grow_warm(self, more):
+        if self.seen is None or self.streaming or self.pickled:
+            return
+        self.params |= {"n_estimators": self.params["n_estimators"] + more, "warm_start": True}
+        self.model.set_params(**self.params)
+        self.model.fit(*self.seen)
+
+    @rule(scale=st.sampled_from([1.0, 0.5, "loo"]))
+    def change_the_scale(self, scale):
+        if self.seen is None or self.streaming or self.pickled:
+            return
+        self.params["scale"] = scale
+        self.model.set_params(scale=scale)
+        self.model.fit(*self.seen)
+
+    @rule()
+    def change_data_in_place(self):
+        if self.seen is None or self.streaming or self.pickled:
+            return
+        X, y, w = self.seen
+        y *= -3.0
+        self.model.fit(X, y, w)
+
+    @rule(rows=st.integers(2, 9))
+    def add_a_batch(self, rows):
+        if self.tuned or self.params.get("scale") == "loo" or (self.pickled and not self.streaming):
+            return
+        X, y, w = self.table(rows)
+        self.model.partial_fit(X, y, w)
+        if self.seen is None:
+            self.seen = (X, y, w)
+        else:
+            before = np.ones(len(self.seen[1])) if self.seen[2] is None else self.seen[2]
+            self.seen = (np.vstack([self.seen[0], X]), np.r_[self.seen[1], y], np.r_[before, w])
+        self.streaming = True
+
+    @rule(how=st.sampled_from([copy.copy, copy.deepcopy]))
+    def copy_it(self, how):
+        self.model = how(self.model)
+
+    @rule()
+    def pickle_it(self):
+        self.model = pickle.loads(pickle.dumps(self.model))
+        self.pickled = self.pickled or self.seen is not None
+
+    @rule()
+    def fail(self):
+        """A call that fails changes nothing."""
+        before = dict(vars(self.model))
+        for bad in (np.full((3, 6), np.nan), np.zeros((0, 6))):
+            try:
+                self.model.fit(bad, np.zeros(len(bad)))
+            except ValueError:
+                pass
+            else:
+                raise AssertionError("nonsense was fitted")
+        assert vars(self.model).keys() == before.keys()
+
+    @invariant()
+    def is_what_a_fresh_one_would_be(self):
+        if self.seen is None:
+            return
+        X, y, w = self.seen
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            other = self.fresh().fit(X, y, w)
+            np.testing.assert_allclose(self.model.coef_, other.coef_, rtol=1e-8, atol=1e-10)
+            np.testing.assert_allclose(self.model.intercept_, other.intercept_, rtol=1e-8, atol=1e-10)
+            assert self.model.n_estimators_ == other.n_estimators_ and np.isclose(self.model.scale_, other.scale_)
+            for ours, theirs in zip(self.model.feature_subsets_, other.feature_subsets_, strict=True):
+                np.testing.assert_array_equal(ours, theirs)
+            if self.tuned:
+                assert np.isclose(self.model.best_score_, other.best_score_)
+                np.testing.assert_allclose(self.model.risk_curve(7), other.risk_curve(7))
+            if not (self.streaming or self.pickled):
+                ours, theirs = (m.predict_interval(X[:2], coverage=0.8) for m in (self.model, other))
+                np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
+TestCalls = Calls.TestCase
+TestCalls.settings = settings(
+    max_examples=40, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,0 +1,72 @@
+"""Digits on problems with certified answers: at or above LAPACK's QR, whatever the order of the rows."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from nist.certified import SETS, certify, drawn, exact_least_squares, generated, nist
+from nist.digits import by_lapack, by_olsen, digits, orders
+
+CERTIFIED = [nist(name) for name in SETS]
+OURS = list(generated())
+EXTENDED = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps
+needs_extended = pytest.mark.skipif(not EXTENDED, reason="refinement needs a long double wider than double")
+
+
+def by_name(problem):
+    return problem.name
+
+
+def test_there_are_enough_problems():
+    assert {"Longley", "NoInt1", "Norris", "Wampler1"} <= set(SETS)
+    assert len({problem.name for problem in OURS}) >= 60
+
+
+@pytest.mark.parametrize("problem", CERTIFIED, ids=by_name)
+def test_our_certificates_agree_with_those_of_nist(problem):
+    """To the last of NIST's fifteen digits, of which the fifteenth is rounded."""
+    exact = exact_least_squares(problem.X, problem.y, problem.intercept)
+    for ours, theirs in zip(exact, problem.exact, strict=True):
+        assert abs(ours - theirs) <= abs(theirs) * Fraction(1, 10**13)
+
+
+def test_certificates_solve_the_normal_equations():
+    for problem in OURS[::7]:
+        A = [[Fraction(1)] * problem.intercept + [Fraction(v) for v in row] for row in problem.X.tolist()]
+        fits = [sum(map(Fraction.__mul__, row, problem.exact)) for row in A]
+        left = [Fraction(t) - fit for t, fit in zip(problem.y.tolist(), fits, strict=True)]
+        for column in zip(*A, strict=True):
+            assert sum(map(Fraction.__mul__, column, left)) == 0
+
+
+def test_digits_are_counted_as_nist_counts_them():
+    problem = certify("line", np.arange(4.0)[:, None], 4 + 2 * np.arange(4.0), True)
+    assert problem.exact == [4, 2]
+    assert digits(problem, np.array([4.0, 2.0])) == 15
+    assert digits(problem, np.array([4.0, 2.002])) == pytest.approx(3)
+    assert digits(problem, np.array([4.04, 2.002])) == pytest.approx(2)
+    assert digits(problem, np.array([-40.0, 2.0])) == 0
+
+
+@needs_extended
+@pytest.mark.parametrize("solver", ["auto", "orthogonal"])
+@pytest.mark.parametrize("problem", CERTIFIED + OURS, ids=by_name)
+def test_digits_at_or_above_lapack(problem, solver):
+    """Row by row of the table: every order of the rows is another draw of both programs' rounding; none is below."""
+    for here in orders(problem):
+        assert digits(here, by_olsen(here, solver)) >= digits(here, by_lapack(here))
+
+
+@needs_extended
+@pytest.mark.parametrize("solver", ["auto", "orthogonal"])
+def test_digits_at_or_above_lapack_on_a_problem_of_the_seed(solver, seed):
+    for here in orders(drawn(seed)):
+        assert digits(here, by_olsen(here, solver)) >= digits(here, by_lapack(here))
+
+
+@pytest.mark.parametrize("solver", ["gram", "member_gram"])
+@pytest.mark.parametrize("problem", CERTIFIED + OURS, ids=by_name)
+def test_trusted_gram_matrices_cost_five_digits_at_most(problem, solver):
+    """What the Gram solvers promise: a matrix that could cost more is not used."""
+    assert digits(problem, by_olsen(problem, solver)) >= digits(problem, by_lapack(problem)) - 5
