@@ -42,7 +42,7 @@ def test_recipes_cannot_be_changed():
 
 @pytest.mark.parametrize("name", list(RECIPES))
 def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
-    """A small run of every figure, through the disk; simulation within 6 standard errors of exact theory."""
+    """A small run of every figure, through the disk: both formats give one picture, and another table another one."""
     constants = RECIPES[name].at("quick")
     small = {"trials": min(constants.trials, 2)}
     if hasattr(constants, "k"):
@@ -64,7 +64,11 @@ def test_figures_are_drawn_from_their_table_alone(name, tmp_path):
         paths = figures.save(figures.draw(name, read_table(tmp_path / f"{name}{suffix}")), tmp_path / suffix, name)
         assert [path.suffix for path in paths] == [".pdf", ".png"]
         assert paths[0].read_bytes()[:4] == b"%PDF" and paths[1].read_bytes()[1:4] == b"PNG"
-    assert (tmp_path / ".csv" / f"{name}.png").read_bytes() == (tmp_path / ".parquet" / f"{name}.png").read_bytes()
+    picture = (tmp_path / ".csv" / f"{name}.png").read_bytes()
+    assert picture == (tmp_path / ".parquet" / f"{name}.png").read_bytes()
+    other = {**table, "x": [2 * x for x in table["x"]], "mean": [2 * mean for mean in table["mean"]]}
+    figures.save(figures.draw(name, other), tmp_path / "other", name)
+    assert picture != (tmp_path / "other" / f"{name}.png").read_bytes()
     found = figures.deviation(table)
     assert name in ("figure1", "figure9") or sum(entry["points"] for entry in found.values()) > 0
 

@@ -33,6 +33,7 @@ __all__ = [
     "power_of_two",
     "refuse_extremes",
     "rounding_of",
+    "rounding_of_factors",
 ]
 
 Array = NDArray[np.float64]
@@ -83,6 +84,12 @@ def nearly_constant(mean: Array, first: Array, n_rows: int, eps: float = EPS) ->
     return np.abs(mean - first) <= 4 * n_rows * eps * np.abs(first)
 
 
+def rounding_of_factors(dimension: int) -> float:
+    """What an orthogonal factorisation perturbs singular values by, relative to the largest: eps times the larger
+    dimension, and no less than ten times eps, which two columns alike have been seen to reach."""
+    return EPS * max(dimension, 10)
+
+
 @dataclass(frozen=True)
 class Cutoff:
     r"""When a direction v of columns of unit length is believed to be rounding, by its singular value s.
@@ -101,7 +108,7 @@ class Cutoff:
     def of(cls, dimension: int, length: Array, mean: Array, weight: float) -> Cutoff:
         """For columns of given lengths about their means; `dimension` is the larger one."""
         far = np.abs(mean) * np.sqrt(weight) / np.where(length > 0, length, np.inf)
-        return cls(EPS * dimension, 4 * EPS * far)
+        return cls(rounding_of_factors(dimension), 4 * EPS * far)
 
     def take(self, columns: NDArray[Any]) -> Cutoff:
         """The same for some of the columns."""

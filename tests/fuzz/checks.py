@@ -12,6 +12,8 @@ problem has no answer in double precision, and only what does not depend on one 
 
 from __future__ import annotations
 
+import importlib
+import os
 import warnings
 from dataclasses import dataclass, field
 
@@ -23,9 +25,9 @@ import olsen
 
 from .exact import EPS, LONG, Member
 
-LIMIT = 30.0
+LIMIT = 10.0
 UNDECIDED = 1e-6  # relative error of E from which a case says nothing
-GRAM = 3e6  # squared condition number up to which a Gram matrix may be trusted
+GRAM = 1e7  # squared condition number up to which a Gram matrix may be trusted
 SUBNORMAL = 16 * float(np.finfo(np.float64).smallest_subnormal)  # what results below 1e-308 are rounded to
 EPS32 = float(np.finfo(np.float32).eps)
 REFUSALS = (
@@ -130,14 +132,23 @@ def frame(X):
 
 
 def on_device(model, X, y, weight):
-    import array_api_strict as xp
+    """Arrays of another library: FUZZ_ARRAYS may be "torch", "torch:cuda" or "cupy" in place of array-api-strict."""
     from sklearn import config_context
 
+    library, _, device = os.environ.get("FUZZ_ARRAYS", "array_api_strict").partition(":")
+    xp = importlib.import_module(library)
+
+    def put(a):
+        return None if a is None else xp.asarray(a, **({"device": device} if device else {}))
+
+    def get(a):
+        return a.cpu().numpy() if library == "torch" else a.get() if library == "cupy" else np.asarray(a)
+
     with config_context(array_api_dispatch=True):
-        model.fit(xp.asarray(X), xp.asarray(y), None if weight is None else xp.asarray(weight))
+        model.fit(put(X), put(y), put(weight))
     for name in ("coef_", "intercept_"):
         value = getattr(model, name)
-        setattr(model, name, np.asarray(value) if hasattr(value, "shape") else value)
+        setattr(model, name, get(value) if hasattr(value, "shape") else value)
     return model
 
 
@@ -183,7 +194,7 @@ def rounding_of(case, m, X):
     offset = m.offset
     if case.solver == "masked_cg" or case.engine == "device":  # members are centred about the means of all rows
         live = m.length > 0
-        offset = max(offset, 30 * float(np.max(np.abs(X[:, live]).max(axis=0) / m.length[live], initial=0.0)))
+        offset = max(offset, 300 * float(np.max(np.abs(X[:, live]).max(axis=0) / m.length[live], initial=0.0)))
     return EPS * max(m.A.shape) * (1 + offset)
 
 
@@ -205,17 +216,22 @@ def worst_ratio(model, exact, bound, case, X):
 
 
 def lapack_ratio(members, exact, bound, p):
-    """The same error of LAPACK's QR with column pivoting, member by member on the same columns in double precision."""
+    """The same error of LAPACK's QR with column pivoting on the same members: centred, columns of unit length.
+
+    NaN where columns are dependent, for there it solves another problem (minimum norm at unit length).
+    """
     mean = np.zeros_like(exact)
     for columns, m in members:
-        A, B = m.A.astype(float), m.B.astype(float)
-        try:
-            b = la.lstsq(A, B, lapack_driver="gelsy", check_finite=False)[0]
-        except (ValueError, la.LinAlgError):
-            return np.inf
-        mean[columns] += b / len(members)
+        live = m.length > 0
+        if m.rank < live.sum():
+            return np.nan
+        if not live.any():
+            continue
+        A, unit = (m.A[:, live] / m.length[live]).astype(float), np.abs(m.B).max() or LONG(1)
+        b = la.lstsq(A, (m.B / unit).astype(float), lapack_driver="gelsy", check_finite=False)[0]
+        mean[np.asarray(columns)[live]] += b * unit / m.length[live][:, None] / len(members)
     off = np.abs(mean - exact)
-    return float(np.max(np.where(off > 0, off / (bound + EPS * np.abs(exact) + np.finfo(float).tiny), 0)))
+    return float(np.max(np.where(off > 0, off / (bound + EPS * np.abs(exact) + SUBNORMAL), 0)))
 
 
 def fitted_values(case, model, X, kept, members):

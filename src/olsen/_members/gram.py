@@ -75,12 +75,14 @@ def from_moments(moments: Moments, features: Subsets, mapper: Sharing) -> Soluti
 def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
     """Each member from the Gram matrix of its own rows and columns.
 
-    The probes are further targets, of pure noise: a column's squared coefficient times its sum of squares is on average
-    its variance inflation factor. Sums of squares are those of all rows, in proportion.
+    The probes are further targets, of pure noise (over the roots of the weights, which the rows are multiplied by): a
+    column's squared coefficient times its sum of squares is on average its variance inflation factor. Sums of squares
+    are those of all rows, in proportion.
     """
     n = len(problem.Y)
-    Y = np.column_stack([problem.Y, _probes(n)])
-    scale = np.sqrt(_column_variance(problem))
+    noise = _probes(n) if problem.weight is None else _probes(n) / np.sqrt(problem.weight)[:, None]
+    Y = np.column_stack([problem.Y, noise])
+    scale = np.sqrt(_mean_squares(problem))
     values, intercepts, ratios, probed = _solve_submatrices(problem, Y, scale, features, samples, mapper)
     rows = n if samples is None else samples.sizes
     doubtful = ~((ratios > SMALLEST_PIVOT) & (probed**2 * rows < LARGEST_INFLATION))
@@ -110,13 +112,16 @@ def _times(values: Array, features: Subsets, vector: Array) -> Array:
     return np.stack([sp.csr_array((v, features.indices, features.indptr), shape=shape) @ vector for v in values.T], 1)
 
 
-def _column_variance(problem: Problem) -> Array:
-    """Variances (second moments, without intercept) of the columns in a hundred rows: their order of magnitude."""
+def _mean_squares(problem: Problem) -> Array:
+    """Weighted squares (about the means, with an intercept) a row of the columns, in a hundred rows: their order."""
     step = max(1, problem.shape[0] // 100)
     X: NDArray[Any] = problem.X[::step] if not sp.issparse(problem.X) else sp.csr_array(problem.X)[::step].toarray()
-    if problem.fit_intercept:
-        return np.asarray(X.var(axis=0, dtype=np.float64))
-    return np.asarray(np.mean(X * X, axis=0, dtype=np.float64))
+    if problem.weight is None:
+        found = X.var(axis=0, dtype=np.float64) if problem.fit_intercept else np.mean(X * X, axis=0, dtype=np.float64)
+        return np.asarray(found)
+    weight = problem.weight[::step]
+    X = X - weight @ X / weight.sum() if problem.fit_intercept else X
+    return np.asarray(weight @ (X * X) / len(weight))
 
 
 def _compiled(sizes: Indices, extra_flops: float | Array = 0.0) -> bool:

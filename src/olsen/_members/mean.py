@@ -62,9 +62,15 @@ class Members:
         """The mean of solved members of a problem, with equal weights unless others are given."""
         k = len(features)
         shares = np.full(k, 1 / k) if weights is None else weights
+        coef, intercept = _mean_coefficients(features, solution, shares), np.tensordot(shares, solution.intercepts, 1)
+        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
+            raise ValueError(
+                "coefficients would leave the range of double precision. Rescale X and y, for instance with "
+                "sklearn.preprocessing.StandardScaler."
+            )
         return cls(
-            _mean_coefficients(features, solution, shares),
-            np.tensordot(shares, solution.intercepts, 1),
+            coef,
+            intercept,
             _mean_target(problem, samples, shares),
             features.counts(),
             shares,

@@ -25,7 +25,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Sharing
-from .._trust import EPS, Cutoff
+from .._trust import Cutoff, rounding_of_factors
 from ..subsets import Subsets
 from .problem import Problem, Solution, Submatrix
 
@@ -150,7 +150,7 @@ def basis_and_inverse(A: Array, cutoff: Cutoff | None = None, most: int | None =
 
 
 def _default(A: Array) -> Cutoff:
-    return Cutoff(EPS * max(A.shape, default=1))
+    return Cutoff(rounding_of_factors(max(A.shape, default=1)))
 
 
 def _scaled(A: Array) -> tuple[Array, Array]:

@@ -28,7 +28,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._moments import weighted_mean
-from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank
+from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
 from .problem import Problem
 
 __all__ = [
@@ -283,7 +283,7 @@ def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
     """
     norm = np.linalg.norm(A, axis=0)
     kept = np.flatnonzero(norm > 0)
-    tiny = np.finfo(np.float64).eps * max(A.shape)
+    tiny = rounding_of_factors(max(A.shape))
     while True:
         Q, R = la.qr(A[:, kept], mode="economic", check_finite=False)
         if R.shape[0] < R.shape[1]:  # more columns than rows: the last ones cannot add rank

@@ -80,7 +80,8 @@ class Accumulator:
         self._close()
         other._close()
         if other._done is not None:
-            self._done = other._done if self._done is None else self._done.merge(other._done)
+            with np.errstate(over="ignore", invalid="ignore"):  # `moments` has the words
+                self._done = other._done if self._done is None else self._done.merge(other._done)
         self.n_rows += other.n_rows
 
     def finite(self) -> bool:
@@ -93,6 +94,8 @@ class Accumulator:
         if self._done is None:
             raise ValueError("no rows were added.")
         m = self._done
+        if not np.isfinite(np.diagonal(m.G)).all():
+            raise ValueError("X holds numbers whose squares overflow; rescale the columns.")
         refuse_extremes(np.where(np.abs(m.mean_x) > LARGEST, np.abs(m.mean_x), 0.0))  # squares about them may be small
         dead = constant_columns(np.diagonal(m.G), m.mean_x, m.weight) if self.centre else np.diagonal(m.G) == 0
         m.G[dead], m.G[:, dead], m.C[dead] = 0.0, 0.0, 0.0
@@ -108,5 +111,6 @@ class Accumulator:
         new = Moments(
             self._rows, weight, mean[:p], mean[p:], M[:p, :p], M[:p, p:], np.diagonal(M)[p:].copy(), self.centre
         )
-        self._done = new if self._done is None else self._done.merge(new)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._done = new if self._done is None else self._done.merge(new)
         self._M, self._rows, self._blocks = None, 0, 0
