@@ -62,7 +62,7 @@ def test_leave_one_out_over_rows_equals_refits(fit_intercept, seed):
     order = np.random.default_rng(seed).permutation(20)
     sizes = np.array([2, 5, 11, 17])
     X = problem.X - problem.X.mean(axis=0) if fit_intercept else problem.X
-    found = row_prefix_residuals(X @ X.T, problem.Y, order, sizes, fit_intercept=fit_intercept)
+    found = row_prefix_residuals(X @ X.T, X.T, problem.Y, order, sizes, fit_intercept=fit_intercept)
     for s, size in enumerate(sizes):
         expected = refit_without_each_row(problem, np.arange(60), np.sort(order[:size]))
         np.testing.assert_allclose(found[s], expected, rtol=1e-8, atol=1e-8)

@@ -167,9 +167,15 @@ def power_of_two(largest: float) -> float:
 def ordinary_weights(weight: Array) -> Array:
     """Weights in another unit where they are not ordinary; no result depends on it.
 
-    Below 1e-290 of the largest a weight counts nothing, but it must not become a zero, which drops the row.
+    A row of which the weight is below 1e-100 of the largest says less than rounding of the others, and yet decides what
+    they leave open: such weights are refused.
     """
     if ORDINARY[0] <= weight.min() and weight.max() <= ORDINARY[1]:
         return weight
-    unit = 2.0 ** min(max(int(np.frexp(weight.max())[1]), -1022), 1023)
-    return np.maximum(weight / unit, 1e-290)
+    if weight.min() < 1e-100 * weight.max():
+        raise ValueError(
+            f"sample_weight spans {weight.min():.3g} to {weight.max():.3g}: rows that count 1e100 times less than "
+            f"others cannot be weighed in double precision. Give them weight zero, which drops them, or take fewer "
+            f"decades."
+        )
+    return weight / 2.0 ** min(max(int(np.frexp(weight.max())[1]), -1022), 1023)

@@ -51,6 +51,7 @@ class Device:
     def of(cls, X: Any, y: Any, sample_weight: Any, options: Options) -> Device:
         """Check arrays and drop rows of weight zero."""
         space = _same_space({"X": X, "y": y, "sample_weight": sample_weight})
+        X, y, sample_weight = (_plain(a) for a in (X, y, sample_weight))
         n = X.shape[0]
         X, Y, weight = _checked(X, y, sample_weight, space)
         X, Y, weight, kept = _drop_weightless(X, Y, weight, space)
@@ -175,12 +176,30 @@ def refuse_unfollowed(X: Any, coef: Any) -> None:
     )
 
 
+def _plain(array: Any) -> Any:
+    """A dense array without a record of derivatives, which torch would keep with the coefficients."""
+    if "sparse" in str(getattr(array, "layout", "")):
+        raise ValueError(
+            "X is a sparse tensor, which is not supported; densify it (X.to_dense()), or give a scipy.sparse matrix."
+        )
+    return array.detach() if hasattr(array, "detach") else array
+
+
 def _checked(X: Any, y: Any, sample_weight: Any, space: Space) -> tuple[Any, Any, Any]:
     """X of floats, Y (n, q) and weights in the working type, or an error."""
     if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
         raise ValueError(f"X has shape {tuple(X.shape)}; expected 2D with at least two rows and one column.")
     if y.ndim not in (1, 2) or y.shape[0] != X.shape[0]:
         raise ValueError(f"y has shape {tuple(y.shape)} but X has {X.shape[0]} rows; every row needs its target.")
+    if sample_weight is not None and tuple(sample_weight.shape) != (X.shape[0],):
+        raise ValueError(
+            f"sample_weight has shape {tuple(sample_weight.shape)}, but X has {X.shape[0]} rows; expected "
+            f"({X.shape[0]},)."
+        )
+    named = {name: a for name, a in (("X", X), ("y", y), ("sample_weight", sample_weight)) if a is not None}
+    for name, array in named.items():
+        if space.xp.isdtype(array.dtype, "complex floating"):
+            raise ValueError(f"{name} is of type {array.dtype}; real numbers needed.")
     if not space.xp.isdtype(X.dtype, "real floating"):
         X = space.xp.astype(X, space.dtype)
     for array, name in ((X, "X"), (y, "y"), (sample_weight, "sample_weight")):

@@ -22,7 +22,7 @@ from .._selection.curve import SizeCurve
 from .._selection.tuning import Candidate, Request, Selection
 from ..subsets import Design, Subsets
 from . import uncertainty
-from .inputs import check_choice, options_of, validate_new_rows
+from .inputs import check_choice, check_number, options_of, validate_new_rows
 from .kept_rows import KeptRows
 
 __all__ = ["FittedEnsemble", "FittedResult"]
@@ -177,8 +177,9 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
             Lower and upper ends; infinite where there are too few training rows for the coverage.
         """
         check_is_fitted(self)
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage={coverage} must lie strictly between 0 and 1.")
+        check_number("coverage", coverage, "a number strictly between 0 and 1", 0.0, 1.0)
+        if coverage in (0, 1):
+            raise ValueError(f"coverage={coverage!r} must be a number strictly between 0 and 1.")
         check_choice("method", method, ("jackknife+", "jackknife"))
         deletions = self._deletions("predict_interval")
         X = self._host_rows(X)

@@ -80,6 +80,8 @@ def member_coefficients(
     samples = None if sample_subsets is None else _as_subsets(sample_subsets, n)
     if samples is not None and len(samples) != len(features):
         raise ValueError(f"{len(features)} feature subsets but {len(samples)} sample subsets; every member needs both.")
+    if samples is not None and samples.sizes.min() == 0:
+        raise ValueError(f"member {int(np.argmin(samples.sizes))} has no rows to be fitted to.")
     weight = None
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -99,7 +101,8 @@ member_coefficients.__module__ = "olsen"  # where users find it
 def _as_subsets(given: Sequence[ArrayLike] | Subsets, n_items: int) -> Subsets:
     if isinstance(given, Subsets):
         return given
-    if not len(given):
+    given = list(given)
+    if not given:
         raise ValueError("no members were given; every member is a list of the numbers of its columns (or rows).")
     return Subsets.from_lists([_numbers(one, n_items) for one in given], n_items)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ def _check_arrays(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool, min_rows: int
 ) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
     refuse_text_columns(X)
+    _refuse_odd_kinds(X, y)
     X, y = validate_data(
         estimator,
         X,
@@ -99,6 +101,27 @@ def _check_arrays(
     return X, y, weight
 
 
+def _refuse_odd_kinds(X: Any, y: Any) -> None:
+    """What scikit-learn would turn into numbers that nobody meant."""
+    for name, array in (("X", X), ("y", y)):
+        if np.ma.is_masked(array):
+            hidden = int(np.ma.getmaskarray(array).sum())
+            raise ValueError(
+                f"{name} is a masked array with {hidden} masked entries, and what is under the mask would be fitted. "
+                f"Fill them, or drop their rows."
+            )
+    if y is None and isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], tuple):
+        raise ValueError(
+            "y is None and X is a list of tuples: for blocks of (X, y), give an iterator, or better a function that "
+            "returns one: fit(lambda: iter(blocks), None)."
+        )
+    if sp.issparse(y):
+        raise ValueError("y is sparse, but targets must be dense; use y.toarray().")
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    if kind in ("m", "M"):
+        raise ValueError(f"y is of type {y.dtype}: times are not numbers. Convert it, for instance to days or seconds.")
+
+
 def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
     counted = Y if weight is None else Y[weight > 0]
     constant = np.flatnonzero((counted[:1] == counted).all(axis=0)) if len(counted) > 1 else np.empty(0, dtype=int)
@@ -114,21 +137,39 @@ def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -
 def validate_new_rows(estimator: Any, X: Any) -> Any:
     """Checked rows to predict, dense or CSR."""
     refuse_text_columns(X)
+    if isinstance(X, (str, Path)):
+        raise ValueError(
+            f"X is the path {str(X)!r}, but only fit reads files. Load the rows (numpy.load, pandas.read_parquet), "
+            f"predict block by block, or use the command: olsen predict."
+        )
+    if np.ma.is_masked(X):
+        raise ValueError(f"X has {int(np.ma.getmaskarray(X).sum())} masked entries. Fill them, or drop their rows.")
     return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
 
 
 def refuse_text_columns(X: Any) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
-    if isinstance(X, (np.ndarray, list)) or sp.issparse(X) or nw is None or not nw.dependencies.is_into_dataframe(X):
+    if isinstance(X, (np.ndarray, list)) or sp.issparse(X) or nw is None or not _is_frame(X):
         return
+    if nw.dependencies.is_polars_lazyframe(X):
+        raise ValueError("X is a lazy frame, which holds no rows yet; call .collect() first.")
+    names = list(getattr(X, "columns", []))
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise ValueError(f"X has several columns named {twice!r}; rename them first.")
     schema = nw.from_native(X).schema
-    text = [str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in (nw.Boolean, nw.Object))]
+    numbers = (nw.Boolean, nw.Object, nw.Unknown)  # unknown: sparse columns of pandas, for one; conversion will tell
+    text = [str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in numbers)]
     if text:
         shown = ", ".join(repr(name) for name in text[:5]) + (f" and {len(text) - 5} more" if len(text) > 5 else "")
         raise ValueError(
             f"{len(text)} of {len(schema)} columns do not hold numbers: {shown}. Encode them first, for instance with "
             f"sklearn.preprocessing.OneHotEncoder, or leave them out."
         )
+
+
+def _is_frame(X: Any) -> bool:
+    return nw.dependencies.is_into_dataframe(X) or nw.dependencies.is_polars_lazyframe(X)
 
 
 def resolve_seed(random_state: Any) -> int:

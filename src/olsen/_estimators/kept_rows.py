@@ -18,6 +18,7 @@ from .._engines import NeedsRows
 from .._members import Members
 from .._members.problem import Problem
 from .._moments import weighted_mean
+from .._trust import EPS
 
 __all__ = ["KeptRows"]
 
@@ -57,9 +58,13 @@ class KeptRows:
 
     def check_members(self, what: str, coef: Array, intercept: Array, fitted: Members) -> None:
         """Raise where members of the present rows have another mean, (p, q) and (q,), than those that were fitted."""
-        far = np.abs(coef - fitted.coef).max(initial=0.0) > SAME_COEFFICIENTS * np.abs(fitted.coef).max(initial=0.0)
         size = max(np.abs(fitted.intercept).max(), np.abs(self.problem.Y).max())
-        if far or np.abs(intercept - fitted.intercept).max() > SAME_COEFFICIENTS * size:
+        reach = np.where(self.problem.largest_entries > 0, self.problem.largest_entries, np.inf)[:, None]
+        rounding = 1e4 * EPS * (size / reach)  # coefficients so small are rounding of y
+        far = np.abs(coef - fitted.coef) > np.maximum(
+            SAME_COEFFICIENTS * np.abs(fitted.coef).max(initial=0.0), rounding
+        )
+        if far.any() or np.abs(intercept - fitted.intercept).max() > SAME_COEFFICIENTS * size:
             raise _changed(what)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import PredefinedSplit, check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from .._engines import Engine, Memory, NeedsRows
@@ -360,8 +361,12 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         if self.cv is None or isinstance(self.cv, str):
             return None
         rows, kept = engine.n_given, engine.kept_rows
+        if groups is not None and len(groups) != rows:
+            raise ValueError(f"groups has {len(groups)} entries, but there are {rows} rows; every row needs its group.")
         if hasattr(self.cv, "__iter__"):
-            splits = _renumbered(list(check_cv(self.cv).split()), rows, kept)
+            splits = _renumbered(_pairs(self.cv), rows, kept)
+        elif isinstance(self.cv, PredefinedSplit):  # its numbers are those of the rows that were given
+            splits = _renumbered(_pairs(self.cv.split()), rows, kept)
         else:
             splits = self._split_rows(engine.problem, groups if groups is None or kept is None else _take(groups, kept))
         whole = [(train, test) for train, test in splits if len(train) and len(test)]
@@ -376,7 +381,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         """Splits by a splitter of the rows with positive weight: the others count as dropped."""
         splitter, n = check_cv(self.cv), len(problem.Y)
         y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
-        if splitter.get_n_splits(problem.X, y, groups) > n:
+        if isinstance(self.cv, Integral) and int(self.cv) > n:
             raise ValueError(f"cv={self.cv!r} asks for more folds than the {n} rows there are.")
         return [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(problem.X, y, groups)]
 
@@ -441,6 +446,20 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         self.loo_prediction_ = _left_out(found, fitted, engine)
 
 
+def _pairs(splits: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Splits that were given one by one, as arrays."""
+    found = []
+    for split in splits:
+        try:
+            train, test = (np.asarray(rows) for rows in split)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"cv holds {split!r:.60}, but every split is a pair of arrays: rows to train on, rows to test on."
+            ) from None
+        found.append((train, test))
+    return found
+
+
 def _take(groups: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
     return np.asarray(groups)[rows]
 
@@ -451,13 +470,24 @@ def _renumbered(splits: Splits, n: int, kept: NDArray[np.int64] | None) -> Split
     position[np.arange(n) if kept is None else kept] = np.arange(n if kept is None else len(kept))
     found = []
     for split in splits:
-        train, test = (np.asarray(rows) for rows in split)
-        train, test = (np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64) for rows in (train, test))
+        train, test = (_row_numbers(rows, n) for rows in split)
         beyond = [int(row) for rows in (train, test) for row in rows if not -n <= row < n]
         if beyond:
             raise ValueError(f"cv holds a split with row {beyond[0]}, but there are {n} rows (0 to {n - 1}).")
         found.append(tuple(position[rows][position[rows] >= 0] for rows in (train, test)))
     return [(train, test) for train, test in found]
+
+
+def _row_numbers(rows: NDArray[Any], n: int) -> NDArray[np.int64]:
+    """One side of a split as numbers of rows: whole numbers, or a mask of all of them."""
+    if rows.dtype == bool and rows.shape == (n,):
+        return np.flatnonzero(rows)
+    if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
+        raise ValueError(
+            f"cv holds a split with rows of type {rows.dtype} and shape {rows.shape}; whole numbers are needed, or a "
+            f"mask of all {n} rows."
+        )
+    return rows.astype(np.int64)
 
 
 def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:

@@ -122,7 +122,7 @@ def jackknife_interval(deletions: Deletions, X: Any, prediction: Array, coverage
     Ranks are ceil(coverage (n + 1)) of n; where that exceeds n the interval is the whole line.
     """
     n, q = deletions.residual.shape
-    rank = math.ceil(coverage * (n + 1) - 1e-9)
+    rank = max(1, math.ceil(coverage * (n + 1) - 1e-9))
     out = np.empty((*prediction.shape, 2))
     if rank > n:
         out[..., 0], out[..., 1] = -np.inf, np.inf

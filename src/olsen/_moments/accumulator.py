@@ -105,8 +105,9 @@ class Accumulator:
         if self._M is None:
             return
         p, weight, M = self.p, float(self._M[-1, -1]), mirror_lower(self._M).T
-        offset = M[-1, :-1] / weight if self.centre else np.zeros(p + self.q)
-        M = M[:-1, :-1] - weight * np.outer(offset, offset)
+        with np.errstate(over="ignore", invalid="ignore"):  # `moments` has the words
+            offset = M[-1, :-1] / weight if self.centre else np.zeros(p + self.q)
+            M = M[:-1, :-1] - weight * np.outer(offset, offset)
         mean = self._shift[:-1] + offset
         new = Moments(
             self._rows, weight, mean[:p], mean[p:], M[:p, :p], M[:p, p:], np.diagonal(M)[p:].copy(), self.centre

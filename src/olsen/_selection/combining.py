@@ -144,7 +144,11 @@ def _gain_in_fold(
     rows = None
     if samples is not None:
         position = np.cumsum(inside) - 1
-        rows = Subsets.from_lists([position[T[inside[T]]] for T in samples], len(train))
+        own = [position[T[inside[T]]] for T in samples]
+        there = np.flatnonzero([len(T) > problem.fit_intercept for T in own])  # others have no say in this fold
+        if not len(there):
+            return np.zeros(len(test))
+        features, rows = features.take(there), Subsets.from_lists([own[i] for i in there], len(train))
     residual, _ = member_residuals(fold, features, rows, mapper)
     weights = _simplex(_stacked_rows(residual, fold.weight))
     solution = _members.solve(fold, features, rows)

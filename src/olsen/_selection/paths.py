@@ -215,7 +215,8 @@ def rows_left_out(problem: Problem) -> Criterion:
 
     def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
         assert sizes is not None
-        return [row_prefix_residuals(K, data.Y, order, sizes, fit_intercept=data.fit_intercept) for order in orders]
+        centre = data.fit_intercept
+        return [row_prefix_residuals(K, data.Xt, data.Y, order, sizes, fit_intercept=centre) for order in orders]
 
     return Criterion("loo", residuals, _weight(problem))
 
