@@ -187,7 +187,7 @@ def test_wide_data_need_no_gram_of_columns(monkeypatch):
 
 def test_many_columns_that_do_not_fit_are_refused(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1e8)
-    X = sp.random_array((6000, 5000), density=1e-4, rng=0, format="csr")
+    X = sp.random(6000, 5000, density=1e-4, format="csr")
     with pytest.raises(MemoryError, match=r"5000 columns needs 600 MB.*solver='sgd'"):
         DropoutRegressor().fit(X, np.ones(6000) + X[:, [0]].toarray()[:, 0] + np.arange(6000))
 

@@ -369,7 +369,7 @@ def test_a_zarr_group_is_refused(Xy, tmp_path):
     group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")
     with pytest.raises(ValueError, match=r"is a group, which holds no array"):
         model().fit(tmp_path / "g.zarr", y)
-    group.create_array("rows", data=X)
+    group.create_array("rows", shape=X.shape, dtype=X.dtype)[:] = X
     for given in (tmp_path / "g.zarr", group):
         with pytest.raises(ValueError, match=r"is a group, which holds the arrays 'rows'. Pass one array"):
             model().fit(given, y)

@@ -12,6 +12,7 @@ import os
 import struct
 import subprocess
 import sys
+import textwrap
 import warnings
 import zipfile
 from collections import Counter
@@ -710,3 +711,25 @@ def test_damaged_parquet_is_refused_or_read(olsen, seed, tmp_path):
         found[code] += 1
     print(f"damaged Parquet: {found[1] + found[2]} refused, {found[0]} read")
     assert found[1] > 30
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory in /proc")
+def test_a_long_text_in_every_row_is_not_written_out_in_blocks(tmp_path):
+    """Two texts of 1 MB over 4000 rows: 4 GB as texts, under a megabyte as a dictionary."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(0)
+    codes = pa.array(rng.integers(0, 2, 4000), pa.int32())
+    texts = pa.DictionaryArray.from_arrays(codes, pa.array(["a" * 1_000_000, "b" * 1_000_000]))
+    pq.write_table(
+        pa.table({"t": texts, "x": rng.standard_normal(4000), "y": rng.standard_normal(4000)}), tmp_path / "b.parquet"
+    )
+    code = textwrap.dedent("""
+        import sys
+        from olsen import cli
+        code = cli.main(["fit", sys.argv[1], "--target", "y", "--members", "5", "--out-of-core"])
+        peak = next(int(x.split()[1]) for x in open("/proc/self/status") if x.startswith("VmHWM"))
+        print("ended", code, peak)
+    """)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "b.parquet"], capture_output=True, text=True)
+    _, code, peak = done.stdout.strip().splitlines()[-1].split()
+    assert code == "0" and int(peak) < 1_500_000, done.stdout[-300:] + done.stderr[-300:]

@@ -397,15 +397,19 @@ def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, batches: Batch
     return BlockSource(read, kind, True, n, names)
 
 
-def parquet_batches(files: Sequence[str], columns: Sequence[str], rows: int, kind: str) -> Iterator[Any]:
+def parquet_batches(
+    files: Sequence[str], columns: Sequence[str], rows: int, kind: str, dictionaries: Sequence[str] = ()
+) -> Iterator[Any]:
     """Arrow batches of some columns, file after file, at most `rows` at a time.
+
+    Columns in `dictionaries` are read as such: a long text repeated in many rows is not written out.
 
     Not by Arrow's dataset scanner, which decodes whole row groups, several of them ahead: those are often as large as
     the file.
     """
     for name in files:
         before = file_state(name)
-        with _open_parquet(name, kind) as file:
+        with _open_parquet(name, kind, dictionaries) as file:
             held = set(file.schema_arrow.names)
             missing = [column for column in columns if column not in held]
             if missing:
@@ -414,11 +418,11 @@ def parquet_batches(files: Sequence[str], columns: Sequence[str], rows: int, kin
         refuse_change(name, before)
 
 
-def _open_parquet(name: str, kind: str) -> Any:
+def _open_parquet(name: str, kind: str, dictionaries: Sequence[str]) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(name, pre_buffer=False, buffer_size=PARQUET_BUFFER)
+        return pq.ParquetFile(name, pre_buffer=False, buffer_size=PARQUET_BUFFER, read_dictionary=list(dictionaries))
     except (OSError, ValueError) as error:
         raise _cut_short(kind, error) from error
 

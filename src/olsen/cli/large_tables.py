@@ -27,6 +27,7 @@ from .tables import (
     Encoding,
     TableError,
     different_texts,
+    is_text,
     refuse_cells,
     refuse_missing,
     refuse_repeated,
@@ -149,7 +150,8 @@ def _parts(
     first = 0
     if tell:
         tell(doing, 0, table.n_rows)
-    for batch in blocks.parquet_batches(table.files, columns, rows, table.path.name):
+    texts = [name for name in columns if is_text(table.schema.field(name).type)]
+    for batch in blocks.parquet_batches(table.files, columns, rows, table.path.name, texts):
         yield first, pa.Table.from_batches([batch])
         first += batch.num_rows
         if tell:

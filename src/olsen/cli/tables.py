@@ -21,8 +21,8 @@ from .._execution import memory
 from .shown_text import quoted, shortened, visible
 
 __all__ = [
-    "Encoding", "TableError", "different_texts", "is_parquet", "read_table", "refuse_cells", "refuse_missing",
-    "refuse_repeated",
+    "Encoding", "TableError", "different_texts", "is_parquet", "is_text", "read_table", "refuse_cells",
+    "refuse_missing", "refuse_repeated",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -104,7 +104,7 @@ def _read_parquet(path: Path) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        texts = [field.name for field in pq.ParquetDataset(path, partitioning=None).schema if _is_text(field.type)]
+        texts = [field.name for field in pq.ParquetDataset(path, partitioning=None).schema if is_text(field.type)]
         # as dictionaries, as they are stored: a long text repeated in a million rows takes no more memory than on disk
         return pq.ParquetDataset(path, partitioning=None, read_dictionary=texts).read()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -262,7 +262,7 @@ class Encoding:
             raise TableError(f"the table has no column besides the target {quoted(target)}.")
         refuse_missing(table, [target, *names])
         cls(target, []).response(table)
-        texts = [name for name in names if _is_text(table.column(name).type)]
+        texts = [name for name in names if is_text(table.column(name).type)]
         for name in names:
             if name not in texts:
                 _numbers(table.column(name), name)
@@ -310,7 +310,7 @@ class Encoding:
     def response(self, table: Any, first_row: int = 0) -> Array:
         """The target column as numbers, without missing cells."""
         column = table.column(self.target)
-        if _is_text(column.type):
+        if is_text(column.type):
             raise TableError(
                 f"the target {quoted(self.target)} holds text ({_examples(column)}); it must hold numbers."
             )
@@ -398,12 +398,12 @@ def _encode(column: Any, how: dict[str, Any]) -> Array:
 
     name = how["name"]
     if "categories" not in how:
-        if _is_text(column.type):
+        if is_text(column.type):
             raise TableError(
                 f"column {quoted(name)} holds text ({_examples(column)}), but the model learned numbers there."
             )
         return _numbers(column, name)[:, None]
-    if not _is_text(column.type):
+    if not is_text(column.type):
         column = pa.chunked_array([pa.array([str(value) for value in column.to_pylist()], "string")])
     place = _places(column, how["categories"])
     if (place < 0).any():
@@ -431,11 +431,11 @@ def _places(column: Any, categories: list[str]) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
+        return is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
