@@ -101,7 +101,9 @@ def _mend(
     again = np.flatnonzero(solution.refitted)
     if len(again):
         rows = None if samples is None else samples.take(again)
-        part = orthogonal.solve(problem, features.take(again), rows, mapper, refine=False)
+        entries = (problem.shape[0] if rows is None else rows.sizes) * features.sizes[again]
+        few = float(np.sum(entries)) <= orthogonal.LARGEST_REFINED  # nobody waits for them
+        part = orthogonal.solve(problem, features.take(again), rows, mapper, refine=few)
         solution.put(again, features.sizes, part, refitted=True)
     return solution
 

@@ -94,7 +94,7 @@ class Accumulator:
         if self._done is None:
             raise ValueError("no rows were added.")
         m = self._done
-        if not np.isfinite(np.diagonal(m.G)).all():
+        if not np.all(np.diagonal(m.G) < LARGEST**2):
             raise ValueError("X holds numbers whose squares overflow; rescale the columns.")
         refuse_extremes(np.where(np.abs(m.mean_x) > LARGEST, np.abs(m.mean_x), 0.0))  # squares about them may be small
         dead = constant_columns(np.diagonal(m.G), m.mean_x, m.weight) if self.centre else np.diagonal(m.G) == 0
