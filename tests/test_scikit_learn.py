@@ -1,5 +1,9 @@
 """scikit-learn's own estimator checks: none fails, and none is expected to when all rows are used."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -42,3 +46,11 @@ def test_tuned(estimator, check):
 @parametrize_with_checks(ROWS_DRAWN, expected_failed_checks=lambda _: WEIGHTS_ARE_NOT_REPETITIONS)
 def test_rows_drawn(estimator, check):
     check(estimator)
+
+
+def test_checks_of_arrays_of_other_libraries_run_too():
+    """They are skipped unless SCIPY_ARRAY_API is set before scipy is imported, hence another process."""
+    pytest.importorskip("array_api_strict")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "array_api", __file__]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"SCIPY_ARRAY_API": "1"})
+    assert done.returncode == 0 and " skipped" not in done.stdout and "s" not in done.stdout.split()[0], done.stdout
