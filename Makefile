@@ -11,7 +11,7 @@ TORCH_READY := $(VENV)/.torch
 LOWEST_PYTHON ?= python3.11
 PIP := -m pip --quiet --disable-pip-version-check
 
-.PHONY: run reproduce test test-browser test-statistical test-lowest test-warnings test-peers test-faults fuzz dist bench clean
+.PHONY: run reproduce test test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation fuzz dist bench clean
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -40,6 +40,9 @@ fuzz: $(READY) $(TORCH_READY)  ## random problems against extended precision: ma
 
 test-faults: $(READY)  ## memory, disks, files, workers and signals that fail, in minutes
 	$(BIN)/python -m pytest -m faults tests/faults --faults-table out/faults.md
+
+test-mutation: $(READY)  ## small random changes of the source: how many do the tests notice?
+	$(BIN)/python tests/mutation/run.py --mutants $(or $(MUTANTS),100) --seed $(or $(SEED),0)
 
 test-peers: $(READY) $(TORCH_READY)  ## scikit-learn's own tests with us swapped in, in minutes
 	$(BIN)/python tests/peers/run.py --out out/peers.md

@@ -164,7 +164,7 @@ def spoil(table, column, rows, value):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: spoil(t, "x3", [405, 411], float("nan")), ["in the block of rows 373 to", "'x3' (2)", "row 406", "--drop"]),
+        (lambda t: spoil(t, "x3", [405, 411], float("nan")), ["block of rows 373 to", "'x3' (2)", "row 406", "--drop"]),
         (lambda t: spoil(t, "x3", [405, 699], None), ["2 cells missing", "'x3' (2)", "--drop"]),
         (lambda t: spoil(t, "place", [405], None), ["1 cell missing", "'place' (1)"]),
         (lambda t: spoil(t, "y", [650], float("inf")), ["'y' (1)", "row 651"]),

@@ -55,22 +55,29 @@ def test_stacking_is_accepted_on_sparse_and_helps(seed):
 
 
 def test_a_shut_gate_leaves_equal_weights(seed):
-    """On pure noise stacking has nothing to find."""
-    rng = np.random.default_rng(seed)
-    X, y = rng.standard_normal((80, 30)), rng.standard_normal(80)
-    model = OLSEnsembleRegressor(40, 10, mixing="stacking", random_state=seed).fit(X, y)
-    if model.stacking_advantage_ <= 2:
-        np.testing.assert_array_equal(model.weights_, np.full(40, 1 / 40))
-        plain = OLSEnsembleRegressor(40, 10, random_state=seed).fit(X, y)
-        np.testing.assert_allclose(model.coef_, plain.coef_)
-    else:  # the gate lets one seed in some hundreds through
-        assert np.ptp(model.weights_) > 0
+    """On pure noise stacking has nothing to find; of 10 data sets the gate may let 2 through (measured: 0 of 40)."""
+    shut = 0
+    for trial in range(10):
+        rng = np.random.default_rng([seed, trial])
+        X, y = rng.standard_normal((80, 30)), rng.standard_normal(80)
+        model = OLSEnsembleRegressor(40, 10, mixing="stacking", random_state=trial).fit(X, y)
+        if model.stacking_advantage_ <= 2:
+            shut += 1
+            np.testing.assert_array_equal(model.weights_, np.full(40, 1 / 40))
+            plain = OLSEnsembleRegressor(40, 10, random_state=trial).fit(X, y)
+            np.testing.assert_allclose(model.coef_, plain.coef_)
+    assert shut >= 8
 
 
 def test_the_gate_is_shut_on_dense_signals_with_more_members_than_rows(seed):
-    X, y, _ = dense_and_sparse(seed, 150, n=80, p=150, sigma=0.5)
-    model = OLSEnsembleRegressor(120, 25, mixing="stacking", random_state=seed).fit(X, y)
-    assert model.stacking_advantage_ < 3 and (model.stacking_advantage_ > 2) == bool(np.ptp(model.weights_) > 0)
+    """Of 10 data sets it may let 3 through (measured: 1 of 40)."""
+    shut = 0
+    for trial in range(10):
+        X, y, _ = dense_and_sparse([seed, trial], 150, n=80, p=150, sigma=0.5)
+        model = OLSEnsembleRegressor(120, 25, mixing="stacking", random_state=trial).fit(X, y)
+        assert (model.stacking_advantage_ <= 2) == bool(np.ptp(model.weights_) == 0)
+        shut += model.stacking_advantage_ <= 2
+    assert shut >= 7
 
 
 def test_coefficients_are_the_weighted_mean_of_the_members(seed):

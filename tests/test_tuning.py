@@ -43,23 +43,25 @@ def test_it_fits_the_ensemble_it_reports(seed):
 def test_every_criterion_is_near_the_error_on_new_rows(kwargs, seed):
     """The estimated curve at a fixed size against the true total risk of the same kind of ensemble, over 60 data sets.
 
-    Within 4 standard errors; k-fold trains on fewer rows and GCV is asymptotic, so these get 10 % on top.
+    Within 4 standard errors of 2 % at most; GCV is asymptotic and gets 1 % on top. k-fold is compared with ensembles on
+    as many rows as its folds train on. Part of a data set's luck is known here and taken out: the mean square of about
+    what an ensemble of these small members leaves, noise and 0.7 of the signal, less its expectation.
     """
-    size, k, estimates, truths = 12, 20, [], []
+    size, k, cv, difference, truths = 12, 20, kwargs.get("cv"), [], []
+    rows = 80 - 80 // cv if isinstance(cv, int) else 80
+    drawn = min(round(80 * kwargs.get("max_samples", 1.0)), rows)
     for trial in range(60):
         X, y, beta = gaussian(1000 * seed + trial)
         model = OLSEnsembleRegressorCV(
             k, [size, size + 1], inclusion="uniform", scale=1.0, fit_intercept=False, random_state=trial, **kwargs
         ).fit(X, y)
-        estimates.append(model.cv_results_["mse"][0])
-        member = OLSEnsembleRegressor(
-            k, size, kwargs.get("max_samples", 1.0), fit_intercept=False, random_state=trial
-        ).fit(X, y)  # fmt: skip
-        truths.append(np.sum((member.coef_ - beta) ** 2) + 1.0)
-    difference = np.array(estimates) - truths
-    error = difference.std(ddof=1) / np.sqrt(len(difference))
-    exact = kwargs.get("cv") in (None, "oob")
-    assert abs(difference.mean()) < 4 * error + (0.02 if exact else 0.1) * np.mean(truths)
+        members = OLSEnsembleRegressor(k, size, drawn, fit_intercept=False, random_state=trial).fit(X[:rows], y[:rows])
+        truths.append(np.sum((members.coef_ - beta) ** 2) + 1.0)
+        luck = np.mean((y - 0.3 * X @ beta) ** 2) - (1 + 0.7**2)
+        difference.append(model.cv_results_["mse"][0] - luck - truths[-1])
+    error = np.std(difference, ddof=1) / np.sqrt(60)
+    assert abs(np.mean(difference)) < 4 * error + (0.01 if cv == "gcv" else 0.0) * np.mean(truths)
+    assert error < 0.02 * np.mean(truths)
 
 
 def test_leave_one_out_predictions_are_of_left_out_rows(seed):
@@ -182,16 +184,14 @@ def test_repeated_rows_are_noticed(seed):
         OLSEnsembleRegressorCV(20, random_state=0).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
 
 
-def test_warm_start_keeps_the_size(seed):
+def test_warm_start_equals_a_cold_fit(seed):
+    """The size is chosen for the members there are then: it may differ from that for fewer."""
     X, y, _ = gaussian(seed)
     model = OLSEnsembleRegressorCV(20, warm_start=True, inclusion="uniform", random_state=seed).fit(X, y)
-    size = model.max_features_
     model.set_params(n_estimators=60).fit(X, y)
-    whole = OLSEnsembleRegressorCV(60, max_features=[size], inclusion=model.inclusion_kind_, random_state=seed).fit(
-        X, y
-    )
-    assert model.max_features_ == size and model.n_estimators_ == 60 and model.inclusion_kind_ == "uniform"
-    np.testing.assert_allclose(model.coef_ / model.scale_, whole.coef_ / whole.scale_, rtol=1e-9, atol=1e-12)
+    whole = OLSEnsembleRegressorCV(60, inclusion="uniform", random_state=seed).fit(X, y)
+    assert model.max_features_ == whole.max_features_ and model.n_estimators_ == 60
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9, atol=1e-12)
 
 
 def test_intervals_and_pickles(seed):
@@ -247,9 +247,10 @@ def test_bad_requests_are_refused():
         OLSEnsembleRegressorCV(max_features=[39]).fit(X[:20], y[:20])
 
 
-def test_soil_is_predicted_better_than_by_ridge():
+@pytest.mark.parametrize("half", [0, 1])
+def test_soil_is_predicted_better_than_by_ridge(half):
     X, y = load_soil_carbon(return_X_y=True)
-    train, test = np.arange(0, 732, 2), np.arange(1, 732, 2)
+    train, test = np.arange(half, 732, 2), np.arange(1 - half, 732, 2)
     tuned = OLSEnsembleRegressorCV(random_state=0).fit(X[train], y[train])
     ridge = RidgeCV(np.logspace(-8, 4, 50)).fit(X[train], y[train])
-    assert tuned.score(X[test], y[test]) > ridge.score(X[test], y[test]) - 0.02
+    assert tuned.score(X[test], y[test]) > ridge.score(X[test], y[test])
