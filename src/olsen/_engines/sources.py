@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.extras import from_extra
+from .._execution.threads import room_for_a_thread
 from ..subsets import row_groups
 from .checks import column_names
 from .maps import FileRows, file_state, refuse_change, row_reader
@@ -238,6 +239,9 @@ def _dense(X: Any) -> NDArray[Any]:
 
 def ahead(blocks: Iterator[Block]) -> Iterator[Block]:
     """The same blocks, each read while the one before is worked on."""
+    if not room_for_a_thread():
+        yield from blocks
+        return
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(next, blocks, None)
         while (block := coming.result()) is not None:

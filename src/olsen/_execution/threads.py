@@ -26,6 +26,7 @@ from weakref import WeakMethod
 
 import joblib
 
+from . import memory
 from .blas_threads import Limit, limit_in_force, one_blas_thread, taken_over
 from .blas_threads import blas_threads as limit_blas
 
@@ -37,6 +38,7 @@ __all__ = [
     "in_order",
     "inside_dask_task",
     "map_chunks",
+    "room_for_a_thread",
     "threads_and_tasks",
 ]
 
@@ -44,6 +46,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 IDLE_SECONDS = 10.0  # a helper without work waits so long: starting one takes as long as a small ensemble
+THREAD_BYTES = 1 << 25
 CHUNK_SECONDS = 0.1  # a chunk of compiled work cannot be interrupted, and Ctrl-C should be heard at once
 
 
@@ -133,6 +136,14 @@ def inside_dask_task() -> bool:
     except ValueError:
         return False
     return True
+
+
+def room_for_a_thread() -> bool:
+    """Whether there is memory for one more thread, its stack and what it works on.
+
+    A thread that cannot allocate before it has reported itself leaves whoever started it waiting for ever.
+    """
+    return memory.available_bytes() > THREAD_BYTES
 
 
 def map_chunks(
@@ -359,6 +370,8 @@ class _Helpers:
                     self.calls.put(partial(copy_context().run, _call, weak, limit))
 
     def _start(self) -> None:
+        if not room_for_a_thread():
+            return
         self.count += 1
         try:
             threading.Thread(target=self._serve, name="olsen", daemon=True).start()
