@@ -131,7 +131,7 @@ def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatc
 
 def test_intervals_check_their_arguments():
     model = OLSEnsembleRegressor(5, 0.3).fit(X, y)
-    with pytest.raises(ValueError, match=r"coverage=1.5 must lie strictly between 0 and 1"):
+    with pytest.raises(ValueError, match=r"coverage=1.5 must be a number strictly between 0 and 1"):
         model.predict_interval(X, coverage=1.5)
     with pytest.raises(ValueError, match="method='bootstrap' is not known"):
         model.predict_interval(X, method="bootstrap")

@@ -170,12 +170,13 @@ def ordinary_weights(weight: Array) -> Array:
     A row of which the weight is below 1e-100 of the largest says less than rounding of the others, and yet decides what
     they leave open: such weights are refused.
     """
-    if ORDINARY[0] <= weight.min() and weight.max() <= ORDINARY[1]:
+    least, most = float(np.min(weight, where=weight > 0, initial=np.inf)), float(weight.max(initial=0.0))
+    if ORDINARY[0] <= least and most <= ORDINARY[1]:  # zeros, of rows that nobody uses, may be there
         return weight
-    if weight.min() < 1e-100 * weight.max():
+    if least < 1e-100 * most:
         raise ValueError(
-            f"sample_weight spans {weight.min():.3g} to {weight.max():.3g}: rows that count 1e100 times less than "
+            f"sample_weight spans {least:.3g} to {most:.3g}: rows that count 1e100 times less than "
             f"others cannot be weighed in double precision. Give them weight zero, which drops them, or take fewer "
             f"decades."
         )
-    return weight / 2.0 ** min(max(int(np.frexp(weight.max())[1]), -1022), 1023)
+    return weight / 2.0 ** min(max(int(np.frexp(most)[1]), -1022), 1023)
