@@ -211,8 +211,10 @@ def test_dispatch_leaves_everything_else_as_it_is(xp, seed):
     pd, da = pytest.importorskip("pandas"), pytest.importorskip("dask.array")
     X, y, _ = data(seed)
     expected = OLSEnsembleRegressor(5, random_state=seed).fit(X, y)
-    frames = [pd.DataFrame(X)] if parse_version(sklearn.__version__) >= parse_version("1.8") else []  # refused before
-    for given in (*frames, sp.csr_array(X), X.tolist(), da.from_array(X)):
+    given_as = [sp.csr_array(X), da.from_array(X)]
+    if parse_version(sklearn.__version__) >= parse_version("1.8"):  # scikit-learn itself refused them before
+        given_as += [pd.DataFrame(X), X.tolist()]
+    for given in given_as:
         model = OLSEnsembleRegressor(5, random_state=seed).fit(given, da.from_array(y) if hasattr(given, "dask") else y)
         assert isinstance(model.coef_, np.ndarray)
         np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-10)
