@@ -66,8 +66,8 @@ dist: $(READY)  ## wheel and source archive, tested in an environment without ex
 	build/bare/bin/python $(PIP) install dist/*.whl
 	cd build && bare/bin/python -I ../tests/dist/check_wheel.py
 
-bench: $(READY)  ## us and the peers side by side, in minutes on an idle machine
-	$(BIN)/python benchmarks/compare.py
+bench: $(READY)  ## us and the peers side by side, in 20 minutes on an idle machine: make bench DATA=folder of CSV files
+	$(BIN)/python benchmarks/compare.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/report.py
 
 test-browser: $(READY)  ## the report in a real browser (installs Debian's Chromium if there is none)

@@ -2,6 +2,7 @@
 
     python benchmarks/compare.py                   # everything, minutes; what `make bench` runs
     python benchmarks/compare.py --only fit kernel # some groups
+    python benchmarks/compare.py --data FOLDER     # with the tables of a folder: CSV files with a column `target`
     python benchmarks/compare.py --quick           # toy sizes: whether it runs, not how fast
 
 Every group prints a table and stores it, with the machine it ran on, as GROUP.json and GROUP.md in the folder `--out`.
@@ -18,7 +19,7 @@ import traceback
 from pathlib import Path
 
 import machine
-from groups import GROUPS
+from groups import FROM_A_FOLDER, GROUPS
 from tables import lines, markdown
 
 HERE = Path(__file__).resolve().parent
@@ -32,7 +33,7 @@ def main(arguments=None) -> int:
     out.mkdir(parents=True, exist_ok=True)
     about = machine.describe(options.quick)
     print("\n".join(machine.header_lines(about)), flush=True)
-    broken = [name for name in options.only or GROUPS if not run_group(name, about, out, options.quick)]
+    broken = [name for name in options.only or GROUPS if not run_group(name, about, out, options)]
     if broken:
         print(f"groups that broke: {', '.join(broken)}", file=sys.stderr)
     return 1 if broken else 0
@@ -44,16 +45,18 @@ def parse(arguments):
         "--quick", action="store_true", help="toy sizes, seconds; stored in out/ unless --out says else"
     )
     parser.add_argument("--only", nargs="+", metavar="GROUP", choices=list(GROUPS), help=", ".join(GROUPS))
+    parser.add_argument("--data", type=Path, metavar="DIR", help="tables for the group `real`, skipped without")
     parser.add_argument("--out", type=Path, metavar="DIR", help="where tables are stored")
     return parser.parse_args(arguments)
 
 
-def run_group(name: str, about: dict, out: Path, quick: bool) -> bool:
+def run_group(name: str, about: dict, out: Path, options: argparse.Namespace) -> bool:
     """Run, print and store one group; a broken one must not cost the others their results."""
+    quick, folder = options.quick, {"data": options.data} if name in FROM_A_FOLDER else {}
     print(f"\n{GROUPS[name].TITLE}", flush=True)
     start, rows = time.perf_counter(), []
     try:
-        for row in GROUPS[name].run(quick):
+        for row in GROUPS[name].run(quick, **folder):
             rows.append(row)
             print("\n".join(lines(GROUPS[name].cells(row))), flush=True)
     except Exception:

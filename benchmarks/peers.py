@@ -8,9 +8,9 @@ from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 
 from olsen import subsets
 
-__all__ = ["PENALTIES", "bagging", "lstsq_loop", "ridge", "ridge_cv", "start_workers"]
+__all__ = ["PENALTIES", "bagging", "lstsq_loop", "lstsq_member", "ridge", "ridge_cv", "start_workers"]
 
-PENALTIES = np.logspace(-4, 6, 50)
+PENALTIES = np.geomspace(1e-3, 1e5, 50)
 
 
 def bagging(k, m, max_samples=1.0, n_jobs=1, seed=0):
@@ -43,8 +43,13 @@ def lstsq_loop(X, y, k, m, max_samples=1.0, seed=0):
     coef = np.zeros(p)
     for i in range(k):
         A, b = (X[:, columns[i]], y) if rows is None else (X[np.ix_(rows[i], columns[i])], y[rows[i]])
-        coef[columns[i]] += np.linalg.lstsq(A - A.mean(axis=0), b - b.mean(), rcond=None)[0]
+        coef[columns[i]] += lstsq_member(A, b)
     return coef / k
+
+
+def lstsq_member(A, b):
+    """Coefficients of one submatrix with an intercept, the shortest where columns depend on each other."""
+    return np.linalg.lstsq(A - A.mean(axis=0), b - b.mean(), rcond=None)[0]
 
 
 def start_workers(quick=False):

@@ -9,6 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
+import growth
 import machine
 from groups import GROUPS
 from tables import markdown
@@ -31,21 +32,23 @@ there is one, to what is aimed at; a limit that is missed says FAIL.
   is loaded and scikit-learn's worker processes are started before the first clock.
 - Bagging runs at the better of `n_jobs` 1 and 2, tried once each before the turns; all peers use the BLAS threads that
   NumPy, SciPy and joblib give them.
-- Data: independent Gaussian columns, coefficients of unit length, noise of unit variance.
+- Data: independent Gaussian columns, coefficients of unit length, noise of unit variance, where nothing else is said.
+  Other columns have a signal of unit variance that leans on all of them.
 - The rate of a matrix product is measured in the same run. Two of them at once should do twice the work of one; where
   they do not, the machine was busy, and rows about two threads say less.
 - Medians and numbers of runs stand beside the best times in `benchmarks/results/*.json`.
 """
 TOY = "**Toy sizes: this page shows that the benchmark runs and says nothing about speed.**\n"
+BELOW = {"growth": growth.below}  # what some groups have to say below their table
 
 
-def page(results: list[dict]) -> str:
-    """The page, from what compare.py stored."""
+def page(results: list[dict], images: Path) -> str:
+    """The page, from what compare.py stored; its figures are drawn into the folder of images beside it."""
     parts = [OPENING]
     if any(result["quick"] for result in results):
         parts.append(TOY)
     parts.append("## The machine\n\n" + machines(results))
-    parts += [section(result) for result in results]
+    parts += [section(result, images) for result in results]
     return "\n".join(parts)
 
 
@@ -62,7 +65,7 @@ def machines(results):
     return "\n".join(texts)
 
 
-def section(result):
+def section(result, images):
     group = GROUPS[result["group"]]
     after = result["after"]
     quiet = (
@@ -70,7 +73,8 @@ def section(result):
         f"{after['dgemm_scaling']:.2f} times the work of one."
     )
     table = markdown([group.cells(row) for row in result["rows"]])
-    return f"## {group.TITLE}\n\n{group.NOTE}\n\n{table}\n{quiet}\n"
+    below = [f"{tell(result['rows'], images)}\n" for name, tell in BELOW.items() if name == result["group"]]
+    return f"## {group.TITLE}\n\n{group.NOTE}\n\n{table}\n{''.join(below)}{quiet}\n"
 
 
 def stored(folder: Path) -> list[dict]:
@@ -88,7 +92,7 @@ def main(arguments=None):
     if not results:
         parser.error(f"no results in {options.results}; run benchmarks/compare.py first.")
     options.page.parent.mkdir(parents=True, exist_ok=True)
-    options.page.write_text(page(results), encoding="utf-8")
+    options.page.write_text(page(results, options.page.parent / "images"), encoding="utf-8")
     print(f"wrote {options.page}")
 
 

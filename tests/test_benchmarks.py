@@ -7,20 +7,35 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
-GROUPS = {"fit": 2, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuning": 2, "fresh": 2}  # rows at toy size
+GROUPS = {  # rows at toy size
+    "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
+    "inclusion": 3, "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "fresh": 2,
+}  # fmt: skip
 METHODS = ("time_", "peakmem_")
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("results")
-    command = [sys.executable, str(BENCHMARKS / "compare.py"), "--quick", "--out", str(folder)]
+    folder, data = tmp_path_factory.mktemp("results"), tmp_path_factory.mktemp("data")
+    write_table(data / "tall.csv", n=40, p=6)
+    write_table(data / "wide.csv", n=15, p=19)
+    command = [sys.executable, str(BENCHMARKS / "compare.py"), "--quick", "--out", str(folder), "--data", str(data)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return folder
+
+
+def write_table(path, n, p):
+    names = ",".join([*(f"x{j}" for j in range(p)), "target"])
+    np.savetxt(path, np.random.default_rng(0).standard_normal((n, p + 1)), delimiter=",", header=names, comments="")
+
+
+def rows_of(results, group):
+    return json.loads((results / f"{group}.json").read_text(encoding="utf-8"))["rows"]
 
 
 def load(name):
@@ -48,13 +63,79 @@ def test_a_group_stores_its_rows(results, group):
 
 
 def test_fits_agree_with_least_squares_on_the_same_submatrices(results):
-    rows = json.loads((results / "fit.json").read_text(encoding="utf-8"))["rows"]
-    assert all(row["difference"] < 1e-8 for row in rows)
+    assert all(row["difference"] < 1e-8 for group in ("fit", "tables") for row in rows_of(results, group))
 
 
 def test_the_iteration_agrees_with_the_direct_solver(results):
-    dense, _ = json.loads((results / "iteration.json").read_text(encoding="utf-8"))["rows"]
+    dense, _ = rows_of(results, "iteration")
     assert dense["difference"] < 1e-6
+
+
+def test_every_table_of_a_folder_is_fitted(results):
+    assert [list(row["shape"].values()) for row in rows_of(results, "real")] == [["tall", 40, 6], ["wide", 15, 19]]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [([], "no folder was given"), (["--data", "nowhere"], "nowhere is not there")]
+)
+def test_without_a_folder_of_tables_their_group_is_skipped(tmp_path, capsys, data, said):
+    assert load("compare").main(["--quick", "--only", "real", "--out", str(tmp_path), *data]) == 0
+    assert said in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def centred_rank(X):
+    return np.linalg.matrix_rank(X - X.mean(axis=0))
+
+
+def test_one_hot_tables_have_all_levels_of_their_factors(seed):
+    X, y = load("problems").one_hot(300, numeric=5, factors=6, levels=30, seed=seed)
+    assert X.shape == (300, 35) and y.shape == (300,)
+    np.testing.assert_allclose([X.mean(axis=0), X.std(axis=0)], [np.zeros(35), np.ones(35)], atol=1e-12)
+    assert [len(np.unique(column)) for column in X.T[5:]] == [2] * 30
+    assert centred_rank(X) == 5 + 30 - 6
+
+
+def test_the_reference_table_has_the_rank_it_is_named_with():
+    X, _ = load("groups.tables").REFERENCE()
+    assert X.shape == (3000, 328) and centred_rank(X) == 286
+
+
+def test_a_third_of_duplicated_columns_repeats_others(seed):
+    X, _ = load("problems").duplicated(100, 30, seed)
+    assert X.shape == (100, 30) and centred_rank(X) == 30 - 10 - 2
+    assert np.count_nonzero(np.ptp(X, axis=0) == 0) == 2
+    assert np.unique(X, axis=1).shape[1] == 20
+
+
+def test_correlated_columns_have_the_correlation_of_their_distance(seed):
+    n, rho = 4000, 0.9
+    found = np.corrcoef(load("problems").correlated(n, 8, rho, seed)[0], rowvar=False)
+    expected = rho ** np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
+    assert np.all(np.abs(found - expected) <= 5 * (1 - expected**2) / np.sqrt(n) + 1e-12)
+
+
+def test_spectra_are_sums_of_a_few_peaks(seed):
+    X, _ = load("problems").spectra(80, 60, seed, peaks=4, noise=1e-6)
+    values = np.linalg.svd(X, compute_uv=False)
+    assert X.shape == (80, 60) and values[3] > 100 * values[4] > 0
+
+
+def test_signal_and_noise_have_unit_variance(seed):
+    n = 20_000
+    X, y = load("problems").correlated(n, 5, 0.5, seed)
+    noise = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
+    assert abs(noise.var() - 1) < 5 * np.sqrt(2 / n)
+    assert abs(y.var() - noise.var() - 1) < 5 * 2 / np.sqrt(n)  # twice the covariance of signal and noise
+
+
+def test_slopes_are_those_of_powers(results):
+    growth, rows = load("growth"), rows_of(results, "growth")
+    for row in rows:
+        shape = row["shape"]
+        row["seconds"] = {str(k): 1e-9 * shape["n"] * shape["p"] ** 2 * shape["m"] ** 3 * k for k in row["members"]}
+    found = [growth.slope(*growth.sweep(rows, letter, rows[0]["members"][0])) for letter in "npm"]
+    np.testing.assert_allclose(found, [1, 2, 3])
 
 
 def test_report_holds_every_table(results, tmp_path):
@@ -64,6 +145,13 @@ def test_report_holds_every_table(results, tmp_path):
     assert "Toy sizes" in text
     for group in GROUPS:
         assert (results / f"{group}.md").read_text(encoding="utf-8") in text
+    assert "](images/growth.png)" in text and (page.parent / "images" / "growth.png").stat().st_size > 0
+
+
+def test_growth_is_drawn_and_its_slopes_printed(results, tmp_path, capsys):
+    load("growth").main(["--results", str(results), "--out", str(tmp_path / "growth.png")])
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+    assert "in rows n (40 to 80, p = 20, m = 5)" in capsys.readouterr().out
 
 
 def test_report_without_results_says_what_to_run(tmp_path, capsys):

@@ -113,12 +113,15 @@ def test_more_columns_than_rows_have_no_least_squares(olsen, tmp_path):
     assert code == 0 and errors["least squares"] is None and errors["ridge"] > 0
 
 
-def test_nearly_dependent_columns_are_read_again(olsen, tmp_path):
+def test_nearly_dependent_columns_are_no_damage(olsen, tmp_path):
     _, _, table = data()
-    table = table.set_column(1, "x1", pa.array(table.column("x0").to_numpy() * (1 + 1e-9)))
+    table = table.set_column(1, "x1", pa.array(table.column("x0").to_numpy() + 1e-7 * table.column("x1").to_numpy()))
     pq.write_table(table, tmp_path / "t.parquet")
     code, text, _ = olsen("fit", tmp_path / "t.parquet", "--target", "y", "--members", "9", "--out-of-core", "--json")
-    assert code == 0 and json.loads(text)["model"]["refitted"] > 0
+    found = json.loads(text)
+    largest = max(abs(column["coefficient"]) for column in found["coefficients"])
+    # members that hold both are solved from the data (their coefficients are large), or none holds both
+    assert code == 0 and (largest < 100 or found["model"]["refitted"] > 0)
 
 
 def test_large_tables_go_out_of_core_by_themselves(olsen, parquet, monkeypatch):

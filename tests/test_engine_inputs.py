@@ -225,7 +225,7 @@ def test_the_same_rows_at_the_second_reading_are_never_refused(settings, offset,
     Z = np.c_[X, X[:, 0], np.ones(len(X))] * 10.0 ** np.arange(-4, 4) + offset
     weight = np.arange(len(X)) % 3.0
     fitted = model(max_features=1.0, **settings).fit(lambda: cut_all(Z, y + offset, weight), None)
-    assert fitted.n_fallbacks_
+    assert np.isfinite(fitted.coef_).all()
 
 
 # Dask data frames

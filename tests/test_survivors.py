@@ -51,14 +51,18 @@ def test_standard_errors_are_those_of_a_mean_over_the_rows(weighted, seed):
     assert model.cv_results_["standard_error"] == pytest.approx([expected], rel=1e-8)
 
 
-def test_from_moments_the_standard_error_is_that_of_a_variance(seed):
-    """Mean squares of n normal residuals vary by the root of 2 / n, relative to themselves."""
+def test_of_many_rows_the_standard_error_is_that_of_a_variance(seed):
+    """Mean squares of n normal residuals vary by the root of 2 / n, relative to themselves; the sample adds little."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((12_000, 4))
-    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, X[:, 0] + rng.standard_normal(12_000))
-    assert model.criterion_ == "gcv"
-    relative = model.cv_results_["standard_error"] / model.cv_results_["mse"]
+    y = X[:, 0] + rng.standard_normal(12_000)
+    ridge = OLSEnsembleRegressorCV(10, inclusion="ridge", random_state=seed).fit(X, y)
+    relative = ridge.cv_results_["standard_error"] / ridge.cv_results_["mse"]
     np.testing.assert_allclose(relative, np.sqrt(2 / 12_000), rtol=1e-9)
+    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
+    assert (model.criterion_, ridge.criterion_) == ("loo", "gcv")
+    relative = model.cv_results_["standard_error"] / model.cv_results_["mse"]
+    assert np.all((relative > np.sqrt(2 / 12_000)) & (relative < 1.1 * np.sqrt(2 / 12_000)))
 
 
 def test_stacking_minimises_the_weighted_squares_of_left_out_residuals(seed):

@@ -234,7 +234,7 @@ def test_without_signal_there_is_no_scale_to_estimate(value, seed):
 @pytest.mark.parametrize("of_y", [-290, -155, 155, 250])
 @pytest.mark.parametrize("of_weight", [-300, 300])
 def test_units_change_nothing_but_units(of_x, of_y, of_weight, seed):
-    """Powers of two round nothing, so results are the same to the last bit; or an error says what cannot be written."""
+    """Powers of two round nothing: coefficients agree to 1e-12, or an error says what cannot be written."""
     rng = np.random.default_rng(seed)
     X, w = rng.standard_normal((30, 6)), rng.uniform(0.5, 2, 30)
     y = X[:, 0] + rng.standard_normal(30)
@@ -265,6 +265,38 @@ def test_a_column_that_cannot_be_squared_beside_others_is_named(engine, factor, 
         pytest.raises(ValueError, match=r"column . of X .*StandardScaler|squares overflow"),
     ):
         OLSEnsembleRegressor(5, random_state=seed).fit(*ENGINES[engine](X, X[:, 0], w))
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("first", [0.0, 1e-200])
+def test_many_rows_are_all_asked_whether_a_column_is_too_small(first, order, seed):
+    """A column of nearly nothing is refused, one that says something in its last row alone is fitted."""
+    rng = np.random.default_rng(seed)
+    X = np.asarray(rng.standard_normal((2000, 40)), order=order)
+    X[:, 3] = first
+    y = X[:, 0] + rng.standard_normal(2000)
+    model = OLSEnsembleRegressor(1, 1.0, random_state=seed)
+    X[-1, 3] = 1e-200
+    with pytest.raises(ValueError, match="column 3 of X has entries of at most 1e-200: squares would leave"):
+        model.fit(X, y)
+    X[-1, 3] = 1.0  # a dummy that occurs once: it fits its row, and the others are fitted without it
+    model.fit(X, y)
+    others = np.delete(X, 3, axis=1)[:-1]
+    exact = np.linalg.lstsq(np.c_[np.ones(1999), others], y[:-1])[0]
+    np.testing.assert_allclose(np.delete(model.coef_, 3), exact[1:], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.predict(X[-1:]), y[-1:])
+
+
+@pytest.mark.parametrize("large", [-1e160, 1e160])
+def test_many_rows_are_all_asked_for_the_largest_entry(large, seed):
+    """Beside such an entry, in the last row alone, all other columns are too small."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((2000, 40))
+    X[-1, 3] = large
+    with pytest.raises(
+        ValueError, match=r"column 0 of X \(and 38 more\) .* beside 1e\+160 elsewhere: squares would leave"
+    ):
+        OLSEnsembleRegressor(1, 1.0, random_state=seed).fit(X, X[:, 0])
 
 
 def test_a_column_far_from_zero_does_not_hide_what_others_say(seed):

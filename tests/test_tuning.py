@@ -138,12 +138,12 @@ def test_zero_weight_equals_a_dropped_row(seed):
     np.testing.assert_allclose(whole.coef_, part.coef_, rtol=1e-8, atol=1e-10)
 
 
-def test_many_rows_are_judged_from_the_moments(seed):
+def test_many_rows_are_judged_from_some_of_them(seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((12_000, 8))
     y = X @ rng.standard_normal(8) + rng.standard_normal(12_000)
     model = OLSEnsembleRegressorCV(30, random_state=seed).fit(X, y)
-    assert model.criterion_ == "gcv" and model.loo_prediction_.size == 0 and model.max_features_ >= 7
+    assert model.criterion_ == "loo" and model.loo_prediction_.size == 0 and model.max_features_ >= 7
     rows = OLSEnsembleRegressorCV(30, cv="gcv", inclusion="uniform", random_state=seed).fit(X[:9000], y[:9000])
     assert rows.best_score_ == pytest.approx(model.best_score_, rel=0.1)
 

@@ -1,16 +1,43 @@
-"""The groups of a benchmark run: each module has TITLE, NOTE, ``run(quick) -> rows`` and ``cells(row) -> dict``."""
+"""The groups of a benchmark run: each module has TITLE, NOTE, ``run(quick) -> rows`` and ``cells(row) -> dict``.
 
-from . import choice, figure, fit, fresh, iteration, kernel, predict, tuning
+The run of those in FROM_A_FOLDER also takes the folder of tables, or None.
+"""
 
-__all__ = ["GROUPS"]
+from . import (
+    choice,
+    figure,
+    fit,
+    fresh,
+    growth,
+    inclusion,
+    intervals,
+    iteration,
+    kernel,
+    predict,
+    real,
+    tables,
+    threads,
+    tuned,
+    tuning,
+)
+
+__all__ = ["FROM_A_FOLDER", "GROUPS"]
 
 GROUPS = {
     "fit": fit,
+    "tables": tables,
+    "growth": growth,
     "predict": predict,
     "kernel": kernel,
     "choice": choice,
     "iteration": iteration,
+    "tuned": tuned,
+    "inclusion": inclusion,
+    "real": real,
+    "threads": threads,
+    "intervals": intervals,
     "tuning": tuning,
     "figure2": figure,
     "fresh": fresh,
 }
+FROM_A_FOLDER = {"real"}

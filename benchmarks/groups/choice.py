@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from olsen import OLSEnsembleRegressor, _members, subsets
+from olsen import _members, subsets
 from olsen._execution import memory
 from olsen._execution.threads import Sharing
 from problems import linear
 from timing import best, interleave, judged, summary
+from warming import compile_kernels
 
 from .text import duration, limits, times
 
@@ -41,17 +42,9 @@ TOY_SHAPES = [(40, 20, 5, 6, 1.0), (20, 40, 30, 6, 1.0), (40, 20, 5, 6, 0.5)]
 
 
 def run(quick: bool):
-    if not quick:
-        compile_kernels()
+    compile_kernels(quick)
     for shape in TOY_SHAPES if quick else SHAPES:
         yield measure(*shape, rounds=1 if quick else 2)
-
-
-def compile_kernels():
-    """Load compiled code before any clock starts, for tall and for wide data."""
-    for solver in _members.SOLVERS.keys() - {"interpolator", "orthogonal"}:
-        for p in (60, 600):
-            OLSEnsembleRegressor(600, 30, solver=solver, random_state=0).fit(*linear(300, p))
 
 
 def measure(n, p, m, k, max_samples, rounds):

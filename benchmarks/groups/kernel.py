@@ -78,6 +78,7 @@ def measure(m, p, must, aim, quick):
 def kernel(m, p, k):
     """A call that solves k members of m columns on some threads."""
     from olsen._members._kernel.principal import solve_principal  # loads numba, which other groups may not need
+    from olsen._members.gram import Columns
 
     X, y = linear(4 * p, p)
     G = X.T @ X
@@ -85,9 +86,11 @@ def kernel(m, p, k):
     features = subsets.draw(p, k, seed=0, size=m, design="balanced")
     out = np.empty((len(features.indices), 1)), np.empty(k), np.empty(k)  # one target, the others are probes
     scale = np.sqrt(np.diagonal(G))
+    none = Columns.none(p)  # no columns depend on each other: the data are not needed
+    data = none.A, none.Y, none.far, none.relative
 
     def work(start, stop):
-        solve_principal(G, C, scale, features.indptr, features.indices, start, stop, out)
+        solve_principal(G, C, scale, data, features.indptr, features.indices, start, stop, out)
 
     return lambda n_threads: threads.map_chunks(work, k, n_threads)
 

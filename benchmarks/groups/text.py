@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["duration", "limits", "times"]
+__all__ = ["duration", "limits", "times", "verdict"]
 
 
 def duration(seconds: float | None) -> str:
@@ -23,3 +23,8 @@ def times(ratio: float | None) -> str:
 def limits(row: dict, show=times) -> dict[str, str]:
     """The last columns of most tables."""
     return {"must": show(row["must"]), "aim": show(row["aim"]), "verdict": row["verdict"]}
+
+
+def verdict(judged: dict, show=times) -> str:
+    """A second value of a row with its limits, in one cell."""
+    return f"{show(judged['value'])} ({show(judged['must'])}, {show(judged['aim'])}), {judged['verdict']}"

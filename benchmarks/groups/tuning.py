@@ -1,4 +1,4 @@
-"""An ensemble that tunes itself, against RidgeCV and against a grid search over the authors' recipe."""
+"""An ensemble that tunes itself, against a grid search over the authors' recipe."""
 
 from __future__ import annotations
 
@@ -8,55 +8,47 @@ from sklearn.model_selection import GridSearchCV, KFold
 import peers
 from olsen import OLSEnsembleRegressorCV
 from problems import linear
-from timing import best, interleave, judged, seconds, summary
+from timing import best, interleave, judged, seconds
 
 from .text import duration, limits, times
 
-TITLE = "Tuning"
+TITLE = "Tuning by a grid search"
 NOTE = (
-    "`OLSEnsembleRegressorCV(n_estimators=100, n_jobs=2)` with its default grid of sizes and leave-one-out, whole "
-    "`fit` calls, in turns with `RidgeCV` (50 penalties, leave-one-out). The grid search is `GridSearchCV` over 10 "
-    "sizes of Bagging + LinearRegression with 5 folds, at the better of `n_jobs` 1 and 2."
+    "Whole calls of `OLSEnsembleRegressorCV(n_estimators=100, n_jobs=2).fit` with its default grid of sizes and "
+    "leave-one-out. The grid search is `GridSearchCV` over 10 sizes of Bagging + LinearRegression with 5 folds, at the "
+    "better of `n_jobs` 1 and 2."
 )
 FOLDS = 5
 PATIENCE = 180.0  # seconds from which the grid search is extrapolated from one of its folds
-# n, p, k, our time over RidgeCV's must be at most
-SHAPES = [(2000, 1000, 100, 1.0), (100, 4000, 100, 10.0)]
-TOY_SHAPES = [(60, 20, 10, 1.0)]
+MUST = 20
+SHAPES = [(2000, 1000, 100), (100, 4000, 100)]
+TOY_SHAPES = [(60, 20, 10)]
+SEARCH = "GridSearchCV"
 
 
 def run(quick: bool):
     jobs = peers.start_workers(quick)
     for shape in TOY_SHAPES if quick else SHAPES:
-        yield from measure(*shape, jobs, rounds=1 if quick else 5)
+        yield measure(*shape, jobs, rounds=1 if quick else 2)
 
 
-def measure(n, p, k, must, jobs, rounds):
-    """Two rows: against RidgeCV, and against the grid search."""
+def measure(n, p, k, jobs, rounds):
     X, y = linear(n, p)
 
     def ours():
         return OLSEnsembleRegressorCV(k, n_jobs=2, random_state=0).fit(X, y)
 
     model = ours()  # compiles what is not cached
-    contenders = {"olsen": ours, "RidgeCV": lambda: peers.ridge_cv().fit(X, y)}
-    measured = interleave(contenders, rounds)
-    took = best(measured)
-    about = {"shape": {"n": n, "p": p, "k": k}, "size": model.max_features_, "criterion": model.criterion_}
-    yield {
-        **about,
-        "peer": "RidgeCV",
-        **summary(measured),
-        "how": "measured in turns",
-        **judged(took["olsen"] / took["RidgeCV"], must, better="less"),
-    }
+    took = best(interleave({"olsen": ours}, rounds))["olsen"]
     searched, how = grid_search_seconds(X, y, k, jobs)
-    yield {
-        **about,
-        "peer": "GridSearchCV",
-        "seconds": {"olsen": took["olsen"], "GridSearchCV": searched},
+    return {
+        "shape": {"n": n, "p": p, "k": k},
+        "size": model.max_features_,
+        "criterion": model.criterion_,
+        "peer": SEARCH,
+        "seconds": {"olsen": took, SEARCH: searched},
         "how": how,
-        **judged(searched / took["olsen"], 20),
+        **judged(searched / took, MUST),
     }
 
 

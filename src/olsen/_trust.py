@@ -15,15 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "DEPENDENT_PIVOT",
     "EPS",
     "EXACT_FIT",
     "LARGEST",
     "LARGEST_COMPLEMENT_INFLATION",
     "LARGEST_INFLATION",
+    "LARGEST_REFINABLE",
     "ORDINARY",
     "SMALLEST",
     "SMALLEST_PIVOT",
+    "SMALLEST_REMAINDER",
     "Cutoff",
+    "beyond_double",
     "constant_columns",
     "costs_a_rank",
     "nearly_constant",
@@ -42,15 +46,25 @@ EPS = float(np.finfo(np.float64).eps)
 # Squared pivot over its diagonal entry: the share of a column that those before it leave unexplained. At 1e-5 five of
 # sixteen digits are gone.
 SMALLEST_PIVOT = 1e-5
+# The same share, from which on down it is taken for rounding: the column may depend on those before it, which the data
+# must confirm. With w the coefficients of the column on the others (all of unit length), rounding leaves about
+# eps (1 + sum |w|)^2 of a dependent one. Between the two no factor of a Gram matrix is believed.
+DEPENDENT_PIVOT = 1e-9
 # Entry of the inverse correlation matrix (variance inflation factors on its diagonal), as probes see it. Pivots miss
 # columns that *later* ones explain.
 LARGEST_INFLATION = 3e4
+# The same, up to which a solution is refined on the data: rounding eps times this is what every step leaves.
+LARGEST_REFINABLE = 1e10
 # The complement form works on the inverse, which squares the condition once more.
 LARGEST_COMPLEMENT_INFLATION = 1e3
 # What is left of a row, 1 - h, along a path of sizes, below which its residual says nothing: with rounding of eps in
 # residual and leverage, r / (1 - h) keeps ten digits down to here. Rows below are deleted by the rule for h = 1, or by
 # a refit without them.
 EXACT_FIT = 1e-6
+# What the intercept leaves of a diagonal entry of the inverse of K = X X', relative to that entry, for members that
+# interpolate their rows. Residuals are divided by it, and it is a difference: at 1e-10 six of its sixteen digits are
+# left. Rows with less are taken for dependent.
+SMALLEST_REMAINDER = 1e-10
 # Largest entries between which data are taken as they are: squares, their products and sums over any number of rows
 # stay between 1e-240 and 1e240. Others are brought to order one by a power of two, which rounds nothing.
 ORDINARY = (2.0**-200, 2.0**200)
@@ -151,9 +165,15 @@ def refuse_extremes(largest: Array, unit: float = 1.0, numbers: NDArray[Any] | N
     number = j if numbers is None else int(numbers[j])
     more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
     beside = f", beside {float(np.max(largest)):.3g} elsewhere" if unit != 1.0 else ""
-    raise ValueError(
-        f"column {number} of X{more} has entries of at most {largest[j]:.3g}{beside}: squares would leave the range of "
-        f"double precision. Rescale the columns, for instance with sklearn.preprocessing.StandardScaler."
+    entries = f"column {number} of X{more} has entries of at most {largest[j]:.3g}{beside}"
+    raise ValueError(f"{entries}: {beyond_double('squares', 'the columns')}")
+
+
+def beyond_double(what: str, cause: str) -> str:
+    """The words for numbers that cannot be written down, and the way out: to rescale their cause."""
+    return (
+        f"{what} would leave the range of double precision. Rescale {cause}, for instance with "
+        f"sklearn.preprocessing.StandardScaler."
     )
 
 

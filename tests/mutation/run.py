@@ -35,6 +35,8 @@ TESTS = {
     "_members/masked": "masked_cg ensemble",
     "_members/on_device": "arrays members",
     "_members/path": "path combining tuning uncertainty",
+    "_members/pair_sums": "dependent tuning",
+    "_members/deletions": "uncertainty",
     "_members/leave_one_out": "path uncertainty combining",
     "_members/problem": "ensemble members combining",
     "_selection": "tuning combining",

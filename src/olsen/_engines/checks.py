@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["check_columns", "column_names", "refuse_text", "require_positive"]
+__all__ = ["check_columns", "column_names", "cut_short", "refuse_text", "require_positive"]
 
 
 def require_positive(kept: int, given: int, least: int = 2) -> None:
@@ -25,6 +25,11 @@ def refuse_text(text: Sequence[str], n_columns: int) -> None:
             f"{len(text)} of {n_columns} columns do not hold numbers: {shown}. Encode them first, for instance with "
             f"sklearn.preprocessing.OneHotEncoder, or leave them out."
         )
+
+
+def cut_short(kind: str, error: Exception) -> ValueError:
+    """The error for a file that cannot be read on, with what its library says."""
+    return ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.")
 
 
 def column_names(X: Any) -> list[str] | None:

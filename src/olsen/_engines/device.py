@@ -21,11 +21,14 @@ from .._members import Members, Problem, on_device
 from .._members.problem import Units
 from .._moments import DistinctRows, Moments
 from .._trust import refuse_extremes
-from ..subsets import Design, row_groups
+from ..subsets import Design, Subsets, row_groups
+from ..subsets._on_device import draw_on_device
 from .checks import require_positive
 from .engine import Options
 
 __all__ = ["Device", "lives_elsewhere", "predict", "refuse_unfollowed"]
+
+COPIES = 8  # of the folds' Gram matrices, about, that comparing sizes takes
 
 
 def lives_elsewhere(*arrays: Any) -> bool:
@@ -85,7 +88,8 @@ class Device:
 
     def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
         on_host = self.options.quietly
-        features, samples = design.draw(start, stop, on_host.without_blas)
+        drawn = draw_on_device(design, start, stop, self.rows.space)
+        features, samples = design.draw(start, stop, on_host.without_blas) if drawn is None else drawn
         k = len(features)
         rows, units = self.rows.in_units
         with _memory_named(rows):
@@ -97,7 +101,7 @@ class Device:
             coef,
             total.intercept / k * units.y,
             total.mean_y / k * units.y,
-            features.counts(on_host.without_blas),
+            features.counts(on_host.without_blas) if isinstance(features, Subsets) else features.counts(),
             np.full(k, 1 / k),
             total.solver,
             total.refitted,
@@ -105,7 +109,7 @@ class Device:
         )
 
     def folds(self, count: int, seed: int) -> list[Moments]:
-        """Made on the device; rows fall where they would in blocks."""
+        """Made on the device, and left there if there is room; rows fall where they would in blocks."""
         refuse_extremes(self.rows.largest_entries)
         fold = row_groups(0, self.n_given, count, seed)
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
@@ -114,8 +118,13 @@ class Device:
             raise ValueError(
                 f"{len(fold)} rows are too few for {count} folds of random rows; set cv to a smaller number."
             )
+        space = self.rows.space
+        # Cholesky factors ask for double precision, which not every device has
+        stay = space.dtype == space.xp.float64
+        stay &= 8.0 * self.n_columns**2 * count * COPIES < space.batch_bytes(np.inf)
         with _memory_named(self.rows):
-            return [_on_host(_take(self.rows, own).moments, self.rows.space) for own in rows]
+            made = (_take(self.rows, own).moments for own in rows)
+            return [moments if stay else moments.on_host() for moments in made]
 
 
 @contextmanager
@@ -138,13 +147,6 @@ def _take(problem: Problem, rows: NDArray[np.int64]) -> Problem:
     take, places = problem.space.xp.take, problem.space.put(rows)
     X, Y = (take(a, places, axis=0) for a in (problem.X, problem.Y))
     return replace(problem, X=X, Y=Y, weight=None if problem.weight is None else take(problem.weight, places, axis=0))
-
-
-def _on_host(moments: Moments, space: Space) -> Moments:
-    mean_x, mean_y, G, C, yy = (
-        space.get(a).astype(np.float64) for a in (moments.mean_x, moments.mean_y, moments.G, moments.C, moments.yy)
-    )
-    return replace(moments, mean_x=mean_x, mean_y=mean_y, G=G, C=C, yy=yy)
 
 
 def predict(X: Any, coef: Any, intercept: Any, who: str) -> Any:

@@ -88,7 +88,7 @@ class Engine(Protocol):
         """Members `start` to `stop` of a completed design."""
 
     def folds(self, count: int, seed: int) -> list[Moments]:
-        """Moments of random folds of rows, on the host; may read the data."""
+        """Moments of random folds of rows; may read the data."""
 
 
 class NeedsRows(ValueError):

@@ -37,7 +37,8 @@ from .._execution import memory
 from .._execution.extras import from_extra
 from .._execution.threads import room_for_a_thread
 from ..subsets import row_groups
-from .checks import column_names
+from . import parquet
+from .checks import column_names, cut_short
 from .maps import FileRows, file_state, refuse_change, row_reader
 
 __all__ = [
@@ -49,14 +50,12 @@ __all__ = [
     "checked",
     "name_bad_rows",
     "open_source",
-    "parquet_batches",
     "split_rows",
 ]
 
 Batches = Callable[[Sequence[str], int], Iterator[Any]]  # (columns, most rows at a time) -> Arrow batches
 
 BLOCK_BYTES = 1 << 24  # of a block as stored
-PARQUET_BUFFER = 1 << 16  # bytes read at a time from each column of a file
 
 
 class Block(NamedTuple):
@@ -104,7 +103,7 @@ def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     if module == "zarr":
         return _watched(_slices(X, y, sample_weight, "zarr array"), [_zarr_folder(X), y, sample_weight])
     if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
-        return _parquet(X, y, sample_weight, "Arrow dataset", partial(_dataset_batches, X))
+        return _parquet(X, y, sample_weight, "Arrow dataset", partial(parquet.dataset_batches, X))
     if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
         return _iterator(X, y, sample_weight)
     return None
@@ -258,8 +257,8 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
         zarr_array = _slices(_open_zarr(path), y, sample_weight, f"zarr array {path}")
         return _watched(zarr_array, [path, y, sample_weight])
     if path.suffix in (".parquet", ".pq") or path.is_dir():
-        dataset, kind = _dataset(path), f"Parquet {path}"
-        batches = partial(parquet_batches, dataset.files, kind=kind)
+        dataset, kind = parquet.open_dataset(path), f"Parquet {path}"
+        batches = partial(parquet.parquet_batches, dataset.files, kind=kind)
         return _watched(_parquet(dataset, y, sample_weight, kind, batches), [*dataset.files, y, sample_weight])
     raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
 
@@ -309,14 +308,6 @@ def _watched(source: BlockSource, given: Iterable[Any]) -> BlockSource:
     return replace(source, read=read)
 
 
-def _dataset(path: Path) -> Any:
-    datasets = from_extra("pyarrow.dataset", "parquet", "Reading Parquet")
-    try:
-        return datasets.dataset(str(path), format="parquet")
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise ValueError(f"{path} cannot be read as Parquet ({error}); it may have been cut short.") from error
-
-
 def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
     """Blocks of something that has a shape and can be sliced by rows; whole chunks of chunked storage."""
     _refuse_zarr_group(X, kind)
@@ -340,7 +331,7 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
             try:
                 x, release = take(here)
             except RuntimeError as error:  # of zarr's codecs
-                raise _cut_short(kind, error) from error
+                raise cut_short(kind, error) from error
             yield Block(x, np.asarray(targets[here]), weight, release)
 
     return BlockSource(read, kind, True, n)
@@ -365,112 +356,30 @@ def _beside(given: Any, name: str, n: int, kind: str) -> Any:
 
 
 def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, batches: Batches) -> BlockSource:
-    import pyarrow.types
-
-    taken = [*(_names(y) or []), *(_names(sample_weight) or [])]
-    names = [name for name in dataset.schema.names if name not in taken]
-    missing = [name for name in taken if name not in dataset.schema.names]
-    if missing:
-        raise ValueError(
-            f"{kind} has no column {missing[0]!r}; it has {', '.join(map(repr, dataset.schema.names[:8]))}."
-        )
-    numeric = (pyarrow.types.is_integer, pyarrow.types.is_floating, pyarrow.types.is_boolean)
-    text = [name for name in names if not any(test(dataset.schema.field(name).type) for test in numeric)]
-    if text:
-        raise ValueError(f"{len(text)} of {len(names)} columns of {kind} do not hold numbers: {', '.join(text[:5])}.")
-    try:
-        n = dataset.count_rows()
-    except (OSError, ValueError) as error:  # one of several files
-        raise _cut_short(kind, error) from error
-    y_beside = None if _names(y) else _beside(y, "y", n, kind)
-    w_beside = None if _names(sample_weight) else _beside(sample_weight, "sample_weight", n, kind)
-    if y_beside is None and not _names(y):
+    named_y, named_weight = parquet.named_columns(y), parquet.named_columns(sample_weight)
+    taken = [*(named_y or []), *(named_weight or [])]
+    names, n = parquet.remaining_columns(dataset, taken, kind), parquet.count_rows(dataset, kind)
+    y_beside = None if named_y else _beside(y, "y", n, kind)
+    w_beside = None if named_weight else _beside(sample_weight, "sample_weight", n, kind)
+    if y_beside is None and not named_y:
         raise ValueError(f"y is None: name the column of {kind} that holds the target.")
 
     def read() -> Iterator[Block]:
         start = 0
         for batch in batches([*names, *taken], max(1, BLOCK_BYTES // (8 * len(names)))):
             here = slice(start, start + batch.num_rows)
-            target = y_beside[here] if y_beside is not None else _stack(batch, y)
-            weight = None if sample_weight is None else w_beside[here] if w_beside is not None else _stack(
-                batch, sample_weight
-            )  # fmt: skip
-            yield Block(_stack(batch, names), target, weight)
+            target, weight = _of_batch(batch, y, y_beside, here), _of_batch(batch, sample_weight, w_beside, here)
+            yield Block(parquet.stack_columns(batch, names), target, weight)
             start += batch.num_rows
 
     return BlockSource(read, kind, True, n, names)
 
 
-def parquet_batches(
-    files: Sequence[str], columns: Sequence[str], rows: int, kind: str, dictionaries: Sequence[str] = ()
-) -> Iterator[Any]:
-    """Arrow batches of some columns, file after file, at most `rows` at a time.
-
-    Columns in `dictionaries` are read as such: a long text repeated in many rows is not written out.
-
-    Not by Arrow's dataset scanner, which decodes whole row groups, several of them ahead: those are often as large as
-    the file.
-    """
-    for name in files:
-        before = file_state(name)
-        with _open_parquet(name, kind, dictionaries) as file:
-            held = set(file.schema_arrow.names)
-            missing = [column for column in columns if column not in held]
-            if missing:
-                raise ValueError(f"{name} has no column {missing[0]!r}, which other files of {kind} have.")
-            yield from _to_the_end(file.iter_batches(rows, columns=columns), kind)
-        refuse_change(name, before)
-
-
-def _open_parquet(name: str, kind: str, dictionaries: Sequence[str]) -> Any:
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.ParquetFile(name, pre_buffer=False, buffer_size=PARQUET_BUFFER, read_dictionary=list(dictionaries))
-    except (OSError, ValueError) as error:
-        raise _cut_short(kind, error) from error
-
-
-def _dataset_batches(dataset: Any, columns: Sequence[str], rows: int) -> Iterator[Any]:
-    return _to_the_end(dataset.to_batches(columns=columns, batch_size=rows), "Arrow dataset")
-
-
-def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
-    """Batches that have rows."""
-    while True:
-        try:
-            batch = next(batches, None)
-        except (OSError, ValueError) as error:
-            raise _cut_short(kind, error) from error
-        if batch is None:
-            return
-        if batch.num_rows:
-            yield batch
-
-
-def _cut_short(kind: str, error: Exception) -> ValueError:
-    return ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.")
-
-
-def _names(given: Any) -> list[str] | None:
-    """Column names in y or sample_weight, or None where they are arrays or files."""
-    if isinstance(given, str) and not given.endswith(".npy"):
-        return [given]
-    if isinstance(given, (list, tuple)) and given and all(isinstance(item, str) for item in given):
-        return list(given)
-    return None
-
-
-def _stack(batch: Any, names: str | Sequence[str]) -> NDArray[Any]:
-    """Columns of an Arrow batch as one array, in single precision if they all are; nulls become NaN."""
-    if isinstance(names, str):
-        column: NDArray[Any] = batch.column(names).to_numpy(zero_copy_only=False)
-        return column
-    single = all(batch.schema.field(name).type == "float" for name in names)
-    out = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
-    for j, name in enumerate(names):
-        out[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
-    return out
+def _of_batch(batch: Any, given: Any, beside: Any, rows: slice) -> Any:
+    """y or weights of a batch: columns of its own, or rows of what stands beside it."""
+    if given is None:
+        return None
+    return parquet.stack_columns(batch, given) if beside is None else beside[rows]
 
 
 def _iterator(X: Any, y: Any, sample_weight: Any) -> BlockSource:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -81,13 +81,12 @@ class FittedResult:
 
     @cached_property
     def deletions(self) -> uncertainty.Deletions:
-        """The ensemble without each of its rows; computed once, when it is first asked for."""
+        """The ensemble without each of its rows; computed when it is first asked for."""
         rows, members = self.kept_rows("predict_interval"), self.members
         assert members is not None
         features, samples = self.design.draw(0, len(members))
-        found = uncertainty.sum_deletions(rows.problem, features, samples, members.weights, self.scale)
-        rows.check_members("predict_interval (and return_std)", found.coef, found.intercept, members)
-        return found
+        check = partial(rows.check_members, "predict_interval (and return_std)", fitted=members)
+        return uncertainty.Deletions(rows.problem, features, samples, members.weights, self.scale, check)
 
     def kept_rows(self, what: str) -> KeptRows:
         """The training rows, or an error that says why there are none and what to do."""
@@ -156,7 +155,7 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
         deletions = self._deletions("predict(return_std=True)")
         X = self._host_rows(X)
         y = self._predict_here(X)
-        return y, uncertainty.prediction_std(deletions, X).reshape(y.shape)
+        return y, deletions.std(X, options_of(self).quietly).reshape(y.shape)
 
     def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "jackknife+") -> NDArray[np.float64]:
         """Intervals that hold new observations with the given probability.
@@ -169,7 +168,7 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
             Probability that a new observation falls inside.
         method : {"jackknife+", "jackknife"}, default="jackknife+"
             Jackknife+ moves the centre with every deleted row and carries a guarantee; the plain jackknife gives all
-            rows one width.
+            rows one width, and serves any number of training rows with little more memory than they take.
 
         Returns
         -------
@@ -184,7 +183,7 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
         deletions = self._deletions("predict_interval")
         X = self._host_rows(X)
         y = self._predict_here(X).reshape(X.shape[0], -1)
-        ends = uncertainty.jackknife_interval(deletions, X, y, coverage, method == "jackknife+")
+        ends = deletions.interval(X, y, coverage, method == "jackknife+", options_of(self).quietly)
         return ends[:, 0] if self.coef_.ndim == 1 else ends
 
     def member_coefs(self) -> Any:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y
 from .. import _members
 from .._execution.threads import Sharing
 from ..subsets import Subsets
-from .inputs import check_choice, check_count, check_switch, refuse_text_columns
+from .inputs import check_choice, check_count, check_switch, item_numbers, refuse_text_columns
 
 __all__ = ["member_coefficients"]
 
@@ -110,14 +110,13 @@ def _as_subsets(given: Sequence[ArrayLike] | Subsets, n_items: int) -> Subsets:
 def _numbers(one: ArrayLike, n_items: int) -> NDArray[np.int64]:
     """One member's columns or rows: whole numbers, or a mask of all of them."""
     array = np.asarray(one)
-    if array.dtype == bool and array.shape == (n_items,):
-        return np.flatnonzero(array)
-    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+    numbers = item_numbers(array, n_items)
+    if numbers is None:
         raise ValueError(
             f"a member is a list of whole numbers, or a mask of {n_items} booleans; got {one!r:.80}, of type "
             f"{array.dtype} and shape {array.shape}."
         )
-    return array.astype(np.int64)
+    return numbers
 
 
 def _leave_out_weightless(

@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._engines import Engine, Options, engine_of
+from .._engines.checks import refuse_text
 from .._execution import callbacks, messages, threads
 from ..subsets import Design
 
@@ -36,6 +37,7 @@ __all__ = [
     "check_number",
     "check_shape",
     "check_switch",
+    "item_numbers",
     "open_training",
     "options_of",
     "refuse_text_columns",
@@ -160,16 +162,20 @@ def refuse_text_columns(X: Any) -> None:
     schema = nw.from_native(X).schema
     numbers = (nw.Boolean, nw.Object, nw.Unknown)  # unknown: sparse columns of pandas, for one; conversion will tell
     text = [str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in numbers)]
-    if text:
-        shown = ", ".join(repr(name) for name in text[:5]) + (f" and {len(text) - 5} more" if len(text) > 5 else "")
-        raise ValueError(
-            f"{len(text)} of {len(schema)} columns do not hold numbers: {shown}. Encode them first, for instance with "
-            f"sklearn.preprocessing.OneHotEncoder, or leave them out."
-        )
+    refuse_text(text, len(schema))
 
 
 def _is_frame(X: Any) -> bool:
     return nw.dependencies.is_into_dataframe(X) or nw.dependencies.is_polars_lazyframe(X)
+
+
+def item_numbers(given: NDArray[Any], n_items: int) -> NDArray[np.int64] | None:
+    """Numbers of rows or columns, from whole numbers or from a mask of all of them; None where it is neither."""
+    if given.dtype == bool and given.shape == (n_items,):
+        return np.flatnonzero(given)
+    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
+        return None
+    return given.astype(np.int64)
 
 
 def resolve_seed(random_state: Any) -> int:

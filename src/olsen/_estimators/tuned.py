@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import PredefinedSplit, check_cv
+from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from .._engines import Engine, Memory, NeedsRows
@@ -20,6 +19,7 @@ from ..subsets import resolve_size
 from .fitted import FittedResult
 from .fitting import FittingEnsemble
 from .inputs import check_choice, check_switch, open_training, unchanged_on_failure
+from .splits import row_splits
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
@@ -43,7 +43,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         members leave an excess that shows on real data, and members are cheap.
     max_features : array-like of int or float, default=None
         Candidate sizes (counts, or fractions of the columns), whatever the probabilities. None: about fifty sizes from
-        1 to 85 % of the rows; with ridge-matched probabilities the size of tuned ridge regression.
+        1 to 85 % of the rows (and two below them); with ridge-matched probabilities the size of tuned ridge regression.
     max_samples : int or float, default=1.0
         Rows per member, when columns are tuned.
     tune : {"max_features", "max_samples"}, default="max_features"
@@ -55,14 +55,15 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         - ``"uniform"``: all alike, as in the paper.
         - ``"ridge"``: with probabilities under which the ensemble mimics tuned ridge regression; they favour columns
           that stand alone over collinear ones.
-        - ``"loo"``: whichever of the two has the smaller leave-one-out error (ridge-matched if they are level); uniform
-          where `cv`, `max_samples` or `tune` ask for something else than leave-one-out over columns with all rows.
-        - ``"adaptive"``: with probabilities that follow the coefficients, for sparse signals; used only where 5-fold
-          cross-validation says so, uniform otherwise.
+        - ``"loo"``: whichever of the two has the smaller left-out error (ridge-matched if they are level), by
+          leave-one-out or by k-fold; uniform where `cv`, `max_samples` or `tune` ask for something else.
+        - ``"adaptive"``: with probabilities that follow the coefficients, for sparse signals; used only where
+          cross-validation says so (in five folds, or in those of `cv`), uniform otherwise.
         - ``"auto"``: adaptive where cross-validation says so, otherwise as ``"loo"``.
     cv : {None, "gcv", "oob"}, int or cross-validation splitter, default=None
-        How errors are estimated. None: exact leave-one-out (generalised cross-validation from the moments alone where
-        there are over a hundred times more rows than columns, and at least 10000). An int or a splitter: k-fold.
+        How errors are estimated. None: exact leave-one-out (where there are over a hundred times more rows than
+        columns, and at least 10000, of the rows furthest out and of a sample of the others, as a correction of
+        generalised cross-validation on all rows). An int or a splitter: k-fold.
         ``"gcv"``: generalised cross-validation, corrected for row subsets. ``"oob"``: from rows that members were not
         given, needs ``max_samples`` below all rows.
     one_standard_error : bool, default=False
@@ -118,7 +119,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         The probabilities in use.
     loo_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         Prediction of every training row without it, NaN for rows of weight zero; empty where that is not known
-        (adaptive probabilities, errors from the moments alone, splitters that leave rows out).
+        (adaptive probabilities, errors from some of the rows, splitters that leave rows out).
     n_features_in_ : int
         Number of columns seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -332,7 +333,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     def _evidence(self, engine: Engine, request: Request, params: dict[str, Any]) -> Evidence:
         """Rows to judge members by, or folds of moments where rows are not kept."""
         if isinstance(engine, Memory):
-            splits = self._splits(engine, params.get("groups"))
+            splits = row_splits(self.cv, engine, params.get("groups"))
             self._warn_repeated_rows(engine.problem, splits)
             return Evidence.of_rows(engine.problem, splits)
         return Evidence.of_folds(engine.folds(self._count_folds(params), request.seed))
@@ -345,8 +346,6 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
                     f"{name}={getattr(self, name)!r} needs every row again; with X in blocks, on a cluster or on a "
                     f"device only {name}={value!r} is there. Load X as an array in memory for it."
                 )
-        if self.inclusion not in ("uniform", "loo"):
-            raise NeedsRows(f"inclusion={self.inclusion!r} needs every row; use 'uniform', or an array in memory.")
         if self.cv is None or self.cv == "gcv":
             return FOLDS
         if isinstance(self.cv, int) and self.cv >= 2:
@@ -355,35 +354,6 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             f"cv={self.cv!r} cannot be used with X in blocks, on a cluster or on a device: None means 5-fold there, "
             f"an int that many folds of random rows, 'gcv' generalised cross-validation."
         )
-
-    def _splits(self, engine: Memory, groups: Any) -> Splits | None:
-        """(train, test) index pairs over the rows with positive weight, or None without k-fold."""
-        if self.cv is None or isinstance(self.cv, str):
-            return None
-        rows, kept = engine.n_given, engine.kept_rows
-        if groups is not None and len(groups) != rows:
-            raise ValueError(f"groups has {len(groups)} entries, but there are {rows} rows; every row needs its group.")
-        if hasattr(self.cv, "__iter__"):
-            splits = _renumbered(_pairs(self.cv), rows, kept)
-        elif isinstance(self.cv, PredefinedSplit):  # its numbers are those of the rows that were given
-            splits = _renumbered(_pairs(self.cv.split()), rows, kept)
-        else:
-            splits = self._split_rows(engine.problem, groups if groups is None or kept is None else _take(groups, kept))
-        whole = [(train, test) for train, test in splits if len(train) and len(test)]
-        if not whole:
-            raise ValueError(
-                f"cv={self.cv!r} gave no split with rows to train and to test on. A generator is used up by its first "
-                f"fit; give a list or a splitter."
-            )
-        return whole
-
-    def _split_rows(self, problem: Problem, groups: Any) -> Splits:
-        """Splits by a splitter of the rows with positive weight: the others count as dropped."""
-        splitter, n = check_cv(self.cv), len(problem.Y)
-        y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
-        if isinstance(self.cv, Integral) and int(self.cv) > n:
-            raise ValueError(f"cv={self.cv!r} asks for more folds than the {n} rows there are.")
-        return [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(problem.X, y, groups)]
 
     def _warn_repeated_rows(self, problem: Problem, splits: Splits | None) -> None:
         """Leave-one-out cannot be trusted where the left-out row has a twin."""
@@ -444,50 +414,6 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             "standard_error": found.standard_error,
         }
         self.loo_prediction_ = _left_out(found, fitted, engine)
-
-
-def _pairs(splits: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Splits that were given one by one, as arrays."""
-    found = []
-    for split in splits:
-        try:
-            train, test = (np.asarray(rows) for rows in split)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"cv holds {split!r:.60}, but every split is a pair of arrays: rows to train on, rows to test on."
-            ) from None
-        found.append((train, test))
-    return found
-
-
-def _take(groups: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
-    return np.asarray(groups)[rows]
-
-
-def _renumbered(splits: Splits, n: int, kept: NDArray[np.int64] | None) -> Splits:
-    """Given splits, in the numbers of the rows with positive weight."""
-    position = np.full(n, -1)
-    position[np.arange(n) if kept is None else kept] = np.arange(n if kept is None else len(kept))
-    found = []
-    for split in splits:
-        train, test = (_row_numbers(rows, n) for rows in split)
-        beyond = [int(row) for rows in (train, test) for row in rows if not -n <= row < n]
-        if beyond:
-            raise ValueError(f"cv holds a split with row {beyond[0]}, but there are {n} rows (0 to {n - 1}).")
-        found.append(tuple(position[rows][position[rows] >= 0] for rows in (train, test)))
-    return [(train, test) for train, test in found]
-
-
-def _row_numbers(rows: NDArray[Any], n: int) -> NDArray[np.int64]:
-    """One side of a split as numbers of rows: whole numbers, or a mask of all of them."""
-    if rows.dtype == bool and rows.shape == (n,):
-        return np.flatnonzero(rows)
-    if rows.ndim != 1 or (rows.dtype.kind not in "iu" and rows.size):
-        raise ValueError(
-            f"cv holds a split with rows of type {rows.dtype} and shape {rows.shape}; whole numbers are needed, or a "
-            f"mask of all {n} rows."
-        )
-    return rows.astype(np.int64)
 
 
 def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:

@@ -1,7 +1,7 @@
 r"""How sure a prediction is: intervals for new observations, standard errors of the expected prediction.
 
 The ensemble with all rows is linear in y, :math:`\hat y(x_0) = w(x_0)' y`, and every member can be had without row l
-for the price of one pseudo-inverse (``_members.leave_one_out``). From the sums over members kept here,
+for the price of one inverse (``_members.deletions``). From sums over members,
 
 - **jackknife+** (Barber, Candes, Ramdas, Tibshirani 2021): the interval spans order statistics of
   :math:`\hat y_{-l}(x_0) \pm |e_l|`. Status: theorem, coverage at least 1 - 2(1 - coverage) for exchangeable rows when
@@ -11,145 +11,336 @@ for the price of one pseudo-inverse (``_members.leave_one_out``). From the sums 
   Status: asymptotic. It is the spread of the prediction over repeated data sets, not its distance from the truth:
   shrinkage bias is not in it. Where the ensemble fits every row (tr H = n), :math:`\hat\kappa` is not defined and taken
   as 0, an upper bound.
+
+The scale shrinks every member about its own mean target: without row l it predicts mean_{-l} + scale * (prediction_{-l}
+- mean_{-l}). With rows about the means of all, and coefficients that row l changes by :math:`c_l`, that row changes the
+prediction at :math:`x_0` by scale :math:`(x_0 - \bar x)' c_l` and a number of its own.
+
+Memory: residuals take that of y. The changes :math:`c_l` of all rows take q times that of X and are kept up to
+`KEPT_BYTES`; beyond, they are made anew for as many new rows at a time as there is room for. The hat matrix is never
+formed: with rows A = Q R and coefficients that depend on the targets through an operator O, the squares of A O sum to
+those of R O.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._members.leave_one_out import MemberDeletion, delete_each_row
-from .._members.problem import Problem
+from .._execution.blas_threads import one_blas_thread
+from .._execution.threads import Sharing
+from .._members.deletions import Deleted, Operator, TrainingRows, Visit, delete_rows
+from .._members.problem import Problem, Units
+from .._moments import weighted_mean
 from .._trust import power_of_two
 from ..subsets import Subsets
 
-__all__ = ["Deletions", "jackknife_interval", "prediction_std", "sum_deletions"]
+__all__ = ["Deletions"]
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 INTERPOLATES = 1e-12  # (1 - tr H / n)^2 from which on it is rounding
+KEPT_BYTES = float(1 << 28)  # of changes that are kept with a fitted model
+MOST_PASSES = 20  # over all members, for one call
+AT_A_TIME = 1 << 22  # bytes of predictions of a thread
 
 
 @dataclass(frozen=True)
+class _Left:
+    """What every row leaves behind when it goes, in the users' units of y."""
+
+    residual: Array  # (n, q) leave-one-out residuals of the ensemble
+    offset: Array  # (n, q) change of the prediction at the means of all rows
+    centre: Array  # (p,) these means, in the units of the problem
+    units: Units
+
+
+@dataclass(frozen=True)
+class _Derivative:
+    """The ensemble's predictions as functions of the targets."""
+
+    operator: Operator
+    rows: TrainingRows
+    units: Units
+    scale: float
+    kept: Array | None  # (p, n) of coefficients with respect to the targets, where there is room for it
+    shrink: float = 1.0  # 1 - kappa
+
+    @cached_property
+    def base(self) -> Array:
+        """At the means of all rows, (n,)."""
+        return self.operator.centre + self.scale * self.operator.moved
+
+    def columns(self, here: slice) -> Array:
+        """Of coefficients with respect to the targets of a block of rows, (p, rows)."""
+        if self.kept is not None:
+            return self.kept[:, here]
+        found: Array = self.operator.M @ self.rows.block(here)[:-1] * self.rows.weight[here]
+        return self.scale * (found if self.operator.F is None else found + self.operator.F[:, here])
+
+
 class Deletions:
-    """The ensemble without each of its n rows.
+    """The ensemble without each of its n rows; what is asked for is computed then, and kept where there is room.
 
     Parameters
     ----------
-    coef, intercept : ndarray of shape (p, q), (q,)
-        Mean of the members with all rows, before the scale.
-    residual : ndarray of shape (n, q)
-        Leave-one-out residuals of the ensemble.
-    coef_change : ndarray of shape (p, n, q)
-        Coefficients minus those without row l.
-    intercept_change : ndarray of shape (n, q)
-        Intercept minus that without row l.
-    operator : ndarray of shape (p + 1, n)
-        Derivative of the coefficients, and in the last row of the intercept, with respect to the targets.
-    fitted_operator : ndarray of shape (n, n)
-        The same for fitted values: the hat matrix of the ensemble.
+    problem : Problem
+        The training rows.
+    features, samples : Subsets, Subsets or None
+        Columns and rows of the members.
+    weights : ndarray of shape (k,)
+        Of the members.
+    scale : float
+        About the mean target.
+    check : callable
+        Is given coefficients (p, q) and intercept (q,) of the mean member, as found from the rows, and raises if they
+        are not those that were fitted.
     """
 
-    coef: NDArray[np.float64]
-    intercept: NDArray[np.float64]
-    residual: NDArray[np.float64]
-    coef_change: NDArray[np.float64]
-    intercept_change: NDArray[np.float64]
-    operator: NDArray[np.float64]
-    fitted_operator: NDArray[np.float64]
+    def __init__(
+        self,
+        problem: Problem,
+        features: Subsets,
+        samples: Subsets | None,
+        weights: Array,
+        scale: float,
+        check: Callable[[Array, Array], None],
+    ) -> None:
+        self.problem, self.features, self.samples = problem, features, samples
+        self.weights, self.scale, self.check = weights, scale, check
+        self._left: _Left | None = None
+        self._changes: Array | None = None  # (q, p, n), scaled, in the users' units of y
+        self._derivative: _Derivative | None = None
 
+    def interval(self, X: Any, prediction: Array, coverage: float, plus: bool, sharing: Sharing) -> Array:
+        """Lower and upper ends, shape (rows, q, 2), for new rows X with their predictions of shape (rows, q).
 
-def sum_deletions(
-    problem: Problem, features: Subsets, samples: Subsets | None, weights: Array, scale: float
-) -> Deletions:
-    """Weighted mean over members of their leave-one-out quantities, times the scale.
+        Ranks are ceil(coverage (n + 1)) of n; where that exceeds n the interval is the whole line.
+        """
+        with one_blas_thread():
+            return self._interval(X, prediction, coverage, plus, sharing)
 
-    The scale shrinks every member about its own mean target, so its leave-one-out prediction is
-    mean_{-l} + scale * (prediction_{-l} - mean_{-l}).
-    """
-    n, p = problem.shape
-    q = problem.Y.shape[1]
-    memory.require(
-        8.0 * (n * p * (q + 1) + n * n),
-        f"Deleting each of {n} rows from an ensemble on {p} columns",
-        "Use method='jackknife' on a sample of the rows, or split conformal intervals.",
-    )
-    problem, units = problem.in_units
-    residual, mean_y, mean_change = np.zeros((n, q)), np.zeros((n, q)), np.zeros((n, q))
-    coef_change, intercept_change = np.zeros((p, n, q)), np.zeros((n, q))
-    operator, coef, intercept = np.zeros((p + 1, n)), np.zeros((p, q)), np.zeros(q)
-    for i, member_weight in enumerate(weights):
-        if member_weight == 0:
-            continue
-        one = delete_each_row(problem, features[i], None if samples is None else samples[i])
-        coef[features[i]] += member_weight * one.coef
-        intercept += member_weight * one.intercept
-        here = np.ix_(features[i], one.rows)
-        residual += member_weight * one.residual
-        mean_y += member_weight * one.mean_y
-        mean_change += member_weight * (one.mean_all - one.mean_y)
-        coef_change[here] += member_weight * one.coef_change
-        intercept_change[one.rows] += member_weight * one.intercept_change
-        operator[here] += member_weight * scale * one.pinv
-        operator[-1, one.rows] += member_weight * _intercept_row(problem, features[i], one, scale)
-    shrunk = problem.Y - mean_y - scale * (problem.Y - residual - mean_y)
-    hat = np.asarray(problem.X @ operator[:-1]) + operator[-1]
-    change = scale * intercept_change + (1 - scale) * mean_change
-    operator[:-1] /= units.x
-    return Deletions(
-        units.coefficients(coef), intercept * units.y, shrunk * units.y, units.coefficients(scale * coef_change),
-        change * units.y, operator, hat,
-    )  # fmt: skip
+    def std(self, X: Any, sharing: Sharing) -> Array:
+        """Standard error of the expected prediction, shape (rows, q)."""
+        with one_blas_thread():
+            return self._std(X, sharing)
 
-
-def _intercept_row(problem: Problem, columns: NDArray[np.int64], one: MemberDeletion, scale: float) -> Array:
-    """Derivative of a member's intercept with respect to its targets: share of the mean minus scale mean_x' A^+."""
-    if not problem.fit_intercept:
-        return np.zeros(len(one.rows))
-    weight = np.ones(len(one.rows)) if problem.weight is None else problem.weight[one.rows]
-    share: Array = weight / weight.sum()
-    mean_x = np.asarray(problem.X[:, columns][one.rows].T @ share)
-    return share - scale * (mean_x @ one.pinv)
-
-
-def jackknife_interval(deletions: Deletions, X: Any, prediction: Array, coverage: float, plus: bool) -> Array:
-    """Lower and upper ends, shape (rows, q, 2), for new rows X with their predictions of shape (rows, q).
-
-    Ranks are ceil(coverage (n + 1)) of n; where that exceeds n the interval is the whole line.
-    """
-    n, q = deletions.residual.shape
-    rank = max(1, math.ceil(coverage * (n + 1) - 1e-9))
-    out = np.empty((*prediction.shape, 2))
-    if rank > n:
-        out[..., 0], out[..., 1] = -np.inf, np.inf
+    def _interval(self, X: Any, prediction: Array, coverage: float, plus: bool, sharing: Sharing) -> Array:
+        n = len(self.problem.Y)
+        rank = max(1, math.ceil(coverage * (n + 1) - 1e-9))
+        out = np.empty((*prediction.shape, 2))
+        if plus and rank <= n:
+            self._jackknife_plus(X, prediction, rank, out, sharing)
+            return out
+        width = np.abs(self._left_behind(sharing).residual)
+        half = np.partition(width, rank - 1, axis=0)[rank - 1] if rank <= n else np.inf
+        out[..., 0], out[..., 1] = prediction - half, prediction + half
         return out
-    for t in range(q):
-        width = np.abs(deletions.residual[:, t])
-        if not plus:
-            half = np.partition(width, rank - 1)[rank - 1]
-            out[:, t] = prediction[:, t, None] + [-half, half]
-            continue
-        for start in range(0, len(prediction), 256):  # 256 x n at a time
-            block = slice(start, start + 256)
-            change = np.asarray(X[block] @ deletions.coef_change[:, :, t]) + deletions.intercept_change[:, t]
-            without = prediction[block, t, None] - change
-            out[block, t, 0] = np.partition(without - width, n - rank, axis=1)[:, n - rank]
-            out[block, t, 1] = np.partition(without + width, rank - 1, axis=1)[:, rank - 1]
-    return out
+
+    def _std(self, X: Any, sharing: Sharing) -> Array:
+        found = self._by_targets(sharing)
+        residual = self._left_behind(sharing).residual
+        unit = power_of_two(float(np.abs(residual).max(initial=0.0)))
+        squares = (residual / unit) ** 2
+        blocks = found.rows.blocks()
+        out = np.empty((X.shape[0], squares.shape[1]))
+        for here in _steps(X.shape[0], 8.0 * len(squares) / len(blocks), AT_A_TIME):
+            new = _about(X[here], found.rows.mean_x, found.units)
+
+            def work(start: int, stop: int, new: Array = new) -> Array:
+                rows = slice(blocks[start].start, blocks[stop - 1].stop)
+                return (new @ found.columns(rows) + found.base[rows]) ** 2 @ squares[rows]
+
+            out[here] = sum(sharing.quiet()(work, len(blocks), chunk=1))
+        return np.asarray(np.sqrt(found.shrink * out) * unit)
+
+    def _jackknife_plus(self, X: Any, prediction: Array, rank: int, out: Array, sharing: Sharing) -> None:
+        (n, p), q = self.problem.shape, self.problem.Y.shape[1]
+        if self._changes is None and not _can_be_kept(8.0 * p * n * q):
+            for here in self._passes(X.shape[0]):
+                change, left = self._changes_at(X[here], sharing)
+                _order_statistics(change, prediction[here], left, rank, out[here], sharing)
+            return
+        changes, left = self._all_changes(sharing)
+        for here in _steps(X.shape[0], 8.0 * n * q, 8 * AT_A_TIME):
+            new = _about(X[here], left.centre, left.units)
+            change = np.empty((q, len(new), n))
+
+            def work(start: int, stop: int, new: Array = new, change: Array = change) -> None:
+                np.matmul(new[start:stop], changes, out=change[:, start:stop])
+
+            sharing.quiet()(work, len(new), chunk=max(1, -(-len(new) // 8)))
+            _order_statistics(change, prediction[here], left, rank, out[here], sharing)
+
+    def _passes(self, count: int) -> list[slice]:
+        """New rows to be predicted in each pass over all members, or an error where there would be too many."""
+        n, q = self.problem.Y.shape
+        free = memory.available_bytes()
+        steps = _steps(count, 8.0 * n * q, free / 4)
+        if 8.0 * n * q > free / 4 or len(steps) > MOST_PASSES:
+            raise MemoryError(
+                f"method='jackknife+' predicts each of {count} rows without each of {n} training rows, which takes "
+                f"{memory.describe(8.0 * count * n * q)} or more than {MOST_PASSES} passes over all members, but "
+                f"{memory.describe(free)} of memory are free. Use method='jackknife', which is exact from "
+                f"leave-one-out residuals alone whatever the number of rows, or give fewer rows at a time."
+            )
+        return steps
+
+    # Passes over all members
+
+    def _left_behind(self, sharing: Sharing) -> _Left:
+        if self._left is None:
+            self._pass(*self._present(), sharing)
+        assert self._left is not None
+        return self._left
+
+    def _all_changes(self, sharing: Sharing) -> tuple[Array, _Left]:
+        """Changes of the coefficients, (q, p, n), by each row."""
+        if self._changes is None:
+            problem, units = self._present()
+            (n, p), q = problem.shape, problem.Y.shape[1]
+            changes = np.zeros((q, p, n))
+
+            def visit(columns: Indices, rows: Any, change: Array) -> None:
+                if isinstance(rows, slice):  # of all columns
+                    changes[:, :, rows] += change
+                else:
+                    changes[np.ix_(np.arange(q), columns, rows)] += change
+
+            self._pass(problem, units, sharing, visit)
+            changes *= self.scale * units.y
+            self._changes = changes
+        return self._changes, self._left_behind(sharing)
+
+    def _changes_at(self, X: Any, sharing: Sharing) -> tuple[Array, _Left]:
+        """Changes of predictions for new rows, (q, new, n), but for the offset of each row."""
+        problem, units = self._present()
+        n, q = problem.Y.shape
+        centre = weighted_mean(problem.X, problem.weight) if problem.fit_intercept else np.zeros(problem.shape[1])
+        new = _about(X, centre, units)
+        found = np.zeros((q, len(new), n))
+
+        def visit(columns: Indices, rows: Any, change: Array) -> None:
+            found[:, :, rows] += new[:, columns] @ change
+
+        left = self._pass(problem, units, sharing, visit)[0]
+        found *= self.scale * units.y
+        return found, left
+
+    def _by_targets(self, sharing: Sharing) -> _Derivative:
+        """Derivatives; kept with all they need, so that nothing is read again of rows that may have been changed."""
+        if self._derivative is not None:
+            return self._derivative
+        problem, units = self._present()
+        n, p = problem.shape
+        _, sums, rows = self._pass(problem, units, sharing, operator=True)
+        assert sums.operator is not None
+        found = _Derivative(sums.operator, rows, units, self.scale, None)
+        kept = np.empty((p, n)) if _can_be_kept(8.0 * n * p) else None
+        found = replace(found, shrink=_shrink(found, kept, sharing))
+        if kept is None:
+            return found
+        self._derivative = replace(found, kept=kept, operator=replace(found.operator, F=None))
+        return self._derivative
+
+    def _present(self) -> tuple[Problem, Units]:
+        """The rows as they are now, without the moments of then: users can change X in place."""
+        return replace(self.problem).in_units
+
+    def _pass(
+        self,
+        problem: Problem,
+        units: Units,
+        sharing: Sharing,
+        visit: Visit | None = None,
+        operator: bool = False,
+    ) -> tuple[_Left, Deleted, TrainingRows]:
+        """Sums over all members, checked to be those of the fit."""
+        sums, rows = delete_rows(
+            problem, self.features, self.samples, self.weights, sharing, visit=visit, operator=operator
+        )
+        self.check(units.coefficients(sums.coef), sums.intercept * units.y)
+        predicted = sums.mean_y + self.scale * (problem.Y - sums.residual - sums.mean_y)
+        offset = self.scale * sums.moved + (1 - self.scale) * sums.mean_change
+        self._left = _Left((problem.Y - predicted) * units.y, offset * units.y, rows.mean_x, units)
+        return self._left, sums, rows
 
 
-def prediction_std(deletions: Deletions, X: Any) -> Array:
-    """Standard error of the expected prediction, shape (rows, q)."""
-    H = deletions.fitted_operator
-    n = len(H)
-    df = np.trace(H) / n
-    left = (1 - df) ** 2
-    # 1 - kappa; of an ensemble that fits every row it is 0 / 0, and leaving kappa out is the safe side
-    shrink = min(1.0, left / (1 - 2 * df + np.sum(H * H) / n)) if left > INTERPOLATES else 1.0
-    w = np.asarray(X @ deletions.operator[:-1]) + deletions.operator[-1]
-    unit = power_of_two(float(np.abs(deletions.residual).max(initial=0.0)))
-    return np.asarray(np.sqrt(shrink * (w**2 @ (deletions.residual / unit) ** 2))) * unit
+def _shrink(found: _Derivative, kept: Array | None, sharing: Sharing) -> float:
+    """1 - kappa, from the trace of the hat matrix H and the sum of its squares; writes the derivatives to `kept`.
+
+    Of an ensemble that fits every row it is 0 / 0, and leaving kappa out is the safe side.
+    """
+    rows, n = found.rows, len(found.rows.weight)
+    blocks = rows.blocks()
+    R, total = _triangle(rows)
+
+    def work(start: int, stop: int) -> Array:
+        here = slice(blocks[start].start, blocks[stop - 1].stop)
+        x, operator, base = rows.block(here)[:-1], found.columns(here), found.base[here]
+        if kept is not None:
+            kept[:, here] = operator
+        trace = np.einsum("jl,jl->", x, operator) + base.sum()
+        squares = np.sum((R @ operator) ** 2) + 2 * (total @ operator) @ base + n * (base @ base)
+        return np.array([trace, squares])
+
+    trace, squares = np.sum(sharing.quiet()(work, len(blocks), chunk=1), axis=0) / n
+    left = (1 - trace) ** 2
+    return min(1.0, float(left / (1 - 2 * trace + squares))) if left > INTERPOLATES else 1.0
+
+
+def _triangle(rows: TrainingRows) -> tuple[Array, Array]:
+    """R (at most p, p) with R'R = A'A for rows A about their means, without weights, and their sum, (p,).
+
+    By QR: products of the columns would lose twice the digits where rows are far out.
+    """
+    n, p = rows.problem.shape
+    R, total = np.zeros((0, p)), np.zeros(p)
+    for here in _steps(n, 1.0, max(4.0 * p, 1024.0)):
+        x = rows.block(here)[:-1]
+        R = np.asarray(np.linalg.qr(np.vstack([R, x.T]), mode="r"))
+        total += x.sum(axis=1)
+    return R, total
+
+
+def _can_be_kept(n_bytes: float) -> bool:
+    """Whether there is room for an array; how much memory is free is looked up for large ones only."""
+    return n_bytes <= KEPT_BYTES and (n_bytes < 64e6 or n_bytes <= memory.available_bytes() / 4)
+
+
+def _about(X: Any, centre: Array, units: Units) -> Array:
+    """New rows about the means of the training rows, in their units, as a dense array."""
+    dense = X.toarray() if sp.issparse(X) else X
+    return np.asarray(dense / units.x - centre, dtype=np.float64)
+
+
+def _steps(count: int, bytes_each: float, room: float) -> list[slice]:
+    """Slices of range(count) of which none takes more room, unless it is a single one."""
+    step = int(max(1.0, min(float(count), room // max(1.0, bytes_each))))
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def _order_statistics(change: Array, prediction: Array, left: _Left, rank: int, out: Array, sharing: Sharing) -> None:
+    """Ends of the intervals, (new, q, 2), from changes of the predictions by each row, (q, new, n)."""
+    q, count, n = change.shape
+    width, offset = np.abs(left.residual).T, left.offset.T
+
+    def work(start: int, stop: int) -> None:
+        for here in _steps(stop - start, 8.0 * n, AT_A_TIME / 4):
+            here = slice(start + here.start, start + here.stop)
+            for t in range(q):
+                without = prediction[here, t, None] - offset[t] - change[t, here]
+                out[here, t, 0] = np.partition(without - width[t], n - rank, axis=1)[:, n - rank]
+                without += width[t]
+                without.partition(rank - 1, axis=1)
+                out[here, t, 1] = without[:, rank - 1]
+
+    sharing.quiet()(work, count, chunk=max(1, -(-count // 8)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class Space:
         """Whether these are NumPy arrays (or what scipy makes of them)."""
         return self.xp is np
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Of the library: numpy, torch, cupy, array_api_strict."""
         return _library(self.xp)
@@ -44,12 +45,18 @@ class Space:
     def batch_bytes(self, on_host: float) -> float:
         """Bytes that the arrays of one batch may take: a fixed sum on the host, a quarter of what a GPU has free."""
         if self.name == "torch" and getattr(self.device, "type", "cpu") == "cuda":
-            cuda = self.xp.cuda  # what torch keeps for later use counts as taken there, but is ours to take
-            kept = cuda.memory_reserved(self.device) - cuda.memory_allocated(self.device)
+            cuda, about = self.xp.cuda, self.xp.cuda.memory_stats(self.device)
+            # what torch keeps for later use counts as taken there, but is ours to take
+            kept = about.get("reserved_bytes.all.current", 0) - about.get("allocated_bytes.all.current", 0)
             return 0.25 * float(cuda.mem_get_info(self.device)[0] + kept)
         if self.name == "cupy":
             return 0.25 * float(self.xp.cuda.runtime.memGetInfo()[0])
         return on_host
+
+    @cached_property
+    def parallel(self) -> bool:
+        """Whether the device does many things at once and is slow to start on each, as a GPU."""
+        return self.name == "cupy" or (self.name == "torch" and self.device.type != "cpu")
 
     def zeros(self, shape: int | tuple[int, ...]) -> Any:
         """Zeros of the working type."""
@@ -77,6 +84,75 @@ class Space:
     def cast(self, array: Any) -> Any:
         """An array of the device (a mask too) in the working type; itself if it has that."""
         return array if array.dtype == self.dtype else self.xp.astype(array, self.dtype)
+
+    def add_product(self, out: Any, factor: Any, array: Any, sign: float = 1.0) -> None:
+        """out + sign * factor * array, in place; torch does it in one pass over memory."""
+        if self.name == "torch":
+            out.addcmul_(factor, array, value=sign)
+        else:
+            out += (sign * factor) * array
+
+    def scale_and_add(self, out: Any, factor: Any, array: Any) -> None:
+        """factor * out + array, in place."""
+        if self.name == "torch":
+            self.xp.addcmul(array, factor, out, out=out)
+        else:
+            out *= factor
+            out += array
+
+    def clear_outside(self, out: Any, mask: Any) -> None:
+        """Zeros where a mask is not true, in place."""
+        if self.name in ("torch", "cupy"):
+            out *= mask
+        else:
+            out *= self.xp.astype(mask, out.dtype)
+
+    def ratio(self, a: Any, b: Any) -> Any:
+        """a / b, and 0 where b is not positive."""
+        if self.name == "torch":  # warns of nothing, and takes a number beside an array
+            return (a / b).where(b > 0, 0.0)
+        positive = b > 0
+        return self.xp.where(positive, a / self.xp.where(positive, b, self.xp.ones_like(b)), self.xp.zeros_like(b))
+
+    def column_dots(self, A: Any, B: Any) -> Any:
+        """Products of columns, summed."""
+        return self.xp.sum(A * B, axis=0)
+
+    def column_squares(self, A: Any) -> Any:
+        """Squares of columns, summed; torch makes no array of squares on a GPU."""
+        if self.name == "torch" and self.parallel:
+            return self.xp.linalg.vector_norm(A, axis=0) ** 2
+        return self.xp.sum(A * A, axis=0)
+
+    def cholesky(self, A: Any) -> Any | None:
+        """Lower factors of stacked matrices, None where any of them is not definite."""
+        if self.name == "torch":
+            L, info = self.xp.linalg.cholesky_ex(A)
+            return None if bool(self.xp.any(info > 0)) else L
+        try:
+            if self.name == "cupy":
+                # says nothing of a matrix that is not definite unless it is asked to
+                with import_module("cupyx").errstate(linalg="raise"):
+                    return self.xp.linalg.cholesky(A)
+            return self.xp.linalg.cholesky(A)
+        except Exception as error:
+            if not _indefinite(error):
+                raise
+            return None
+
+    def inverse_of_lower(self, L: Any) -> Any:
+        """Inverses of stacked lower triangular matrices."""
+        if self.name == "torch":
+            eye = self.xp.eye(L.shape[-1], dtype=L.dtype, device=self.device)
+            return self.xp.linalg.solve_triangular(L, eye.expand(L.shape), upper=False)
+        return self.xp.tril(self.xp.linalg.inv(L))  # rounding above the diagonal
+
+    def inverse_permutations(self, order: Any) -> Any:
+        """The place of every item in permutations (count, items)."""
+        if self.name == "torch":
+            places = self.xp.arange(order.shape[1], device=self.device)
+            return self.xp.empty_like(order).scatter_(1, order, places.expand(order.shape))
+        return self.xp.argsort(order, axis=1)
 
 
 HOST = Space(np, "cpu", np.float64)
@@ -108,6 +184,11 @@ def _library(xp: Any) -> str:
 def out_of_memory(error: Exception) -> bool:
     """Whether an error of any library means that memory ran out."""
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+
+
+def _indefinite(error: Exception) -> bool:
+    """Whether an error means that a matrix is not definite; every library has its own class for it."""
+    return type(error).__name__ == "LinAlgError"
 
 
 def smaller_batch(error: Exception, size: int) -> int:
@@ -150,8 +231,8 @@ def _cholesky_solve(A: Any, B: Any, space: Space) -> Any:
         return xp.cholesky_solve(B, L)
     try:
         L = xp.linalg.cholesky(A)
-    except Exception as error:  # every library has its own class for it
-        if type(error).__name__ != "LinAlgError":
+    except Exception as error:
+        if not _indefinite(error):
             raise
         if A.shape[0] == 1:
             return B * float("nan")

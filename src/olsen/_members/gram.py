@@ -7,8 +7,10 @@ The smallest pivot :math:`L_{jj}^2 / G_{jj}`, the share of column j that the col
 columns that are dependent. It does not see those that *later* columns hide (on NIST's Wampler polynomials it is 3e-5
 where the inverse has norm 6e5), so two random right-hand sides s are solved along: with :math:`D =
 \mathrm{diag}(G)^{1/2}`, :math:`D G^{-1} D s` holds rows of the inverse correlation matrix, whose diagonal are the
-variance inflation factors, times s. Members that fail may have lost more than five digits; they are solved again from
-the data, never from this matrix, and counted.
+variance inflation factors, times s. Members that fail may have lost more than five digits. In compiled code they are
+refined on the data (``_kernel.refined``), and columns that depend on others are confirmed there and left out, the
+solution made the shortest (``_kernel.dependent``); what remains doubtful is solved again from the data, never from this
+matrix, and counted.
 
 **Complement form.** For subsets of more than half of the columns and a well-conditioned G, with :math:`P = G^{-1}`,
 full solution :math:`b^0 = P c` and left-out columns C,
@@ -20,9 +22,9 @@ which solves systems of size p - m instead of m. Status: exact.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.linalg as la
@@ -33,27 +35,38 @@ from .._execution import memory
 from .._execution.blas_threads import one_blas_thread
 from .._execution.threads import Sharing
 from .._moments import Moments, mirror_lower
-from .._trust import LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT
+from .._trust import EPS, LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT, rounding_of_factors
 from ..subsets import Subsets
-from . import lapack, orthogonal
+from . import compiled, lapack, orthogonal
 from .problem import Problem, Solution
 
-__all__ = ["from_moments", "solve_own", "solve_shared"]
+__all__ = ["Columns", "from_moments", "solve_own", "solve_shared"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-WORTH_COMPILING = 0.02  # seconds in LAPACK from which the compiled kernel is used
+FIRST_LOOK = 4  # members that show whether columns depend on each other: mostly all members are alike in that
 
 
 def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
     """All members from the Gram matrix of all rows."""
-    found = from_moments(problem.moments_by(mapper), features, mapper)
+    at_hand = isinstance(problem.X, np.ndarray) or sp.issparse(problem.X)
+    columns: Callable[[], Columns] | None = partial(_columns_of_factor, problem)
+    if at_hand:
+        columns = partial(_columns, problem, mapper)
+    if problem.rcond is not None:  # users' own cut-off is one of singular values
+        columns = None
+    found = from_moments(problem.moments_by(mapper), features, mapper, columns)
     return _mend(problem, features, None, found, mapper)
 
 
-def from_moments(moments: Moments, features: Subsets, mapper: Sharing) -> Solution:
-    """The same without a look at the data; members marked `refitted` are still to be solved again from there."""
+def from_moments(
+    moments: Moments, features: Subsets, mapper: Sharing, columns: Callable[[], Columns] | None = None
+) -> Solution:
+    """The same without a look at the data; members marked `refitted` are still to be solved again from there.
+
+    Members with dependent columns are among them, unless `columns` gives the data to confirm these.
+    """
     q = moments.C.shape[1]
     scale = np.sqrt(np.diagonal(moments.G))
     dead = scale == 0
@@ -67,7 +80,7 @@ def from_moments(moments: Moments, features: Subsets, mapper: Sharing) -> Soluti
         if values is not None:
             return Solution(values, intercept_of(values), np.zeros(len(features), dtype=bool), "gram")
     C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
-    values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper)
+    values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper, columns, moments.n_rows)
     doubtful = ~((ratios > SMALLEST_PIVOT) & (probed < LARGEST_INFLATION))
     return Solution(values, intercept_of(values), doubtful, "gram")
 
@@ -80,9 +93,11 @@ def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapp
     are those of all rows, in proportion.
     """
     n = len(problem.Y)
-    noise = _probes(n) if problem.weight is None else _probes(n) / np.sqrt(problem.weight)[:, None]
+    noise = _probes(n)
+    if problem.weight is not None:  # rows of weight zero are nobody's
+        noise = noise / np.sqrt(np.where(problem.weight > 0, problem.weight, 1.0))[:, None]
     Y = np.column_stack([problem.Y, noise])
-    scale = np.sqrt(_mean_squares(problem))
+    scale = np.sqrt(problem.mean_squares)
     values, intercepts, ratios, probed = _solve_submatrices(problem, Y, scale, features, samples, mapper)
     rows = n if samples is None else samples.sizes
     doubtful = ~((ratios > SMALLEST_PIVOT) & (probed**2 * rows < LARGEST_INFLATION))
@@ -114,39 +129,111 @@ def _times(values: Array, features: Subsets, vector: Array) -> Array:
     return np.stack([sp.csr_array((v, features.indices, features.indptr), shape=shape) @ vector for v in values.T], 1)
 
 
-def _mean_squares(problem: Problem) -> Array:
-    """Weighted squares (about the means, with an intercept) a row of the columns, in a hundred rows: their order."""
-    step = max(1, problem.shape[0] // 100)
-    X: NDArray[Any] = problem.X[::step] if not sp.issparse(problem.X) else sp.csr_array(problem.X)[::step].toarray()
-    if problem.weight is None:
-        found = X.var(axis=0, dtype=np.float64) if problem.fit_intercept else np.mean(X * X, axis=0, dtype=np.float64)
-        return np.asarray(found)
-    weight = problem.weight[::step]
-    X = X - weight @ X / weight.sum() if problem.fit_intercept else X
-    return np.asarray(weight @ (X * X) / len(weight))
-
-
 def _compiled(sizes: Indices, extra_flops: float | Array = 0.0) -> bool:
-    """Whether the compiled kernel is there and worth its loading time."""
-    seconds = np.sum(25e-6 + (sizes**3.0 / 3 + extra_flops) / 1e10)
-    return bool(seconds > WORTH_COMPILING) and importlib.util.find_spec("numba") is not None
+    """Whether to use the compiled kernel for members of these sizes."""
+    return compiled.worth_it(float(np.sum(25e-6 + (sizes**3.0 / 3 + extra_flops) / 1e10)))
+
+
+def _seconds_again(n_rows: int | Array, sizes: Indices) -> float:
+    """Seconds that members of these sizes take when they are solved again from so many rows."""
+    return float(np.sum(2e-4 + 8.0 * n_rows * sizes**2.0 / 1e10))
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the kernel confirms dependent columns with."""
+
+    A: Array  # (p, n) columns about their means, times the roots of the weights
+    Y: Array  # (n, q) targets, likewise
+    far: Array  # (p,) what taking the means out rounds
+    relative: float  # of a relation's length: below, it is rounding
+
+    @classmethod
+    def none(cls, p: int) -> Columns:
+        """No data at hand."""
+        return cls(np.zeros((p, 0)), np.zeros((0, 1)), np.zeros(p), 0.0)
+
+
+def _columns(problem: Problem, mapper: Sharing) -> Columns:
+    """Columns of a problem as its members would see them."""
+    n, p = problem.shape
+    memory.require(8.0 * n * p, "A copy of X that confirms dependent columns", "Remove columns that repeat others.")
+    A = np.empty((p, n))
+    moments = problem.moments_by(mapper)
+    mean = moments.mean_x if problem.fit_intercept else np.zeros(p)
+    root = None if problem.weight is None else np.sqrt(problem.weight)
+    X = problem.X
+
+    def work(start: int, stop: int) -> None:
+        part = X[:, start:stop]
+        A[start:stop] = part.toarray().T if sp.issparse(part) else part.T
+        A[start:stop] -= mean[start:stop, None]
+        if root is not None:
+            A[start:stop] *= root
+
+    mapper.without_blas(work, p)
+    weight = float(n) if problem.weight is None else float(problem.weight.sum())
+    far = 4 * EPS * np.abs(mean) * np.sqrt(weight)
+    relative = rounding_of_factors(max(n, p))
+    Y = problem.Y - moments.mean_y if problem.fit_intercept else problem.Y
+    return Columns(A, np.ascontiguousarray(Y if root is None else Y * root[:, None]), far, relative)
+
+
+def _columns_of_factor(problem: Problem) -> Columns:
+    """The same of data in blocks, whose rows are those of a triangular factor; making that may read them again."""
+    whole = np.arange(problem.shape[1])
+    part = problem.submatrix(whole, None)
+    cutoff = problem.cutoff(part, whole)
+    A = np.ascontiguousarray(part.A.T)
+    noise = np.zeros(len(A)) if cutoff.noise is None else cutoff.noise
+    return Columns(A, np.ascontiguousarray(part.B), noise * np.linalg.norm(A, axis=1), cutoff.relative)
 
 
 def _solve_principal(
-    G: Array, C: Array, scale: Array, q: int, features: Subsets, mapper: Sharing
+    G: Array,
+    C: Array,
+    scale: Array,
+    q: int,
+    features: Subsets,
+    mapper: Sharing,
+    columns: Callable[[], Columns] | None = None,
+    n_rows: int = 0,
 ) -> tuple[Array, Array, Array]:
-    """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the other solutions."""
+    """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the other solutions.
+
+    Data for dependent columns are made when the first members have any, or when others turn out to.
+    """
     if not _compiled(features.sizes):
-        return lapack.solve_principal(G, C, scale, q, features, mapper)
+        found = lapack.solve_principal(G, C, scale, q, features, mapper)
+        broken = ~(found[1] > SMALLEST_PIVOT)
+        if columns is None or not compiled.worth_it(_seconds_again(n_rows, features.sizes[broken])):
+            return found
+    solve = partial(_by_kernel, np.ascontiguousarray(G), np.ascontiguousarray(C), scale, q)
+    data = Columns.none(len(G))
+    if columns is None:
+        return solve(features, mapper, data)
+    if np.any(solve(features.slice(0, min(FIRST_LOOK, len(features))), mapper.quiet(), data)[1] < 0):
+        return solve(features, mapper, columns())
+    values, ratios, probed = solve(features, mapper, data)
+    left = np.flatnonzero(ratios < 0)
+    if len(left):
+        where = np.repeat(ratios < 0, features.sizes)
+        values[where], ratios[left], probed[left] = solve(features.take(left), mapper.quiet(), columns())
+    return values, ratios, probed
+
+
+def _by_kernel(
+    G: Array, C: Array, scale: Array, q: int, features: Subsets, mapper: Sharing, data: Columns
+) -> tuple[Array, Array, Array]:
     from ._kernel.principal import solve_principal
 
     kernel: Callable[..., None] = solve_principal
     k = len(features)
     out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
-    G, C = np.ascontiguousarray(G), np.ascontiguousarray(C)
+    given = data.A, data.Y, data.far, data.relative
 
     def work(start: int, stop: int) -> None:
-        kernel(G, C, scale, features.indptr, features.indices, start, stop, out)
+        kernel(G, C, scale, given, features.indptr, features.indices, start, stop, out)
 
     mapper(work, k, uses_blas=False)
     return out
@@ -157,9 +244,12 @@ def _solve_submatrices(
 ) -> tuple[Array, Array, Array, Array]:
     (n, _), k, q = problem.shape, len(features), problem.Y.shape[1]
     rows = np.full(k, float(n)) if samples is None else samples.sizes.astype(float)
-    small = not _compiled(features.sizes, rows * features.sizes**2.0)
-    if small or sp.issparse(problem.X) or problem.X.dtype != np.float64:
-        return lapack.solve_submatrices(problem, Y, scale, features, samples, mapper)
+    by_hand = sp.issparse(problem.X) or problem.X.dtype != np.float64
+    if by_hand or not _compiled(features.sizes, rows * features.sizes**2.0):
+        found = lapack.solve_submatrices(problem, Y, scale, features, samples, mapper)
+        broken = ~(found[2] > SMALLEST_PIVOT)
+        if by_hand or not compiled.worth_it(_seconds_again(rows[broken], features.sizes[broken])):
+            return found
     from ._kernel.gathered import solve_gathered
 
     kernel: Callable[..., None] = solve_gathered
@@ -172,9 +262,10 @@ def _solve_submatrices(
     X, Y = _gatherable(problem.X, features, mapper), np.ascontiguousarray(Y)
 
     columns, centre = (features.indptr, features.indices), problem.fit_intercept
+    on_data = problem.rcond is None  # users' own cut-off is one of singular values
 
     def work(start: int, stop: int) -> None:
-        kernel(X, Y, *columns, starts, stops, given, weight, scale, centre, start, stop, out)
+        kernel(X, Y, *columns, starts, stops, given, weight, scale, centre, on_data, start, stop, out)
 
     mapper(work, k, uses_blas=False)
     return out

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import HOST, Space
 from .._moments import weighted_mean
-from .._trust import ordinary_weights
+from .._trust import beyond_double, ordinary_weights
 from ..subsets import Subsets
 from .problem import Problem, Solution
 
@@ -64,10 +64,7 @@ class Members:
         shares = np.full(k, 1 / k) if weights is None else weights
         coef, intercept = _mean_coefficients(features, solution, shares), np.tensordot(shares, solution.intercepts, 1)
         if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-            raise ValueError(
-                "coefficients would leave the range of double precision. Rescale X and y, for instance with "
-                "sklearn.preprocessing.StandardScaler."
-            )
+            raise ValueError(beyond_double("coefficients", "X and y"))
         return cls(
             coef,
             intercept,

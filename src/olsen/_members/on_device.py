@@ -16,15 +16,18 @@ from numpy.typing import NDArray
 from .._execution import arrays
 from .._execution.threads import Sharing
 from ..subsets import Subsets
-from . import orthogonal
+from . import gram, orthogonal
 from .masked import masked_cg
 from .masked.iteration import DONE, LIMIT, SLOW
+from .masked.masked_cg import AnySubsets
+from .mean import member_sum
 from .problem import Problem
 
 __all__ = ["MemberSum", "solve_sum"]
 
 Indices = NDArray[np.int64]
 
+FEW = 8  # members left to the host that are brought there one by one
 SOLVERS = ("auto", "masked_cg", "gram", "member_gram", "orthogonal")
 
 
@@ -46,7 +49,11 @@ class MemberSum:
 
 
 def solve_sum(
-    problem: Problem, features: Subsets, samples: Subsets | None, solver: str = "auto", mapper: Sharing | None = None
+    problem: Problem,
+    features: AnySubsets,
+    samples: AnySubsets | None,
+    solver: str = "auto",
+    mapper: Sharing | None = None,
 ) -> MemberSum:
     """Sum of all members' coefficients and intercepts, on the problem's device; `mapper` serves the host's part."""
     if solver not in SOLVERS:
@@ -65,30 +72,27 @@ def solve_sum(
             total = _add_from_host(total, problem, features, samples, left, refit=True)
             continue
         total, left = _add_factored(total, problem, features, samples, left)
-        total = _add_from_host(total, problem, features, samples, left, refit=True)
+        if samples is None and len(left) > FEW:
+            total = _add_together(total, problem, features, left, mapper)
+        else:
+            total = _add_from_host(total, problem, features, samples, left, refit=True)
     return total
 
 
 def _add_iterated(
     total: MemberSum,
     problem: Problem,
-    features: Subsets,
-    samples: Subsets | None,
+    features: AnySubsets,
+    samples: AnySubsets | None,
     kind: str,
     members: Indices,
     mapper: Sharing | None,
 ) -> tuple[MemberSum, Indices]:
     """Add the members that converge; the numbers of the others."""
-    left, xp, space = [], problem.space.xp, problem.space
-    errors = []
+    left, errors, space = [], [], problem.space
     for part in masked_cg.solve_batches(problem, features, samples, kind, members, mapper):
         state = part.outcome.state
-        use = space.put((state == DONE).astype(np.float64))
-        mean_y = xp.sum(part.mean_y * use[None, :], axis=1)
-        # where, not a product: the columns of members given up may hold infinities
-        coef = xp.where(use > 0, part.coef, xp.zeros_like(part.coef))
-        intercept = xp.where(use > 0, part.intercept, xp.zeros_like(part.intercept))
-        total = total.add(xp.sum(coef, axis=2), xp.sum(intercept, axis=1), mean_y)
+        total = total.add(*_sums(part, state == DONE, space))
         left.append(part.members[state != DONE])
         errors.append(part.outcome.error[state == SLOW])
     slow = np.concatenate(errors)
@@ -97,8 +101,21 @@ def _add_iterated(
     return total, np.concatenate(left)
 
 
+def _sums(part: masked_cg.Solved, done: NDArray[np.bool_], space: arrays.Space) -> tuple[Any, Any, Any]:
+    """Sums over the members of a batch that converged: coefficients, intercepts, mean targets."""
+    xp, coef, intercept, mean_y = space.xp, part.coef, part.intercept, part.mean_y
+    if done.all():
+        share = len(done) / mean_y.shape[1]  # one mean target may stand for all members
+        return xp.sum(coef, axis=2), xp.sum(intercept, axis=1), xp.sum(mean_y, axis=1) * share
+    use = space.put(done.astype(np.float64))
+    # where, not a product: the columns of members given up may hold infinities
+    coef = xp.where(use > 0, coef, xp.zeros_like(coef))
+    intercept = xp.where(use > 0, intercept, xp.zeros_like(intercept))
+    return xp.sum(coef, axis=2), xp.sum(intercept, axis=1), xp.sum(mean_y * use[None, :], axis=1)
+
+
 def _add_factored(
-    total: MemberSum, problem: Problem, features: Subsets, samples: Subsets | None, members: Indices
+    total: MemberSum, problem: Problem, features: AnySubsets, samples: AnySubsets | None, members: Indices
 ) -> tuple[MemberSum, Indices]:
     """Add members by batched Cholesky; the numbers of those whose matrix is not to be trusted."""
     xp, distrusted = problem.space.xp, []
@@ -122,7 +139,7 @@ def _add_factored(
     return total, np.concatenate([members[:0], *distrusted])
 
 
-def _stacked(problem: Problem, features: Subsets, samples: Subsets | None, members: Indices) -> tuple[Any, ...]:
+def _stacked(problem: Problem, features: AnySubsets, samples: AnySubsets | None, members: Indices) -> tuple[Any, ...]:
     """Gram matrices (b, m, m), X'y (b, m, q), means (b, m) and (b, q) of members of one size."""
     xp, put = problem.space.xp, problem.space.put
     if samples is None:
@@ -149,7 +166,7 @@ def _stacked_from_moments(problem: Problem, columns: Indices) -> tuple[Any, ...]
     return G, C, mean_x, xp.broadcast_to(moments.mean_y, (count, moments.mean_y.shape[0]))
 
 
-def _scatter(B: Any, features: Subsets, members: Indices, problem: Problem) -> Any:
+def _scatter(B: Any, features: AnySubsets, members: Indices, problem: Problem) -> Any:
     """Sum over members of their coefficients at their columns; on the host, the array API has no scatter."""
     space, p = problem.space, problem.shape[1]
     columns = np.concatenate([features[i] for i in members])
@@ -157,8 +174,30 @@ def _scatter(B: Any, features: Subsets, members: Indices, problem: Problem) -> A
     return space.put(np.stack([np.bincount(columns, weights=v, minlength=p) for v in values.T], axis=1))
 
 
+def _add_together(
+    total: MemberSum, problem: Problem, features: AnySubsets, members: Indices, mapper: Sharing | None
+) -> MemberSum:
+    """Add many members on all rows, from one copy of the data on the host: dependent columns are no exception there."""
+    space = problem.space
+    X, Y = (np.asarray(space.get(a), dtype=np.float64) for a in (problem.X, problem.Y))
+    weight = None if problem.weight is None else np.asarray(space.get(problem.weight), dtype=np.float64)
+    host = Problem(X, Y, weight, problem.fit_intercept, problem.rcond)
+    own = Subsets.stack([np.asarray(features[i]) for i in members], problem.shape[1])
+    solution = gram.solve_shared(host, own, None, mapper or Sharing())
+    coef, k = member_sum(own, solution.values), len(members)
+    mean_y = host.moments.mean_y if problem.fit_intercept else np.zeros(Y.shape[1])
+    intercept = solution.intercepts.sum(axis=0)
+    return total.add(space.put(coef), space.put(intercept), space.put(k * mean_y), int(solution.refitted.sum()))
+
+
 def _add_from_host(
-    total: MemberSum, problem: Problem, features: Subsets, samples: Subsets | None, members: Indices, *, refit: bool
+    total: MemberSum,
+    problem: Problem,
+    features: AnySubsets,
+    samples: AnySubsets | None,
+    members: Indices,
+    *,
+    refit: bool,
 ) -> MemberSum:
     """Add members solved by QR or SVD on the host, each from its own rows and columns."""
     space, xp = problem.space, problem.space.xp

@@ -21,17 +21,30 @@ Cost of a permutation: :math:`n M^2 + M^3/3` flops and :math:`n M` numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._moments import weighted_mean
-from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, pivots_are_trusted, rounding_of_factors
+from .._moments import Moments, weighted_mean
+from .._trust import (
+    EPS,
+    EXACT_FIT,
+    SMALLEST_PIVOT,
+    SMALLEST_REMAINDER,
+    constant_columns,
+    costs_a_rank,
+    pivots_are_trusted,
+    rounding_of_factors,
+)
 from .problem import Problem
 
 __all__ = [
+    "LANES",
+    "Laid",
+    "LaidRows",
     "PathData",
     "left_out_residuals",
     "predictions",
@@ -42,6 +55,8 @@ __all__ = [
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+LANES = 8  # rows of a panel of the compiled code
 
 DEPENDENT_ROWS = (
     "rows are dependent: {} of them span fewer directions, and minimum-norm members cannot fit them all. Use "
@@ -58,6 +73,7 @@ class PathData:
     weight: NDArray[np.float64]  # (n,), ones without weights
     G: NDArray[np.float64] | None  # (p, p) Gram matrix of all rows, where one is shared
     fit_intercept: bool
+    mean_x: NDArray[np.float64] | None = None  # (p,) that were taken out; None: none
 
     @classmethod
     def from_problem(cls, problem: Problem, *, shared: bool = True, G: Array | None = None) -> PathData:
@@ -65,12 +81,101 @@ class PathData:
         n = problem.shape[0]
         weight = np.ones(n) if problem.weight is None else problem.weight
         X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
-        Xt = np.array(X.T, dtype=np.float64, order="C")
+        whole = np.zeros((X.shape[1], -(-n // LANES) * LANES))  # whole panels of the compiled code
+        Xt, mean = whole[:, :n], None
+        Xt[:] = X.T
         if problem.fit_intercept:
             mean = weighted_mean(problem.X, problem.weight)
             Xt -= mean[:, None]
-            Xt[constant_columns((Xt * Xt) @ weight, mean, weight.sum())] = 0.0
-        return cls(Xt, problem.Y, weight, problem.moments.G if shared else G, problem.fit_intercept)
+            squares = np.einsum("jl,jl->j", Xt, Xt) if problem.weight is None else (Xt * Xt) @ weight
+            Xt[constant_columns(squares, mean, weight.sum())] = 0.0
+        return cls(Xt, problem.Y, weight, problem.moments.G if shared else G, problem.fit_intercept, mean)
+
+    @property
+    def mean_y(self) -> NDArray[np.float64]:
+        """Mean target, (q,); zeros without intercept."""
+        return _mean(self, self.Y, None)
+
+    @cached_property
+    def laid_out(self) -> Laid:
+        """The same for compiled code."""
+        return Laid.of(self)
+
+
+@dataclass(frozen=True)
+class LaidRows:
+    """Columns and targets about their means, times the roots of the weights, rows padded by zeros to whole panels."""
+
+    A: NDArray[np.float64]  # (p, rows)
+    Y: NDArray[np.float64]  # (rows, q)
+    share: NDArray[np.float64]  # (rows,) of every row in the means, zero without intercept
+    root: NDArray[np.float64]  # (rows,) of the weights, one in the padding
+    n: int  # rows without padding
+    own: bool  # whether members were given these rows
+
+    @classmethod
+    def to_predict(cls, X: NDArray[np.float64], Y: NDArray[np.float64]) -> LaidRows:
+        """Rows that members were not given, X (n, p) and Y (n, q) about the means of those that they were."""
+        (n, p), q = X.shape, Y.shape[1]
+        rows = -(-n // LANES) * LANES
+        A, targets = np.zeros((p, rows)), np.zeros((rows, q))
+        A[:, :n], targets[:n] = X.T, Y
+        return cls(A, targets, np.zeros(rows), np.ones(rows), n, False)
+
+
+@dataclass(frozen=True)
+class Laid:
+    """What members are factored from, and their rows."""
+
+    rows: LaidRows
+    G: NDArray[np.float64] | None
+    C: NDArray[np.float64]  # (p, q)
+    scale: NDArray[np.float64]  # (p,) lengths of the columns
+    far: NDArray[np.float64]  # (p,) what taking the means out has rounded
+    relative: float  # of a relation among columns: below, it is rounding
+
+    @classmethod
+    def of(cls, data: PathData) -> Laid:
+        """Columns are laid out already where rows have no weights."""
+        (p, n), q = data.Xt.shape, data.Y.shape[1]
+        rows = -(-n // LANES) * LANES
+        Y, root, share = np.zeros((rows, q)), np.ones(rows), np.zeros(rows)
+        root[:n] = np.sqrt(data.weight)
+        Y[:n] = _centred_target(data, None, root[:n])
+        if data.fit_intercept:
+            share[:n] = data.weight / data.weight.sum()
+        whole = data.Xt.base
+        if whole is None or whole.shape != (p, rows):
+            whole = np.zeros((p, rows))
+            whole[:, :n] = data.Xt
+        A = whole if np.all(data.weight == 1.0) else whole * root
+        scale = np.sqrt(np.einsum("jl,jl->j", A, A)) if data.G is None else np.sqrt(np.diagonal(data.G))
+        mean = np.zeros(p) if data.mean_x is None else data.mean_x
+        far = 4 * EPS * np.abs(mean) * np.sqrt(data.weight.sum())
+        laid = LaidRows(A, Y, share, root, n, True)
+        return cls(laid, data.G, A @ Y, scale, far, rounding_of_factors(max(n, p)))
+
+    @classmethod
+    def sample(cls, problem: Problem, moments: Moments, rows: NDArray[np.int64]) -> Laid:
+        """Some of the rows, of members on all of them."""
+        n, (count, p) = problem.shape[0], (len(rows), problem.shape[1])
+        padded = -(-count // LANES) * LANES
+        X = problem.X[rows]
+        X = X.toarray() if sp.issparse(X) else X
+        root, share = np.ones(padded), np.zeros(padded)
+        weight = np.ones(count) if problem.weight is None else problem.weight[rows]
+        root[:count] = np.sqrt(weight)
+        A, Y = np.zeros((p, padded)), np.zeros((padded, problem.Y.shape[1]))
+        centre = problem.fit_intercept
+        A[:, :count] = ((X - moments.mean_x if centre else X) * root[:count, None]).T
+        Y[:count] = (problem.Y[rows] - moments.mean_y if centre else problem.Y[rows]) * root[:count, None]
+        if centre:
+            share[:count] = weight / moments.weight
+        scale = np.sqrt(np.diagonal(moments.G))
+        A[scale == 0] = 0.0
+        far = 4 * EPS * np.abs(moments.mean_x) * np.sqrt(moments.weight) if centre else np.zeros(p)
+        laid = LaidRows(A, Y, share, root, count, True)
+        return cls(laid, moments.G, moments.C, scale, far, rounding_of_factors(max(n, p)))
 
 
 def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Indices | None = None) -> Array:
@@ -290,7 +395,7 @@ def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
     kept = np.flatnonzero(norm > 0)
     tiny = rounding_of_factors(max(A.shape))
     while True:
-        Q, R = la.qr(A[:, kept], mode="economic", check_finite=False)
+        Q, R = np.linalg.qr(A[:, kept])  # SciPy's would hold the interpreter lock
         if R.shape[0] < R.shape[1]:  # more columns than rows: the last ones cannot add rank
             kept = kept[: R.shape[0]]
             continue
@@ -326,7 +431,7 @@ def row_prefix_residuals(
         inverse_diagonal = np.einsum("jl,jl->l", part, part)
         one = part.T @ v[:t]
         left = inverse_diagonal - one**2 / (v[:t] @ v[:t]) if fit_intercept else inverse_diagonal
-        if not np.all(left > 1e-10 * inverse_diagonal):  # six digits left at least
+        if not np.all(left > SMALLEST_REMAINDER * inverse_diagonal):
             raise ValueError(DEPENDENT_ROWS.format(t))
         out[s, order[:t]] = (part.T @ u[:t] - np.outer(one, b0)) / left[:, None]
     return out

@@ -15,13 +15,23 @@ from numpy.typing import NDArray
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Sharing
 from .._moments import Moments, from_data, weighted_mean
-from .._trust import Cutoff, constant_columns, ordinary_weights, power_of_two, refuse_extremes
+from .._trust import (
+    ORDINARY,
+    Cutoff,
+    beyond_double,
+    constant_columns,
+    ordinary_weights,
+    power_of_two,
+    refuse_extremes,
+)
 
 __all__ = ["Problem", "Solution", "Submatrix", "Units"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+FEW_ENTRIES = 50_000  # up to which rows are compared as they are
 TINY = float(np.finfo(np.float64).tiny)
+FIRST_ROWS = 64  # in which most columns show that they are not too small
 
 
 @dataclass(frozen=True)
@@ -37,10 +47,8 @@ class Units:
             found = values / self.x * self.y
         largest, before = (float(np.abs(a).max(initial=0.0)) for a in (found, values))
         if not largest < np.inf or (largest < TINY and before > 0):
-            raise ValueError(
-                f"y has entries of about {self.y:.3g} and X of about {self.x:.3g}: coefficients would leave the range "
-                f"of double precision. Rescale them, for instance with sklearn.preprocessing.StandardScaler."
-            )
+            entries = f"y has entries of about {self.y:.3g} and X of about {self.x:.3g}"
+            raise ValueError(f"{entries}: {beyond_double('coefficients', 'them')}")
         return found
 
 
@@ -102,26 +110,43 @@ class Problem:
             return np.asarray(self.space.get(xp.max(xp.abs(X), axis=0)), dtype=np.float64)
         if sp.issparse(self.X):
             return np.asarray(abs(self.X).max(axis=0).toarray(), dtype=np.float64).reshape(-1)
-        highest, lowest = self.X.max(axis=0, initial=0.0), self.X.min(axis=0, initial=0.0)
-        return np.asarray(np.maximum(highest, -lowest), dtype=np.float64)
+        return _largest(self.X)
 
     @cached_property
+    def mean_squares(self) -> Array:
+        """Weighted squares (about the means, with an intercept) a row of the columns, from a hundred rows."""
+        step = max(1, self.shape[0] // 100)
+        X: NDArray[Any] = self.X[::step] if not sp.issparse(self.X) else sp.csr_array(self.X)[::step].toarray()
+        if self.weight is None:
+            found = X.var(axis=0, dtype=np.float64) if self.fit_intercept else np.mean(X * X, axis=0, dtype=np.float64)
+            return np.asarray(found)
+        weight = self.weight[::step]
+        X = X - weight @ X / weight.sum() if self.fit_intercept else X
+        return np.asarray(weight @ (X * X) / len(weight))
+
+    @property
     def in_units(self) -> tuple[Problem, Units]:
         """The same problem with entries of order one, and what it was divided by; itself where entries are ordinary.
 
         Powers of two round nothing, and one for all columns leaves minimum-norm members and ridge regression what they
         are. The unit of the weights changes no result. Columns that would still be too small beside others are refused.
         """
+        return (self, Units()) if self._scaled is None else self._scaled
+
+    @cached_property
+    def _scaled(self) -> tuple[Problem, Units] | None:
+        """None where entries are ordinary: a problem that kept itself would outlive its last user."""
         if not self.Y.shape[0]:
-            return self, Units()
-        columns, targets = self.largest_entries, float(self.space.xp.max(self.space.xp.abs(self.Y)))
-        x, y = power_of_two(float(columns.max(initial=0.0))), power_of_two(targets)
-        refuse_extremes(columns, x)
+            return None
+        x, y = 1.0, power_of_two(float(self.space.xp.max(self.space.xp.abs(self.Y))))
+        if not _entries_are_ordinary(self.X):
+            x = power_of_two(float(self.largest_entries.max(initial=0.0)))
+            refuse_extremes(self.largest_entries, x)
         weight = self.weight
         if weight is not None and self.space.on_host:
             weight = ordinary_weights(weight)
         if x == y == 1.0 and weight is self.weight:
-            return self, Units()
+            return None
         X = (self.X.astype(np.float64, copy=False) if self.space.on_host else self.X) / x  # 1 / x may overflow
         return replace(self, X=sp.csc_array(X) if sp.issparse(X) else X, Y=self.Y / y, weight=weight), Units(x, y)
 
@@ -136,13 +161,23 @@ class Problem:
 
     def distinct_rows(self) -> int:
         """Number of different rows of X; repeated ones add nothing to the rank."""
+        return self._distinct_rows
+
+    @cached_property
+    def _distinct_rows(self) -> int:
         if sp.issparse(self.X):
             X = sp.csr_array(self.X)
             X.sum_duplicates()
             cut = X.indptr
             keys = [(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in pairwise(cut)]
             return len(set(keys))
-        return len({row.tobytes() for row in self.X})
+        if self.X.size < FEW_ENTRIES:
+            return len({row.tobytes() for row in self.X})
+        # rows with different sums of their bits differ; only those that share one with others are looked at whole
+        sums = _sums_of_bits(self.X)
+        _, place, count = np.unique(sums, return_inverse=True, return_counts=True)
+        shared = np.flatnonzero(count[place] > 1)
+        return len(self.X) - len(shared) + len({self.X[l].tobytes() for l in shared})
 
     def equals(self, other: Problem) -> bool:
         """Whether both hold the same data, value by value."""
@@ -184,6 +219,41 @@ class Problem:
         if self.fit_intercept:
             A[:, constant_columns((A * A).sum(axis=0), mean_x, total)] = 0.0
         return Submatrix(A, B, root, mean_x, mean_y)
+
+
+def _entries_are_ordinary(X: Any) -> bool:
+    """Whether the largest entry of every column that is not zero is an ordinary number; if not, it may be so still.
+
+    A pass over many rows as they are stored costs half of one that keeps columns apart. It tells that no entry is too
+    large; that no column is too small, the first rows tell for all but a few.
+    """
+    if not (isinstance(X, np.ndarray) and X.flags.c_contiguous and len(X) >= 16 * FIRST_ROWS):
+        return False
+    few = np.flatnonzero(_largest(X[:FIRST_ROWS]) < ORDINARY[0])
+    if 16 * len(few) >= X.shape[1]:
+        return False
+    largest = _largest(X[:, few])
+    if np.any((largest > 0) & (largest < ORDINARY[0])):
+        return False
+    return float(X.max()) <= ORDINARY[1] and float(X.min()) >= -ORDINARY[1]
+
+
+def _largest(X: NDArray[Any]) -> Array:
+    """Largest absolute entry of every column of a dense X."""
+    highest, lowest = X.max(axis=0, initial=0.0), X.min(axis=0, initial=0.0)
+    return np.asarray(np.maximum(highest, -lowest), dtype=np.float64)
+
+
+def _sums_of_bits(X: NDArray[Any]) -> NDArray[np.uint64]:
+    """For every row a sum of its entries' bits times fixed odd numbers, modulo 2^64: equal for equal rows."""
+    factors = np.random.default_rng(1).integers(0, 2**64, X.shape[1], dtype=np.uint64) | np.uint64(1)
+    out = np.empty(len(X), dtype=np.uint64)
+    step = max(1, (1 << 17) // max(1, X.shape[1]))
+    for start in range(0, len(X), step):
+        part = np.ascontiguousarray(X[start : start + step])
+        bits = part.view(np.dtype(f"u{part.itemsize}")).astype(np.uint64, copy=False)
+        out[start : start + step] = bits @ factors
+    return out
 
 
 def _gather(X: Any, columns: Indices, rows: Indices | None) -> Array:

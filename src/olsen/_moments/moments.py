@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -58,6 +58,8 @@ class Moments:
         :math:`\\sum_l w_l (y_l - \\bar y)^2`.
     centred : bool
         Whether means were taken out.
+    space : Space, default=HOST
+        Where the arrays live.
     """
 
     n_rows: int
@@ -68,6 +70,7 @@ class Moments:
     C: NDArray[np.float64]
     yy: NDArray[np.float64]
     centred: bool
+    space: Space = HOST
 
     def merge(self, other: Moments) -> Moments:
         r"""Moments of both sets of rows together (Chan, Golub and LeVeque's update).
@@ -83,11 +86,23 @@ class Moments:
             weight=weight,
             mean_x=self.mean_x + share * dx,
             mean_y=self.mean_y + share * dy,
-            G=self.G + other.G + between * np.outer(dx, dx),
-            C=self.C + other.C + between * np.outer(dx, dy),
+            G=self.G + other.G + between * (dx[:, None] * dx[None, :]),
+            C=self.C + other.C + between * (dx[:, None] * dy[None, :]),
             yy=self.yy + other.yy + between * dy**2,
             centred=self.centred,
+            space=self.space,
         )
+
+    def on_host(self) -> Moments:
+        """The same in NumPy arrays; itself if they are."""
+        return self if self.space.on_host else self._copied
+
+    @cached_property
+    def _copied(self) -> Moments:
+        """Brought over once."""
+        arrays = (self.mean_x, self.mean_y, self.G, self.C, self.yy)
+        mean_x, mean_y, G, C, yy = (self.space.get(a).astype(np.float64, copy=False) for a in arrays)
+        return Moments(self.n_rows, self.weight, mean_x, mean_y, G, C, yy, self.centred)
 
     @staticmethod
     def merge_all(parts: list[Moments]) -> Moments:
@@ -202,7 +217,7 @@ def _moments_elsewhere(X: Any, Y: Any, weight: Any, centre: bool, space: Space) 
     if bool(xp.any(dead)):
         alive = space.cast(~dead)
         G, C = G * alive[:, None] * alive[None, :], C * alive[:, None]
-    return Moments(n, total, mean_x, mean_y, G, C, yy, centre)
+    return Moments(n, total, mean_x, mean_y, G, C, yy, centre, space)
 
 
 def _row_blocks(n: int, p: int, n_bytes: int) -> list[slice]:

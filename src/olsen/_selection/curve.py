@@ -12,16 +12,15 @@ come from K members taken in such pairs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..subsets import group_size
+from ..subsets import group_sizes
 
-__all__ = ["PairSums", "RiskCurve", "SizeCurve", "curve_of_coefficients"]
+__all__ = ["PairSums", "RiskCurve", "SizeCurve"]
 
 
 @dataclass
@@ -38,14 +37,24 @@ class PairSums:
 
     def add(self, pairs: list[tuple[NDArray[np.float64], NDArray[np.float64]]], weight: NDArray[np.float64]) -> None:
         """Add one batch of at least two pairs."""
-        batch = PairSums()
+        total, square, pair_square = (np.zeros_like(pairs[0][0]) for _ in range(3))
         for first, second in pairs:
-            batch.total = batch.total + first + second
-            batch.square = batch.square + first**2 + second**2
-            batch.pair_square = batch.pair_square + ((first + second) / 2) ** 2
-        batch.n_pairs = len(pairs)
-        other = batch.pair_means()[2]
-        self.batches.append(np.average(other.mean(axis=2), axis=1, weights=weight))
+            total += first + second
+            square += first**2 + second**2
+            pair_square += ((first + second) / 2) ** 2
+        self.add_sums(total, square, pair_square, len(pairs), weight)
+
+    def add_sums(
+        self,
+        total: NDArray[np.float64],
+        square: NDArray[np.float64],
+        pair_square: NDArray[np.float64],
+        n_pairs: int,
+        weight: NDArray[np.float64],
+    ) -> None:
+        """Add the sums of one batch of at least two pairs."""
+        batch = PairSums(total, square, pair_square, n_pairs)
+        self.batches.append(batch.averages(weight)[2])
         self.total = self.total + batch.total
         self.square = self.square + batch.square
         self.pair_square = self.pair_square + batch.pair_square
@@ -65,34 +74,57 @@ class PairSums:
         other = (k * k * mean_square - k * own - k * same) / (k * k - 2 * k)
         return own, same, other
 
+    def averages(self, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+        """Per size, averaged over rows and targets: A, S, C and the squared mean residual."""
+        k = 2 * self.n_pairs
+        total, square, pair_square = (np.asarray(a) for a in (self.total, self.square, self.pair_square))
+        share = weight / weight.sum() / total.shape[2]
+        own = np.einsum("slt,l->s", square, share) / k
+        same = 2 * np.einsum("slt,l->s", pair_square, share) / self.n_pairs - own
+        mean_square = np.einsum("slt,slt,l->s", total, total, share) / k**2
+        other = (k * k * mean_square - k * own - k * same) / (k * k - 2 * k)
+        return own, same, other, mean_square
+
+    def size_curve(self, sizes: NDArray[np.int64], n_items: int, design: str, weight: NDArray[np.float64]) -> SizeCurve:
+        """The curve without its rows."""
+        own, same, other, mean_square = self.averages(weight)
+        other = other + _raise_other(other, mean_square)
+        same = same + _raise_same(own, same, other, sizes, n_items)
+        return SizeCurve(np.asarray(sizes), n_items, design, own, same, other)
+
+    def monte_carlo_error(self) -> NDArray[np.float64] | None:
+        """Standard error of R_inf over batches of pairs, (sizes,); None with one batch."""
+        if len(self.batches) < 2:
+            return None
+        found: NDArray[np.float64] = np.std(self.batches, axis=0, ddof=1) / np.sqrt(len(self.batches))
+        return found
+
     def curve(self, sizes: NDArray[np.int64], n_items: int, design: str, weight: NDArray[np.float64]) -> RiskCurve:
         """The risk curve; errors of several targets are averaged."""
         own, same, other = (a.mean(axis=2) for a in self.pair_means())
         residual = np.asarray(self.total) / (2 * self.n_pairs)
-        noise = np.std(self.batches, axis=0, ddof=1) / np.sqrt(len(self.batches)) if len(self.batches) > 1 else None
-        return RiskCurve.from_pairs(np.asarray(sizes), n_items, design, weight, own, same, other, residual, noise)
+        return RiskCurve.from_pairs(
+            np.asarray(sizes), n_items, design, weight, own, same, other, residual, self.monte_carlo_error()
+        )
 
 
 def _same_group_pairs(sizes: NDArray[np.int64], n_items: int, design: str, k: int) -> NDArray[np.float64]:
     """Ordered pairs among k members that share a balanced group, for every size."""
     if design != "balanced":
         return np.zeros(len(sizes))
-    groups = np.array([group_size(size / n_items) for size in sizes])
+    groups = group_sizes(sizes / n_items)
     full, rest = np.divmod(k, groups)
     found: NDArray[np.float64] = full * groups * (groups - 1) + rest * (rest - 1)
     return found
 
 
-def _raise_other(
-    other: NDArray[np.float64], residual: NDArray[np.float64], weight: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _raise_other(other: NDArray[np.float64], mean_square: NDArray[np.float64]) -> NDArray[np.float64]:
     """What C lacks, at every size, to be a quarter of the squared mean residual of the members that were followed.
 
     C is that square less what sampling the members adds to it. Where members have huge residuals the difference of the
     two is noise, and may even be negative; such a size must not look like the best one.
     """
-    square = np.average(np.mean(residual**2, axis=2), axis=1, weights=weight)
-    lack: NDArray[np.float64] = np.maximum(0.0, square / 4 - np.average(other, axis=1, weights=weight))
+    lack: NDArray[np.float64] = np.maximum(0.0, mean_square / 4 - other)
     return lack
 
 
@@ -102,16 +134,14 @@ def _raise_same(
     other: NDArray[np.float64],
     sizes: NDArray[np.int64],
     n_items: int,
-    weight: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """What S lacks, at every size, for a whole group to do no better than infinitely many members.
 
     No group does, but S comes from few pairs, and with hundreds of members in a group its noise would count most.
     """
-    A, S, C = (np.average(a, axis=1, weights=weight) for a in (own, same, other))
-    groups = np.array([group_size(size / n_items) for size in sizes])
-    least = C - (A - C) / np.maximum(groups - 1, 1)
-    found: NDArray[np.float64] = np.maximum(0.0, least - S)
+    groups = group_sizes(sizes / n_items)
+    least = other - (own - other) / np.maximum(groups - 1, 1)
+    found: NDArray[np.float64] = np.maximum(0.0, least - same)
     return found
 
 
@@ -143,9 +173,11 @@ class RiskCurve:
         noise: NDArray[np.float64] | None = None,
     ) -> RiskCurve:
         """The curve, with C and S raised where few pairs put them below what can be."""
+        share = weight / weight.sum()
         if residual.shape[1]:
-            other = other + _raise_other(other, residual, weight)[:, None]
-        same = same + _raise_same(own, same, other, sizes, n_items, weight)[:, None]
+            mean_square = np.einsum("slt,slt,l->s", residual, residual, share) / residual.shape[2]
+            other = other + _raise_other(other @ share, mean_square)[:, None]
+        same = same + _raise_same(own @ share, same @ share, other @ share, sizes, n_items)[:, None]
         return cls(sizes, n_items, design, weight, own, same, other, residual, noise)
 
     def mse(self, k: float) -> NDArray[np.float64]:
@@ -179,6 +211,17 @@ class RiskCurve:
         own, same, other = (square + cross + mu**2 * products for products in (self.own, self.same, self.other))
         residual = (1 - mu) * deviation + mu * self.residual
         return replace(self, own=own, same=same, other=other, residual=residual)
+
+    def with_size(self, at: int, one: RiskCurve) -> RiskCurve:
+        """The same with a curve of one size put in at a position; Monte-Carlo errors are known of that one only."""
+        noise = np.full(len(self.sizes) + 1, np.nan)
+        if one.monte_carlo_error is not None:
+            noise[at] = one.monte_carlo_error[0]
+        own, same, other, residual, sizes = (
+            np.insert(getattr(self, name), at, getattr(one, name)[0], axis=0)
+            for name in ("own", "same", "other", "residual", "sizes")
+        )
+        return replace(self, sizes=sizes, own=own, same=same, other=other, residual=residual, monte_carlo_error=noise)
 
     def averaged(self) -> SizeCurve:
         """The same without its rows: small enough to be kept with a fitted model."""
@@ -219,23 +262,3 @@ def _same_share(sizes: NDArray[np.int64], n_items: int, design: str, k: float) -
     if np.isinf(k):
         return np.zeros(len(sizes))
     return _same_group_pairs(sizes, n_items, design, int(k)) / k**2
-
-
-def curve_of_coefficients(
-    sizes: NDArray[np.int64],
-    n_items: int,
-    design: str,
-    weight: NDArray[np.float64],
-    coefs: list[NDArray[np.float64]],
-    error: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-) -> RiskCurve:
-    """The curve from coefficients of antithetic pairs, one after the other, and ``error(coef) -> (sizes, rows)``.
-
-    The error is a quadratic form, so that of a mean of members gives their pair products. There are no residuals.
-    """
-    own = np.mean([error(c) for c in coefs], axis=0)
-    same = 2 * np.mean([error((a + b) / 2) for a, b in zip(coefs[::2], coefs[1::2], strict=True)], axis=0) - own
-    k = len(coefs)
-    other = (k * k * error(np.mean(coefs, axis=0)) - k * own - k * same) / (k * k - 2 * k)
-    empty = np.zeros((len(sizes), 0, coefs[0].shape[-1]))
-    return RiskCurve.from_pairs(sizes, n_items, design, weight, own, same, other, empty)

@@ -9,98 +9,324 @@ the error of coefficients b on its test rows needs their moments only:
 with the moments of the test fold about its own means. It is a quadratic form in b, so pairs of members have their
 products as in ``curve``, and the curve of any ensemble size follows. Status: exact k-fold cross-validation.
 Leave-one-out, which needs every leverage, would need the rows again.
+
+**All sizes of a path at once.** With :math:`G = L L'` in the order of a path and :math:`z = L^{-1} c`, the coefficients
+of its first m columns solve :math:`L' b = (z_1, \dots, z_m, 0, \dots)`: one triangular system whose right-hand sides
+are z cut off at every size.
+
+**Paired differences.** With e and e' the errors of two ensembles at a left-out row, u = e - e' and v = e + e', the
+difference of their squares is u v. Its variance over rows is taken for :math:`\overline{u^2}\,\overline{v^2} +
+\overline{uv}^2`, which it is where u and v are Gaussian: three quadratic forms, where rows would be needed otherwise.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
-import scipy.linalg as la
 from numpy.typing import NDArray
 
+from .. import subsets
 from .._moments import Moments
 from .._trust import SMALLEST_PIVOT
-from .curve import RiskCurve, curve_of_coefficients
-from .paths import Paths
+from . import on_device
+from .curve import RiskCurve
+from .paths import PATHS, Paths
 
-__all__ = ["moment_gcv_curve", "moment_kfold_curve"]
+__all__ = [
+    "FoldCurve",
+    "LeftOut",
+    "moment_gcv_curve",
+    "moment_gcv_products",
+    "moment_kfold_curve",
+    "paired_difference",
+    "prefix_coefficients",
+    "training_moments",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Coefficients = Callable[[list[Moments], int], Array]  # of all sizes of member number i: (training sets, sizes, p, q)
+
+BLOCK = 64  # of a triangular solve
+ON_TOP = 1e-10  # of its diagonal makes a Gram matrix of dependent columns definite, and leaves their pivots small
 
 
-def moment_kfold_curve(folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0) -> RiskCurve:
-    """Risk curve from moments of folds, of members times a scale; the rows of the curve are the folds."""
-    p = len(folds[0].G)
-    training = [Moments.merge_others(folds, f) for f in range(len(folds))]
-    orders = paths.orders(p, 0, paths.min_batches)
+@dataclass(frozen=True)
+class LeftOut:
+    """Moments of a fold about the means of the rows outside it: d = y less their mean target, x less their means."""
 
-    def solve(start: int, stop: int) -> list[Array]:
-        return [scale * np.stack([_prefixes(m, order, sizes) for m in training]) for order in orders[start:stop]]
+    test: Moments
+    shift_x: Array  # (p,)
+    shift_y: Array  # (q,)
 
-    coefs = paths.run(solve, len(orders))
+    @classmethod
+    def of(cls, test: Moments, train: Moments) -> LeftOut:
+        """A fold, seen from the rows outside."""
+        test, get = test.on_host(), train.space.get
+        return cls(test, test.mean_x - get(train.mean_x), test.mean_y - get(train.mean_y))
+
+    @property
+    def targets(self) -> Array:
+        """Sum of d^2, (q,)."""
+        return np.asarray(self.test.yy + self.test.weight * self.shift_y**2)
+
+    def with_targets(self, b: Array) -> Array:
+        """Sums of d x'b, (sizes, q), of coefficients (sizes, p, q)."""
+        inside = np.einsum("spq,pq->sq", b, self.test.C)
+        return np.asarray(inside + self.test.weight * self.shift_y * np.einsum("p,spq->sq", self.shift_x, b))
+
+    def squares(self, b: Array) -> Array:
+        """Sums of (x'b)^2, (sizes, q)."""
+        offset = np.einsum("p,spq->sq", self.shift_x, b)
+        return np.asarray(_quadratic(self.test.G, b) + self.test.weight * offset**2)
+
+    def errors(self, b: Array) -> Array:
+        """Mean squared errors (sizes,), averaged over targets."""
+        squares = self.targets - 2 * self.with_targets(b) + self.squares(b)
+        return np.asarray(squares.mean(axis=1) / self.test.weight)
+
+    def compare(self, first: Array, second: Array) -> Array:
+        """Sums of u^2, v^2 and u v, (3, q), of the errors of two sets of coefficients (p, q)."""
+        both = np.stack([first, second, second - first, second + first])
+        square, cross = self.squares(both), self.with_targets(both)
+        v2 = 4 * self.targets - 4 * cross[3] + square[3]
+        return np.stack([square[2], v2, square[0] - 2 * cross[0] - square[1] + 2 * cross[1]])
+
+
+def paired_difference(sums: Array, weight: float, n_rows: int) -> tuple[float, float]:
+    """Mean of u v over rows and its standard error, from sums of u^2, v^2 and u v, (3, q), averaged over targets."""
+    u2, v2, uv = sums / weight
+    return float(uv.mean()), float(np.mean(np.sqrt((np.maximum(u2, 0.0) * v2 + uv**2) / n_rows)))
+
+
+@dataclass(frozen=True)
+class FoldCurve:
+    """A risk curve of which the rows are folds, and the mean members that it is of."""
+
+    curve: RiskCurve
+    coef: Array  # (folds, sizes, p, q), before any scale
+    left_out: list[LeftOut]
+
+    def slope(self, at: int) -> tuple[float, float]:
+        """Least-squares slope of targets on out-of-fold predictions at one size, and its variance.
+
+        The same as from rows, of which the errors are taken to have one variance; one and zero without predictions.
+        """
+        top = bottom = squares = 0.0
+        for fold, b in zip(self.left_out, self.coef[:, at], strict=True):
+            top += float(fold.with_targets(b[None]).sum())
+            bottom += float(fold.squares(b[None]).sum())
+            squares += float(fold.targets.sum())
+        count = sum(fold.test.n_rows for fold in self.left_out) * self.coef.shape[3]
+        if not bottom > 1e-20 * squares or count < 3:
+            return 1.0, 0.0
+        slope = top / bottom
+        return slope, max(0.0, squares - slope * top) / bottom / count
+
+    def scaled(self, scale: float) -> RiskCurve:
+        """The curve of members times a scale: an error e becomes (1 - scale) d + scale e."""
+        square, cross = [], []
+        for fold, b in zip(self.left_out, self.coef, strict=True):
+            square.append(np.full(len(b), fold.targets.mean() / fold.test.weight))
+            cross.append(square[-1] - fold.with_targets(b).mean(axis=1) / fold.test.weight)
+        rest = 1 - scale
+        fixed = rest**2 * np.stack(square, axis=1) + 2 * scale * rest * np.stack(cross, axis=1)
+        own, same, other = (fixed + scale**2 * a for a in (self.curve.own, self.curve.same, self.curve.other))
+        return replace(self.curve, own=own, same=same, other=other)
+
+    def compare(self, at: int, other: FoldCurve, there: int) -> tuple[float, float]:
+        """By how much the squared errors here exceed those of another curve, and the standard error of that."""
+        pairs = zip(self.left_out, self.coef[:, at], other.coef[:, there], strict=True)
+        sums = sum(fold.compare(first, second) for fold, first, second in pairs)
+        weight = sum(fold.test.weight for fold in self.left_out)
+        return paired_difference(np.asarray(sums), weight, sum(fold.test.n_rows for fold in self.left_out))
+
+
+def training_moments(folds: list[Moments]) -> list[Moments]:
+    """Moments of all folds but one, for each of them, by merging: subtracting from the total would cancel."""
+    before = list(accumulate(folds[:-1], Moments.merge))
+    after = list(accumulate(folds[:0:-1], Moments.merge))[::-1]
+    inner = [a.merge(b) for a, b in zip(before[:-1], after[1:], strict=True)]
+    return [after[0], *inner, before[-1]]
+
+
+def moment_kfold_curve(
+    folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0, chances: list[Array] | None = None
+) -> FoldCurve:
+    """Risk curve from moments of folds, of members times a scale; the rows of the curve are the folds.
+
+    Members are uniform, all sizes of each along one path, unless `chances` gives probabilities for every size.
+    """
+    training = training_moments(folds)
+    left_out = [LeftOut.of(test, train) for test, train in zip(folds, training, strict=True)]
     weight = np.array([fold.weight for fold in folds])
-    return curve_of_coefficients(sizes, p, paths.design, weight, coefs, partial(_fold_errors, folds, training))
+
+    def error(coefs: Array) -> Array:
+        return np.stack([fold.errors(b) for fold, b in zip(left_out, coefs, strict=True)], axis=1)
+
+    if folds[0].space.on_host:
+        curve, coef = _curve_of_pairs(training, sizes, paths, chances, weight, error)
+    else:
+        curve, coef = on_device.curve_of_pairs(folds, training, sizes, paths, chances)
+    found = FoldCurve(curve, coef, left_out)
+    return found if scale == 1.0 else replace(found, curve=found.scaled(scale))
 
 
-def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0) -> RiskCurve:
+def moment_gcv_curve(
+    moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0, chances: list[Array] | None = None
+) -> RiskCurve:
     """GCV from the moments of all rows: no row is touched again, so n does not matter.
 
     Residual sums of squares of a coefficient vector b are y'y - 2 b'c + b'Gb. For n far above p, leverages are small
     and GCV and leave-one-out agree.
     """
-    n, p = moments.n_rows, len(moments.G)
+    if not moments.space.on_host:
+        return on_device.gcv_curve(moments, sizes, paths, scale, chances)
+    own, same, other = moment_gcv_products(moments, sizes, paths, scale, chances)
+    empty = np.zeros((len(sizes), 0, len(moments.yy)))
+    return RiskCurve.from_pairs(sizes, len(moments.G), paths.design, np.ones(1), own, same, other, empty)
 
-    def error(coef: Array) -> Array:
-        """(sizes, 1): GCV of coefficients (sizes, p, q), averaged over targets."""
-        mean_square = _residual_squares(moments, coef).mean(axis=1) / moments.weight
-        found: Array = (mean_square / (1 - scale * (sizes + moments.centred) / n) ** 2)[:, None]
+
+def moment_gcv_products(
+    moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0, chances: list[Array] | None = None
+) -> tuple[Array, Array, Array]:
+    """A, S and C of that curve as they are, each (sizes, 1)."""
+    whole = LeftOut(moments, np.zeros(len(moments.G)), np.zeros(len(moments.yy)))
+    rest = (1 - scale * (sizes + moments.centred) / moments.n_rows) ** 2
+
+    def error(coefs: Array) -> Array:
+        return (whole.errors(scale * coefs[0]) / rest)[:, None]
+
+    return _products_of_pairs([moments], sizes, paths, chances, error)[:3]
+
+
+def _curve_of_pairs(
+    training: list[Moments],
+    sizes: Indices,
+    paths: Paths,
+    chances: list[Array] | None,
+    weight: Array,
+    error: Callable[[Array], Array],
+) -> tuple[RiskCurve, Array]:
+    """The curve from antithetic pairs of members, and their mean coefficients (training sets, sizes, p, q)."""
+    own, same, other, mean = _products_of_pairs(training, sizes, paths, chances, error)
+    empty = np.zeros((len(sizes), 0, mean.shape[3]))
+    p = len(training[0].G)
+    return RiskCurve.from_pairs(sizes, p, paths.design, weight, own, same, other, empty), mean
+
+
+def _products_of_pairs(
+    training: list[Moments],
+    sizes: Indices,
+    paths: Paths,
+    chances: list[Array] | None,
+    error: Callable[[Array], Array],
+) -> tuple[Array, Array, Array, Array]:
+    """A, S and C of antithetic pairs of members, (sizes, rows), and their mean coefficients.
+
+    ``error(coefs) -> (sizes, rows)`` is a quadratic form, so that of a mean of members gives their pair products.
+    """
+    p = len(training[0].G)
+    solve = _nested(paths, p, sizes) if chances is None else _drawn(paths, chances)
+
+    def follow(start: int, stop: int) -> list[tuple[Array, Array, Array]]:
+        found = []
+        for i in range(start, stop):
+            first, second = solve(training, 2 * i), solve(training, 2 * i + 1)
+            both = first + second
+            found.append((error(first) + error(second), error(both / 2), both))
         return found
 
+    pairs = paths.min_batches * paths.batch
+    done = [pair for chunk in paths.mapper(follow, pairs) for pair in chunk]
+    k = 2 * pairs
+    total, together, coef = (np.asarray(sum(terms)) for terms in zip(*done, strict=True))
+    own, same, mean = total / k, 2 * together / pairs - total / k, coef / k
+    other = (k * k * error(mean) - k * own - k * same) / (k * k - 2 * k)
+    return own, same, other, mean
+
+
+def _nested(paths: Paths, p: int, sizes: Indices) -> Coefficients:
+    """All sizes of a member along one path."""
     orders = paths.orders(p, 0, paths.min_batches)
-    coefs = paths.run(lambda a, b: [scale * _prefixes(moments, order, sizes) for order in orders[a:b]], len(orders))
-    return curve_of_coefficients(sizes, p, paths.design, np.ones(1), coefs, error)
+    return lambda training, i: np.stack([prefix_coefficients(m, orders[i], sizes) for m in training])
 
 
-def _residual_squares(moments: Moments, b: Array) -> Array:
-    """Sums of squared residuals (sizes, q) about the means, of coefficients (sizes, p, q): y'y - 2 b'c + b'Gb."""
-    fit = np.einsum("spq,spq->sq", b, np.einsum("pr,srq->spq", moments.G, b, optimize=True))
-    return np.asarray(moments.yy - 2 * np.einsum("spq,pq->sq", b, moments.C) + fit)
+def _drawn(paths: Paths, chances: list[Array]) -> Coefficients:
+    """Every size of a member drawn by itself."""
+    pairs = paths.min_batches * paths.batch
+    drawn = [subsets.antithetic_pairs(c, pairs, seed=paths.seed, stream=PATHS) for c in chances]
+
+    def solve(training: list[Moments], i: int) -> Array:
+        own = [members[i] for members in drawn]
+        return np.stack(
+            [
+                np.concatenate([prefix_coefficients(m, columns, np.array([len(columns)])) for columns in own])
+                for m in training
+            ]
+        )
+
+    return solve
 
 
-def _fold_errors(folds: list[Moments], training: list[Moments], coefs: Array) -> Array:
-    """Mean squared errors (sizes, F) on the test folds of coefficients (F, sizes, p, q), averaged over targets."""
-    found = []
-    for test, train, b in zip(folds, training, coefs, strict=True):
-        offset = test.mean_y - train.mean_y - np.einsum("p,spq->sq", test.mean_x - train.mean_x, b)
-        found.append((_residual_squares(test, b) / test.weight + offset**2).mean(axis=1))
-    return np.stack(found, axis=1)
+def _quadratic(G: Array, b: Array) -> Array:
+    """b'Gb for every size and target, (sizes, q), of coefficients (sizes, p, q)."""
+    flat = np.moveaxis(b, 1, 2).reshape(-1, len(G))
+    return np.asarray(np.einsum("ij,ij->i", flat @ G, flat).reshape(len(b), -1))
 
 
-def _prefixes(moments: Moments, order: Indices, sizes: Indices) -> Array:
+def prefix_coefficients(moments: Moments, order: Indices, sizes: Indices) -> Array:
     """Coefficients (sizes, p, q) of the first columns of an order; columns that add no rank get zero."""
     columns = order[: sizes[-1]]
     L, kept = _independent_cholesky(moments.G[np.ix_(columns, columns)])
-    z = la.solve_triangular(L, moments.C[columns[kept]], lower=True)
-    out = np.zeros((len(sizes), len(moments.G), moments.C.shape[1]))
-    for s, size in enumerate(sizes):
-        m = int(np.searchsorted(kept, size))
-        out[s, columns[kept[:m]]] = la.solve_triangular(L[:m, :m], z[:m], lower=True, trans="T")
+    own = columns[kept]
+    z = _forward(L, moments.C[own])
+    inside = kept[:, None] < sizes  # (kept columns, sizes)
+    q = z.shape[1]
+    b = _backward(L, (inside[:, :, None] * z[:, None, :]).reshape(len(kept), -1))
+    out = np.zeros((len(sizes), len(moments.G), q))
+    out[:, own] = b.reshape(len(kept), len(sizes), q).transpose(1, 0, 2)
     return out
 
 
 def _independent_cholesky(G: Array) -> tuple[Array, Indices]:
-    """Lower factor of the columns that add rank to those before them, and their positions."""
-    kept = np.flatnonzero(np.diagonal(G) > 0)
+    """Lower factor of the columns that add rank to those before them, and their positions.
+
+    A little on top of the diagonal, and dependent columns show by their pivots, all of them in one factorisation.
+    """
+    kept: Indices = np.flatnonzero(np.diagonal(G) > 0).astype(np.int64)
+    on_top = 0.0
     while True:
         part = G[np.ix_(kept, kept)]
-        L, info = la.lapack.dpotrf(part, lower=1, clean=1)
-        good = np.ones(len(kept), dtype=bool)
-        if info:
-            good[info - 1] = False  # the leading columns before this one are independent
-        else:
-            good = np.diagonal(L) ** 2 > SMALLEST_PIVOT * np.diagonal(part)
+        square = np.diagonal(part).copy()
+        np.einsum("ii->i", part)[:] += on_top * square
+        try:
+            L: Array = np.asarray(np.linalg.cholesky(part), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            on_top = max(ON_TOP, 10 * on_top)
+            continue
+        good = np.diagonal(L) ** 2 > SMALLEST_PIVOT * square
         if good.all():
             return L, kept
-        kept = kept[good]
+        kept, on_top = kept[good], 0.0
+
+
+def _forward(L: Array, c: Array) -> Array:
+    """L z = c, in blocks: NumPy's products and small solves leave the interpreter to other threads, SciPy's do not."""
+    z = np.array(c)
+    for start in range(0, len(L), BLOCK):
+        here = slice(start, start + BLOCK)
+        z[here] = np.linalg.solve(L[here, here], z[here] - L[here, :start] @ z[:start])
+    return z
+
+
+def _backward(L: Array, z: Array) -> Array:
+    """L' b = z, in blocks."""
+    b = np.array(z)
+    for start in range((len(L) - 1) // BLOCK * BLOCK, -1, -BLOCK):
+        here, after = slice(start, start + BLOCK), slice(start + BLOCK, None)
+        b[here] = np.linalg.solve(L[here, here].T, b[here] - L[after, here].T @ b[after])
+    return b

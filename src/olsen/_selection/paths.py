@@ -9,7 +9,8 @@ error of the curve is small.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -19,10 +20,11 @@ from numpy.typing import NDArray
 
 from .. import subsets
 from .._execution.threads import Sharing
-from .._members.path import PathData, left_out_residuals, predictions, row_prefix_residuals
+from .._members.pair_sums import Pairs, Sums, sum_pairs
+from .._members.path import LaidRows, PathData, left_out_residuals, predictions, row_prefix_residuals
 from .._members.problem import Problem
 from .._moments import Moments, from_data, weighted_mean
-from .curve import PairSums, RiskCurve
+from .curve import PairSums, RiskCurve, SizeCurve
 
 __all__ = ["Criterion", "Paths", "Splits", "gcv", "kfold", "leave_one_out", "oob_curve", "rows_left_out", "size_grid"]
 
@@ -32,6 +34,10 @@ Splits = list[tuple[Indices, Indices]]  # rows to train on, rows to test on
 
 PATHS = 2  # stream of the seed for permutations of paths: members of the fitted ensemble use 0 (columns) and 1 (rows)
 PATH_ROWS = 3
+TURNED = 0.1  # relative rise above the minimum beyond which larger sizes are given up after the first batch
+ENOUGH = 0.015  # relative Monte-Carlo error of the curve at its minimum
+SHARED = 6  # times the columns of the longest path: up to so many columns one Gram matrix serves all paths
+AT_ONCE = 2_000_000  # residuals (sizes x rows) of batches that are followed at once
 
 
 Batch = Callable[[list[Indices], Indices | None, int], list[Array]]
@@ -52,12 +58,15 @@ class Criterion:
         Weights of the rows of the residuals.
     correct : callable or None
         What the curve lacks, where residuals alone do not tell.
+    sums : callable or None
+        Sums over pairs of members at once, where they can be had without the residuals of every member.
     """
 
     name: str
     residuals: Batch
     weight: Array
     correct: Callable[[RiskCurve], RiskCurve] | None = None
+    sums: Callable[[Pairs], Sums] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,54 +87,86 @@ class Paths:
         the most.
         """
 
-        orders: list[Indices] = []
-
-        def follow(batch: int, sizes: Indices) -> list[Array]:
-            first = batch * 2 * self.batch
-            if first == len(orders):
-                orders.extend(self.orders(n_items, batch, batch + self.min_batches))
-            own = orders[first : first + 2 * self.batch]
-            return self.run(lambda a, b: criterion.residuals(own[a:b], sizes, first + a), len(own))
+        def follow(first: int, last: int, sizes: Indices) -> Iterator[Sums]:
+            orders, each = self.orders(n_items, first, last), 2 * self.batch
+            if criterion.sums is not None:
+                pairs = Pairs.nested(orders, sizes).in_batches(self.batch)
+                return criterion.sums(pairs).split(len(sizes))
+            number = first * each
+            found = self.run(lambda a, b: criterion.residuals(orders[a:b], sizes, number + a), len(orders))
+            return (_added(found[i : i + each]) for i in range(0, len(found), each))
 
         return self._summed(n_items, sizes, criterion, follow, turn=True)
 
     def drawn(self, n_items: int, sizes: Indices, criterion: Criterion, chances: list[Array]) -> RiskCurve:
         """The curve of members with the given probabilities of every size, each size drawn by itself."""
 
-        drawn: list[Indices] = []  # all sizes of a member together
-
-        def follow(batch: int, sizes: Indices) -> list[Array]:
-            count = 2 * self.batch * len(sizes)
-            first = batch * count
-            if first == len(drawn):
-                drawn.extend(self._members(chances, batch, batch + self.min_batches))
-            own = drawn[first : first + count]
-            found = self.run(lambda a, b: criterion.residuals(own[a:b], None, first + a), count)
-            return [np.concatenate(found[i : i + len(sizes)]) for i in range(0, count, len(sizes))]
+        def follow(first: int, last: int, sizes: Indices) -> Iterator[Sums]:
+            members, count = self._members(chances, first, last), len(sizes)
+            if criterion.sums is not None:
+                pairs = Pairs.drawn(members, count).in_batches(self.batch * count)
+                return criterion.sums(pairs).split(count)
+            number, each = first * 2 * self.batch * count, 2 * self.batch
+            found = self.run(lambda a, b: criterion.residuals(members[a:b], None, number + a), len(members))
+            whole = [np.concatenate(found[i : i + count]) for i in range(0, len(found), count)]
+            return (_added(whole[i : i + each]) for i in range(0, len(whole), each))
 
         return self._summed(n_items, sizes, criterion, follow, turn=False)
+
+    def drawn_around(
+        self, n_items: int, sizes: Indices, criterion: Criterion, chances: list[Array], main: int
+    ) -> RiskCurve:
+        """The same, where the size at position `main` is already chosen: the others, which are there to be looked at,
+        are followed for one batch only."""
+        others = [i for i in range(len(sizes)) if i != main]
+        alone = self.drawn(n_items, sizes[[main]], criterion, [chances[main]])
+        if not others:
+            return alone
+        look = replace(self, max_batches=1)
+        around = look.drawn(n_items, sizes[others], criterion, [chances[i] for i in others])
+        return around.with_size(main, alone)
 
     def _summed(
         self,
         n_items: int,
         sizes: Indices,
         criterion: Criterion,
-        follow: Callable[[int, Indices], list[Array]],
+        follow: Callable[[int, int, Indices], Iterator[Sums]],
         *,
         turn: bool,
     ) -> RiskCurve:
-        """Add batches of members until the curve is steady."""
-        sums = PairSums()
-        for batch in range(self.max_batches):
-            found = follow(batch, sizes)
-            sums.add(list(zip(found[::2], found[1::2], strict=True)), criterion.weight)
-            if batch == 0 and turn:
-                keep = _worth_following(sums.curve(sizes, n_items, self.design, criterion.weight))
-                sizes, sums = sizes[:keep], sums.head(keep)
-            elif batch + 1 >= self.min_batches and _steady(sums.curve(sizes, n_items, self.design, criterion.weight)):
-                break
+        """Add batches of members until the curve is steady; several are followed at once where they will be needed."""
+        sums, done, precision = PairSums(), 0, np.inf
+        while done < self.max_batches and precision >= ENOUGH:
+            ahead = 1 if turn and not done else self._ahead(done, precision, len(sizes) * len(criterion.weight))
+            for found in follow(done, done + ahead, sizes):
+                sums.add_sums(found.total, found.square, found.pair_square, self.batch, criterion.weight)
+                done += 1
+                if done == 1 and turn:
+                    keep = _worth_following(sums.size_curve(sizes, n_items, self.design, criterion.weight))
+                    sizes, sums = sizes[:keep], sums.head(keep)
+                elif done >= self.min_batches:
+                    precision = self._precision(sums, sizes, n_items, criterion)
+                    if precision < ENOUGH:
+                        break
         curve = sums.curve(sizes, n_items, self.design, criterion.weight)
         return curve if criterion.correct is None else criterion.correct(curve)
+
+    def _ahead(self, done: int, precision: float, residuals: int) -> int:
+        """How many batches, of so many residuals, to follow next: as many as will be needed and are no burden."""
+        needed = self.min_batches if done < self.min_batches else math.ceil(min(done * (precision / ENOUGH) ** 2, 1e6))
+        return max(1, min(needed - done, self.max_batches - done, AT_ONCE // residuals))
+
+    def _precision(self, sums: PairSums, sizes: Indices, n_items: int, criterion: Criterion) -> float:
+        """Monte-Carlo error at the minimum of the curve, relative to it; infinite where it is not known.
+
+        The standard error over rows would be the better yardstick, but it changes when a weight becomes repeated rows,
+        and with it the number of paths.
+        """
+        noise = sums.monte_carlo_error()
+        mse = sums.size_curve(sizes, n_items, self.design, criterion.weight).mse(np.inf)
+        best = int(np.argmin(mse))
+        return np.inf if noise is None or not mse[best] > 0 else float(noise[best] / mse[best])
 
     def orders(self, n_items: int, start: int, stop: int) -> list[Indices]:
         """Permutations of some batches, each followed by its reverse."""
@@ -136,7 +177,7 @@ class Paths:
     def _members(self, chances: list[Array], start: int, stop: int) -> list[Indices]:
         """Members of some batches with given probabilities, in antithetic pairs: all sizes of one, then of the next."""
         first, last = start * self.batch, stop * self.batch
-        drawn = [subsets.antithetic_pairs(c, last, seed=self.seed, start=first, stream=PATHS) for c in chances]
+        drawn = subsets.antithetic_pairs_by_law(chances, last, seed=self.seed, start=first, stream=PATHS)
         members = [list(own) for own in drawn]
         return [own[i] for i in range(2 * (last - first)) for own in members]
 
@@ -145,23 +186,19 @@ class Paths:
         return list(chain.from_iterable(self.mapper(work, count)))
 
 
-def _worth_following(curve: RiskCurve) -> int:
-    """Number of leading sizes up to the last whose error is within half of the smallest."""
+def _added(residuals: list[Array]) -> Sums:
+    """Sums over pairs of members, which come one after the other."""
+    sums = Sums.zero(*residuals[0].shape)
+    for first, second in zip(residuals[::2], residuals[1::2], strict=True):
+        sums.add(0, first, second)
+    return sums
+
+
+def _worth_following(curve: SizeCurve) -> int:
+    """Number of leading sizes up to the last whose error is near the smallest."""
     mse = curve.mse(100)
-    near = mse <= mse.min() + 0.5 * abs(mse.min())
+    near = mse <= mse.min() + TURNED * abs(mse.min())
     return int(np.flatnonzero(near)[-1]) + 1 if near.any() else len(mse)
-
-
-def _steady(curve: RiskCurve) -> bool:
-    """Whether the Monte-Carlo error at the minimum is below one per cent.
-
-    The standard error over rows would be the better yardstick, but it changes when a weight becomes repeated rows, and
-    with it the number of paths.
-    """
-    mse = curve.mse(np.inf)
-    best = np.argmin(mse)
-    noise = curve.monte_carlo_error
-    return noise is not None and bool(noise[best] < 0.01 * mse[best])
 
 
 def size_grid(largest: int, count: int = 50) -> Indices:
@@ -179,7 +216,7 @@ def _weight(problem: Problem) -> Array:
 
 def _path_data(problem: Problem, sizes: Indices, n_samples: int | None) -> PathData:
     """One Gram matrix for all paths where that is cheaper than one for each."""
-    return PathData.from_problem(problem, shared=n_samples is None and problem.shape[1] <= 3 * int(sizes[-1]))
+    return PathData.from_problem(problem, shared=n_samples is None and problem.shape[1] <= SHARED * int(sizes[-1]))
 
 
 def _rows(paths: Paths, n: int, n_samples: int | None, first: int, count: int) -> list[Indices | None]:
@@ -200,7 +237,8 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
         rows = _rows(paths, len(data.Y), n_samples, first, len(orders))
         return left_out_residuals(data, orders, sizes, rows)
 
-    return Criterion("loo", residuals, _weight(problem))
+    sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.mapper)
+    return Criterion("loo", residuals, _weight(problem), sums=sums)
 
 
 def rows_left_out(problem: Problem) -> Criterion:
@@ -285,7 +323,8 @@ def kfold(problem: Problem, sizes: Indices, paths: Paths, splits: Splits, n_samp
     for (train, test), G in zip(splits, grams, strict=True):
         fold = problem.take(train)
         data = PathData.from_problem(fold, shared=False, G=G)
-        parts.append((data, np.asarray(_dense_rows(problem, test)) - _column_means(fold), problem.Y[test]))
+        X = np.asarray(_dense_rows(problem, test)) - _column_means(fold)
+        parts.append((data, X, problem.Y[test]))
 
     def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
         folds = []
@@ -295,8 +334,19 @@ def kfold(problem: Problem, sizes: Indices, paths: Paths, splits: Splits, n_samp
             folds.append([Y - fitted for fitted in predictions(data, X, orders, sizes, rows)])
         return [np.concatenate(own, axis=1) for own in zip(*folds, strict=True)]
 
-    weight = _weight(problem)
-    return Criterion("kfold", residuals, np.concatenate([weight[test] for _, test in splits]))
+    if n_samples is None:
+        laid = [(data, LaidRows.to_predict(X, Y - data.mean_y)) for data, X, Y in parts]
+
+    def sums(pairs: Pairs) -> Sums:
+        folds = [sum_pairs(data, pairs, paths.mapper, rows) for data, rows in laid]
+        total, square, pair_square = (
+            np.concatenate([getattr(fold, name) for fold in folds], axis=1)
+            for name in ("total", "square", "pair_square")
+        )
+        return Sums(total, square, pair_square)
+
+    weight = np.concatenate([_weight(problem)[test] for _, test in splits])
+    return Criterion("kfold", residuals, weight, sums=sums if n_samples is None else None)
 
 
 def _column_means(problem: Problem) -> Array:

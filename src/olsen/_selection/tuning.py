@@ -12,7 +12,10 @@ were given: taking the minimum of their own curve, from few members, lost on rea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +25,9 @@ from .._members.problem import Problem
 from .._moments import Moments
 from .._trust import power_of_two
 from ..subsets import resolve_size
-from . import adaptive, combining, folds, paths
+from . import adaptive, combining, folds, paths, sampled_rows
 from .curve import RiskCurve, SizeCurve
+from .folds import FoldCurve
 from .inclusion import RidgeFamily
 from .paths import Paths, Splits
 
@@ -35,7 +39,9 @@ Indices = NDArray[np.int64]
 LARGEST_SHARE = 0.85  # of the rows: members stay clear of the interpolation peak
 EXCESS = 0.01  # of a finite ensemble over an infinite one, where the number of members is to be found
 TIE = 0.5  # standard errors by which uniform probabilities must win over ridge-matched ones
-MANY_ROWS = (10_000, 100)  # from so many, and so many for each column, GCV from the moments equals leave-one-out
+WORTH_A_THREAD = 1e8  # operations of tuning ridge regression
+MUCH_WORK = 1e9  # operations of one path
+MANY_ROWS = (10_000, 100)  # from so many, and so many for each column, some of them stand for all
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class Evidence:
     @classmethod
     def of_folds(cls, folds: list[Moments]) -> Evidence:
         """Moments of targets of order one."""
-        unit = power_of_two(max(float(np.sqrt(np.max(m.yy, initial=0.0) / m.weight)) for m in folds))
+        unit = power_of_two(max(float(np.sqrt(np.max(m.space.get(m.yy), initial=0.0) / m.weight)) for m in folds))
         if unit == 1.0:
             return cls(folds=folds)
         return cls(
@@ -114,6 +120,8 @@ class Candidate:
     probabilities: list[Array] | None = None  # of every size; None: uniform
     n_rows: int = 0
     pinned: int | None = None  # position of the size, where the curve does not decide
+    folds: FoldCurve | None = None  # the curve with its mean members, where it comes from moments of folds
+    sampling_error: Array | None = None  # (sizes,) where some rows stand for all
 
     def best(self, k: float, one_standard_error: bool) -> int:
         """Position of the chosen size for k members."""
@@ -126,7 +134,8 @@ class Candidate:
     def standard_error(self, k: float) -> Array:
         """Of the estimated error; from moments of all rows together only its order is known."""
         if self.curve.own.shape[1] == 1:
-            found: Array = self.curve.mse(k) * np.sqrt(2 / self.n_rows)
+            sampled = 0.0 if self.sampling_error is None else self.sampling_error
+            found: Array = np.hypot(self.curve.mse(k) * np.sqrt(2 / self.n_rows), sampled)
             return found
         return self.curve.standard_error(k)
 
@@ -170,9 +179,10 @@ def weigh(evidence: Evidence, request: Request, sharing: Sharing) -> list[Candid
     """Risk curves of the laws of inclusion that were asked for; where several are left, `choose` decides."""
     how = Paths(request.seed, request.design, sharing)
     if evidence.folds is not None:
-        return [_from_folds(evidence.folds, request, how)]
+        return _candidates(_Folds(evidence.folds, request, how), request.inclusion)
     assert evidence.problem is not None
-    return _Rows(evidence.problem, evidence.splits, request, how).candidates()
+    rows = _Rows(evidence.problem, evidence.splits, request, how)
+    return [rows.over_rows()] if request.rows_are_tuned else _candidates(rows, request.inclusion)
 
 
 def choose(candidates: list[Candidate], request: Request, n_estimators: int | None, evidence: Evidence) -> Selection:
@@ -187,6 +197,9 @@ def choose(candidates: list[Candidate], request: Request, n_estimators: int | No
     if request.scale is None and residual is not None and evidence.problem is not None:
         scale = combining.loo_scale(evidence.problem, residual, evidence.mean_of_others())
         found = replace(found, curve=found.curve.scaled(scale, evidence.deviations()))
+    elif request.scale is None and found.folds is not None:
+        scale = combining.drawn_to_one(*found.folds.slope(place))
+        found = replace(found, curve=found.folds.scaled(scale))
     return Selection(
         found.criterion,
         found.inclusion,
@@ -207,30 +220,131 @@ def _preferred(candidates: list[Candidate], at: list[int], k: float) -> int:
     if last == 0 or candidates[last].inclusion == "adaptive":  # adaptive ones are there only if they have won
         return last
     uniform, ridge = candidates
-    assert uniform.residuals is not None and ridge.residuals is not None
-    gain = np.mean(ridge.curve.residual[at[1]] ** 2 - uniform.curve.residual[at[0]] ** 2, axis=1)
     lead = ridge.curve.mse(k)[at[1]] - uniform.curve.mse(k)[at[0]]
-    return 0 if lead > TIE * gain.std(ddof=1) / np.sqrt(len(gain)) else 1
+    return 0 if lead > TIE * _error_of_lead(uniform, at[0], ridge, at[1]) else 1
 
 
-def _from_folds(moments: list[Moments], request: Request, how: Paths) -> Candidate:
-    n, p = sum(fold.n_rows for fold in moments), len(moments[0].G)
-    scale = 1.0 if request.scale is None else request.scale
-    if request.criterion == "gcv":
-        sizes = _candidate_sizes(request, p, n)
-        curve = folds.moment_gcv_curve(Moments.merge_all(moments), sizes, how, scale)
-    else:
-        sizes = _candidate_sizes(request, p, n - max(fold.n_rows for fold in moments))
-        curve = folds.moment_kfold_curve(moments, sizes, how, scale)
-    name = "gcv" if request.criterion == "gcv" else "kfold"
-    return Candidate("uniform", name, curve, n_rows=n)
+def _error_of_lead(uniform: Candidate, at: int, ridge: Candidate, there: int) -> float:
+    """Standard error of the difference of two errors: over rows, or as moments of folds tell it (see ``folds``).
+
+    With k-fold cross-validation rows in memory are treated like those that were only summed, for the same choice.
+    """
+    if uniform.folds is not None and ridge.folds is not None:
+        return uniform.folds.compare(at, ridge.folds, there)[1]
+    first, second = uniform.curve.residual[at], ridge.curve.residual[there]
+    if uniform.criterion != "kfold":
+        gain = np.mean(second**2 - first**2, axis=1)
+        return float(gain.std(ddof=1) / np.sqrt(len(gain)))
+    u, v, weight = first - second, first + second, uniform.curve.weight
+    sums = np.tensordot(weight, np.stack([u * u, v * v, u * v]), axes=(0, 1))
+    return folds.paired_difference(sums, float(weight.sum()), len(weight))[1]
+
+
+class _Laws(Protocol):
+    """Evidence that laws of inclusion are judged by."""
+
+    @property
+    def both(self) -> bool:
+        """Whether ridge-matched probabilities can be compared with uniform ones."""
+
+    def uniform(self) -> Candidate:
+        """Members that take all columns alike."""
+
+    def ridge(self) -> Candidate:
+        """Members whose probabilities mimic ridge regression."""
+
+    def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
+        """Members whose probabilities follow the signal, if they beat a rival."""
+
+
+def _candidates(laws: _Laws, kind: str) -> list[Candidate]:
+    """Uniform probabilities, ridge-matched and adaptive ones, as far as they were asked for and can be judged."""
+    if kind == "ridge":
+        return [laws.ridge()]
+    found = [laws.uniform()]
+    if kind in ("loo", "auto") and laws.both:
+        found.append(laws.ridge())
+    if kind in ("adaptive", "auto"):
+        won = laws.adaptive(found[0], _rival(found))
+        found = found if won is None else [*found, won]
+    return found
+
+
+def _start(uniform: Candidate) -> int:
+    """Size of uniform members, for as many as a trial has."""
+    return int(uniform.curve.sizes[uniform.best(adaptive.K, one_standard_error=False)])
+
+
+def _rival(candidates: list[Candidate]) -> adaptive.Law:
+    """The law that would be chosen among these."""
+    k = adaptive.K
+    at = [candidate.best(k, one_standard_error=False) for candidate in candidates]
+    i = _preferred(candidates, at, k)
+    chances = candidates[i].probabilities
+    return int(candidates[i].curve.sizes[at[i]]) if chances is None else chances[at[i]]
+
+
+@dataclass(frozen=True)
+class _Folds:
+    """Moments of folds, judged as a request asks."""
+
+    moments: list[Moments]
+    request: Request
+    how: Paths
+
+    @property
+    def both(self) -> bool:
+        return self.request.criterion != "gcv"
+
+    @cached_property
+    def _whole(self) -> Moments:
+        return Moments.merge_all(self.moments)
+
+    @property
+    def _sizes(self) -> Indices:
+        rows = self._whole.n_rows
+        if self.request.criterion != "gcv":
+            rows -= max(fold.n_rows for fold in self.moments)
+        return _candidate_sizes(self.request, self._whole.C.shape[0], rows)
+
+    def uniform(self) -> Candidate:
+        return self._judged("uniform", self._sizes, None)
+
+    def ridge(self) -> Candidate:
+        family = RidgeFamily.of_folds(self.moments)
+        sizes = self._sizes if self.request.sizes is not None else family.sizes(int(self._sizes[-1]))
+        found = self._judged("ridge", sizes, [family.probabilities(int(size)) for size in sizes])
+        return found if self.request.sizes is not None else _pinned(found, family)
+
+    def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
+        sizes = None if self.request.sizes is None else self._sizes
+        grounds = adaptive.grounds_of_moments(self.moments, self.how.mapper)
+        found = adaptive.judge(grounds, _start(uniform), rival, self.how, sizes)
+        if found is None:
+            return None
+        return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self._whole.n_rows)
+
+    def _judged(self, inclusion: str, sizes: Indices, chances: list[Array] | None) -> Candidate:
+        scale = 1.0 if self.request.scale is None else self.request.scale
+        n = self._whole.n_rows
+        if self.request.criterion == "gcv":
+            curve = folds.moment_gcv_curve(self._whole, sizes, self.how, scale, chances)
+            return Candidate(inclusion, "gcv", curve, None, chances, n)
+        found = folds.moment_kfold_curve(self.moments, sizes, self.how, scale, chances)
+        return Candidate(inclusion, "kfold", found.curve, None, chances, n, folds=found)
+
+
+def _pinned(candidate: Candidate, family: RidgeFamily) -> Candidate:
+    """At the size of tuned ridge regression."""
+    return replace(candidate, pinned=family.nearest(candidate.curve.sizes))
 
 
 def _candidate_sizes(request: Request, p: int, rows: int) -> Indices:
     """Candidate sizes, clear of the interpolation peak."""
-    largest = max(1, min(p, int(LARGEST_SHARE * (rows - request.fit_intercept))))
+    freedom = rows - request.fit_intercept
+    largest = max(1, min(p, int(LARGEST_SHARE * freedom)))
     if request.sizes is None:
-        return paths.size_grid(largest)
+        return paths.size_grid(max(1, min(largest, freedom - 2)))  # with few rows 85 % are next to the peak
     sizes = np.unique([resolve_size(size, p, "max_features") for size in request.sizes])
     if sizes[-1] > largest:
         raise ValueError(
@@ -249,22 +363,10 @@ class _Rows:
     request: Request
     how: Paths
 
-    def candidates(self) -> list[Candidate]:
-        """Uniform probabilities, ridge-matched and adaptive ones, as far as they were asked for and can be judged."""
-        kind = self.request.inclusion
-        if self.request.rows_are_tuned:
-            return [self._over_rows()]
-        if kind == "ridge":
-            return [self._ridge()]
-        uniform = self._uniform()
-        plain = self.request.criterion is None and self._drawn is None and uniform.residuals is not None
-        found = [uniform]
-        if kind in ("loo", "auto") and plain:
-            found.append(self._ridge())
-        if kind in ("adaptive", "auto"):
-            won = self._adaptive(uniform, with_ridge=kind == "auto")
-            found = found if won is None else [*found, won]
-        return found
+    @property
+    def both(self) -> bool:
+        plain = self.request.criterion in (None, "kfold") and self._drawn is None
+        return plain and not self._judged_from_moments
 
     @property
     def _drawn(self) -> int | None:
@@ -282,6 +384,18 @@ class _Rows:
         return _candidate_sizes(self.request, p, rows)
 
     @property
+    def _paths(self) -> Paths:
+        """With k-fold as many members as where rows were only summed, so that the choice is the same.
+
+        With leave-one-out of members that are much work, batches of half the members: so many rows and columns differ
+        little from one member to the next, and where they do, more batches follow.
+        """
+        if self.splits is not None:
+            return replace(self.how, max_batches=self.how.min_batches)
+        work = self.problem.shape[0] * float(self._sizes[-1]) ** 2
+        return replace(self.how, batch=2) if work > MUCH_WORK else self.how
+
+    @property
     def _judged_from_moments(self) -> bool:
         n, p = self.problem.shape
         return self.request.criterion is None and self._drawn is None and n >= max(MANY_ROWS[0], MANY_ROWS[1] * p)
@@ -289,10 +403,16 @@ class _Rows:
     def _criterion(self, sizes: Indices) -> paths.Criterion:
         if self.splits is not None:
             return paths.kfold(self.problem, sizes, self.how, self.splits, self._drawn)
-        make = paths.gcv if self.request.criterion == "gcv" else paths.leave_one_out
-        return make(self.problem, sizes, self.how, self._drawn)
+        if self.request.criterion == "gcv":
+            return paths.gcv(self.problem, sizes, self.how, self._drawn)
+        return self._left_out
 
-    def _uniform(self) -> Candidate:
+    @cached_property
+    def _left_out(self) -> paths.Criterion:
+        """Leave-one-out, laid out once for all laws."""
+        return paths.leave_one_out(self.problem, self._sizes, self.how, self._drawn)
+
+    def uniform(self) -> Candidate:
         n, p = self.problem.shape
         sizes = self._sizes
         if self.request.criterion == "oob":
@@ -303,43 +423,69 @@ class _Rows:
             return self._candidate("uniform", "oob", paths.oob_curve(self.problem, sizes, self.how, self._drawn))
         if self._judged_from_moments:
             scale = 1.0 if self.request.scale is None else self.request.scale
+            sampled = sampled_rows.sampled_leave_one_out(self.problem, sizes, self.how, scale)
+            if sampled is not None:
+                return Candidate("uniform", "loo", sampled.curve, n_rows=n, sampling_error=sampled.sampling_error)
             curve = folds.moment_gcv_curve(self.problem.moments_by(self.how.mapper), sizes, self.how, scale)
             return Candidate("uniform", "gcv", curve, n_rows=n)
         criterion = self._criterion(sizes)
-        return self._candidate("uniform", criterion.name, self.how.nested(p, sizes, criterion))
+        curve = self._with_family(lambda: self._paths.nested(p, sizes, criterion))
+        return self._candidate("uniform", criterion.name, curve)
 
-    def _ridge(self) -> Candidate:
+    @cached_property
+    def _family(self) -> RidgeFamily:
+        return RidgeFamily.of(self.problem, self.splits)
+
+    def _with_family(self, follow: Callable[[], RiskCurve]) -> RiskCurve:
+        """Follow paths; a second thread tunes ridge regression meanwhile, where that will be asked for and takes time.
+
+        It is one eigendecomposition, which no other threads can share.
+        """
+        n, p = self.problem.shape
+        asked = self.request.inclusion in ("loo", "auto") and self.both
+        if not asked or self.how.mapper.n_threads == 1 or float(n) * p * min(n, p) < WORTH_A_THREAD:
+            return follow()
+        work = (follow, lambda: self._family)
+        curve, _ = self.how.mapper.quiet()(lambda start, stop: work[start](), 2, chunk=1)
+        assert isinstance(curve, RiskCurve)
+        return curve
+
+    def ridge(self) -> Candidate:
         if self.request.criterion == "oob":
             raise ValueError(
                 "inclusion='ridge' is judged by leave-one-out, k-fold or generalised cross-validation; cv='oob' needs "
                 "inclusion='uniform'."
             )
-        family = RidgeFamily.of(self.problem)
+        family = self._family
         sizes = self._sizes if self.request.sizes is not None else family.sizes(int(self._sizes[-1]))
-        criterion = self._criterion(sizes)
         chances = [family.probabilities(int(size)) for size in sizes]
-        curve = self.how.drawn(self.problem.shape[1], sizes, criterion, chances)
-        found = self._candidate("ridge", criterion.name, curve, chances)
-        if self.request.sizes is not None:
-            return found
-        return replace(found, pinned=int(np.argmin(np.abs(sizes - family.best_size))))
+        found = self._by_law(sizes, chances, None if self.request.sizes is not None else family.nearest(sizes))
+        return found if self.request.sizes is not None else _pinned(found, family)
 
-    def _adaptive(self, uniform: Candidate, *, with_ridge: bool) -> Candidate | None:
-        sizes = None if self.request.sizes is None else self._sizes
-        found = adaptive.judge(
-            self.problem, uniform.curve, self._tuned_size, self.how, with_ridge=with_ridge, sizes=sizes
-        )
+    def _by_law(self, sizes: Indices, chances: list[Array], main: int | None) -> Candidate:
+        """Ridge-matched members of some sizes; one of them may be chosen already."""
+        n, p = self.problem.shape
+        if self._judged_from_moments:
+            scale, moments = 1.0 if self.request.scale is None else self.request.scale, self.problem.moments
+            curve = folds.moment_gcv_curve(moments, sizes, self.how, scale, chances)
+            return Candidate("ridge", "gcv", curve, None, chances, n)
+        criterion = self._criterion(sizes)
+        if main is None or self.request.one_standard_error:
+            curve = self._paths.drawn(p, sizes, criterion, chances)
+        else:
+            curve = self._paths.drawn_around(p, sizes, criterion, chances, main)
+        return self._candidate("ridge", criterion.name, curve, chances)
+
+    def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
+        sizes, start = None if self.request.sizes is None else self._sizes, _start(uniform)
+        grounds = adaptive.grounds_of_rows(self.problem, self.splits, self.how.seed, start, self.how.mapper)
+        found = adaptive.judge(grounds, start, rival, self.how, sizes)
         if found is None:
             return None
         return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self.problem.shape[0])
 
-    def _tuned_size(self, problem: Problem) -> RiskCurve:
-        """The curve of uniform members on some of the rows."""
-        sizes = _candidate_sizes(self.request, *reversed(problem.shape))
-        criterion = paths.leave_one_out(problem, sizes, self.how)
-        return self.how.nested(problem.shape[1], sizes, criterion)
-
-    def _over_rows(self) -> Candidate:
+    def over_rows(self) -> Candidate:
+        """Minimum-norm members on all columns, over the number of rows."""
         n, p = self.problem.shape
         largest = int(LARGEST_SHARE * min(n - self.request.fit_intercept, p))
         if largest < 3:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from .._engines import Blocks
 from .._engines import sources as blocks
+from .._engines.parquet import parquet_batches
 from .._estimators.inputs import options_of
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
@@ -151,7 +152,7 @@ def _parts(
     if tell:
         tell(doing, 0, table.n_rows)
     texts = [name for name in columns if is_text(table.schema.field(name).type)]
-    for batch in blocks.parquet_batches(table.files, columns, rows, table.path.name, texts):
+    for batch in parquet_batches(table.files, columns, rows, table.path.name, texts):
         yield first, pa.Table.from_batches([batch])
         first += batch.num_rows
         if tell:

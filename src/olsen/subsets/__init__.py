@@ -12,7 +12,18 @@ under both designs; only the overlaps differ, and smaller overlaps mean lower ri
 
 from ._compressed import Subsets
 from ._design import Design
-from ._drawing import COLUMNS, ROWS, antithetic_pairs, draw, draw_members, group_size, permutations, resolve_size
+from ._drawing import (
+    COLUMNS,
+    ROWS,
+    antithetic_pairs,
+    antithetic_pairs_by_law,
+    draw,
+    draw_members,
+    group_size,
+    group_sizes,
+    permutations,
+    resolve_size,
+)
 from ._keys import row_groups
 
 __all__ = [
@@ -21,9 +32,11 @@ __all__ = [
     "Design",
     "Subsets",
     "antithetic_pairs",
+    "antithetic_pairs_by_law",
     "draw",
     "draw_members",
     "group_size",
+    "group_sizes",
     "permutations",
     "resolve_size",
     "row_groups",

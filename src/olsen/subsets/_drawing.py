@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -13,7 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 from . import _keys, _laws
 from ._compressed import WORTH_SHARING, Mapper, Subsets
 
-__all__ = ["COLUMNS", "ROWS", "antithetic_pairs", "draw", "draw_members", "group_size", "permutations", "resolve_size"]
+__all__ = [
+    "COLUMNS",
+    "ROWS",
+    "antithetic_pairs",
+    "antithetic_pairs_by_law",
+    "draw",
+    "draw_members",
+    "group_size",
+    "group_sizes",
+    "permutations",
+    "resolve_size",
+]
 
 COLUMNS, ROWS = 0, 1  # the two streams of a seed
 _CHUNK_ITEMS = 1 << 22  # random numbers held at a time
@@ -55,8 +66,21 @@ def group_size(fraction: float) -> int:
     >>> group_size(0.25), group_size(0.8), group_size(1.0)
     (4, 5, 1)
     """
-    smaller = min(fraction, 1 - fraction)
-    return 1 if smaller <= 0 else max(1, math.floor(1 / smaller + 1e-9))
+    return int(group_sizes(np.array([fraction]))[0])
+
+
+def group_sizes(fractions: NDArray[np.float64]) -> NDArray[np.int64]:
+    """:func:`group_size` of several fractions.
+
+    Examples
+    --------
+    >>> from olsen.subsets import group_sizes
+    >>> group_sizes(np.array([0.25, 0.8, 1.0])).tolist()
+    [4, 5, 1]
+    """
+    smaller = np.minimum(fractions, 1 - fractions)
+    whole = np.floor(1 / np.where(smaller > 0, smaller, 1.0) + 1e-9)
+    return np.maximum(1, whole).astype(np.int64)
 
 
 def permutations(n_items: int, stop: int, *, seed: int, start: int = 0, stream: int = COLUMNS) -> NDArray[np.int64]:
@@ -134,8 +158,15 @@ def draw(
     per_group = group_size(fraction) if design == "balanced" else 1
     if sampling == "bernoulli" or probabilities is not None:
         per_group = min(per_group, max(1, _CHUNK_ITEMS // n_items))  # the group is laid out as a mask
+    key = (seed, stream, attempt)
+    first = start // per_group
+    as_mask = sampling == "bernoulli" or size is None
+    if as_mask and start < stop <= (first + 1) * per_group:  # within one group, of which not all need be made
+        wanted = range(start - first * per_group, stop - first * per_group)
+        law = _laws.law(n_items, size, probabilities, sampling, per_group, wanted)
+        return _from_array(law(_keys.raw_keys(n_items + 1, first, first + 1, *key)), n_items)
     law = _laws.law(n_items, size, probabilities, sampling, per_group)
-    return _draw_groups(law, n_items, per_group, start, stop, (seed, stream, attempt), mapper)
+    return _draw_groups(law, n_items, per_group, start, stop, key, mapper)
 
 
 def antithetic_pairs(
@@ -156,6 +187,25 @@ def antithetic_pairs(
     chance = np.asarray(probabilities, dtype=np.float64)
     law = _laws.law(len(chance), None, chance, "fixed", 2)
     return _draw_groups(law, len(chance), 2, 2 * start, 2 * n_pairs, (seed, stream, 0), None)
+
+
+def antithetic_pairs_by_law(
+    probabilities: Sequence[ArrayLike], n_pairs: int, *, seed: int, start: int = 0, stream: int = COLUMNS
+) -> list[Subsets]:
+    """:func:`antithetic_pairs` for each of several laws; their members share random orders, which are made once.
+
+    Examples
+    --------
+    >>> from olsen.subsets import antithetic_pairs, antithetic_pairs_by_law
+    >>> few, many = antithetic_pairs_by_law([[0.25] * 4, [0.5] * 4], 3, seed=0)
+    >>> few.sizes.tolist(), many.sizes.tolist() == antithetic_pairs([0.5] * 4, 3, seed=0).sizes.tolist()
+    ([1, 1, 1, 1, 1, 1], True)
+    """
+    chances = [np.asarray(chance, dtype=np.float64) for chance in probabilities]
+    n_items = len(chances[0])
+    raw = _keys.raw_keys(n_items + 1, start, n_pairs, seed, stream)
+    order, u = _keys.order(raw[:, :n_items]), _keys.uniform(raw[:, n_items])
+    return [_laws.at_unit_steps(order, u, chance, np.array([0.0, 0.5])) for chance in chances]
 
 
 def _draw_groups(
@@ -185,8 +235,10 @@ def _draw_groups(
     return _join(parts, n_items).slice(skip, skip + stop - start)
 
 
-def _from_array(drawn: NDArray[Any], n_items: int) -> Subsets:
+def _from_array(drawn: NDArray[Any] | Subsets, n_items: int) -> Subsets:
     """Subsets from a mask, or from rows of items."""
+    if isinstance(drawn, Subsets):
+        return drawn
     if drawn.dtype == bool:
         return Subsets.from_mask(drawn)
     count, size = drawn.shape

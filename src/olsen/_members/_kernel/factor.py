@@ -27,8 +27,11 @@ __all__ = [
     "largest_probe",
     "layout",
     "panel_size",
+    "pivot_ratio",
     "read_targets",
     "rhs_row",
+    "solve_lower",
+    "solve_upper",
     "workspace",
 ]
 
@@ -88,16 +91,26 @@ def eliminate_block(work, s, m, q, source, cursor):
 
 
 @njit(**JIT)
+def pivot_ratio(work, m, q):
+    """Return the smallest pivot ratio of the factored member, 0 after a breakdown, and clear its padding."""
+    n_blocks, _, records, _, _, _ = layout(m, q)
+    ratio = work[:LANES].min()
+    if not ratio > 0.0:
+        return 0.0
+    _blank_padding(work, records + RECORD * (n_blocks - 1), m - LANES * (n_blocks - 1))
+    return ratio
+
+
+@njit(**JIT)
 def finish(work, m, q):
     """Substitute backwards and return the smallest pivot ratio, 0 after a breakdown.
 
     Solution ``t`` then starts at offset ``t * round_up(m)`` of the workspace's solutions.
     """
     n_blocks, _, records, solutions, panels, _ = layout(m, q)
-    ratio = work[:LANES].min()
+    ratio = pivot_ratio(work, m, q)
     if not ratio > 0.0:
         return 0.0
-    _blank_padding(work, records + RECORD * (n_blocks - 1), m - LANES * (n_blocks - 1))
     length = LANES * n_blocks
     for t in range(q):
         row, x = rhs_row(m, t, n_blocks, panels), solutions + length * t
@@ -112,6 +125,36 @@ def finish(work, m, q):
         for t in range(q - q % 3, q):
             substitute_back(work, (record, last, up, below, x + length * t, length))
     return ratio
+
+
+@njit(**JIT)
+def solve_upper(work, m, q, x):
+    """Solve L' in place, at offset ``x`` of the workspace; zeros at the columns that were skipped."""
+    n_blocks, _, records, _, panels, _ = layout(m, q)
+    last = n_blocks - 1
+    for s in range(last, -1, -1):
+        tile = panels + panel_size(last, n_blocks) + TILE * s
+        substitute_back(work, (records + RECORD * s, tile, TILE * last, last - s, x + LANES * s, 0))
+
+
+@njit(**JIT)
+def solve_lower(work, m, q, p, u):
+    """Solve L u = p, with zeros at the columns that were skipped."""
+    n_blocks, _, records, _, panels, _ = layout(m, q)
+    right = np.empty(LANES)
+    for r in range(n_blocks):
+        panel = panels + panel_size(r, n_blocks)
+        width = min(LANES, m - LANES * r)
+        for lane in range(LANES):
+            right[lane] = p[LANES * r + lane] if lane < width else 0.0
+        for k in range(LANES * r):
+            for lane in range(LANES):
+                right[lane] -= work[panel + LANES * k + lane] * u[k]
+        for c in range(width):
+            k = LANES * r + c
+            u[k] = right[c] * work[records + RECORD * r + TILE + c]
+            for lane in range(c + 1, width):
+                right[lane] -= work[panel + LANES * k + lane] * u[k]
 
 
 @njit(**JIT)

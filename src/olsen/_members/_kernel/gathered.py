@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .dependent import AT_ONCE, count_skipped, mend
 from .factor import (
     JIT,
     copy_padded,
@@ -17,9 +18,10 @@ from .factor import (
     workspace,
 )
 from .first_use import said_if_compiled
-from .registers import LANES, LIST, TILE, add_gram_diagonal, add_gram_tile, gather_tile, shift_and_scale, sum_rows
+from .refined import needs_data
+from .registers import LANES, LIST, TILE, add_gram_diagonal, add_gram_tile, gather_tile, shift_and_scale
 
-__all__ = ["solve_gathered"]
+__all__ = ["DEPTH", "build_gram", "solve_gathered"]
 
 # Rows of X gathered at a time: a panel of that depth (16 kB) stays in the L1 cache as the broadcast operand.
 DEPTH = 256
@@ -42,14 +44,26 @@ def _gather_rows(source, strides, Y, cols, m, rows, n_rows, work, data):
 
 
 @njit(**JIT)
+def _weighted_mean(work, panel, depth, roots, origin):
+    """Weighted mean of the rows of a panel: a plain one would follow rows far out that count for nothing."""
+    weight = 0.0
+    for i in range(depth):
+        w = work[roots + i] ** 2
+        weight += w
+        for lane in range(LANES):
+            work[origin + lane] += w * work[panel + LANES * i + lane]
+    for lane in range(LANES):
+        work[origin + lane] /= weight
+
+
+@njit(**JIT)
 def _accumulate_gram(work, m, q, depth, data, shift, roots, total, centre, first):
     """Shift and scale the gathered rows and add their Gram matrix to the panels of the member."""
     n_blocks, n_panels, _, _, panels, _ = layout(m, q)
     for r in range(n_panels):
         panel, origin = data + LANES * DEPTH * r, shift + LANES * r
         if first and centre:
-            sum_rows(work, (panel, depth, origin))
-            work[origin : origin + LANES] /= depth
+            _weighted_mean(work, panel, depth, roots, origin)
         shift_and_scale(work, (panel, depth, origin, roots, total + LANES * r))
     for s in range(n_blocks):
         here = data + LANES * DEPTH * s
@@ -75,7 +89,7 @@ def _remove_means(work, m, q, shift, total, weight):
 
 
 @njit(**JIT)
-def _build_gram(source, strides, Y, cols, m, rows, row_start, row_stop, weights, centre, work, own_rows, eps, silent):
+def build_gram(source, strides, Y, cols, m, rows, row_start, row_stop, weights, centre, work, own_rows, eps, silent):
     """Fill the member's panels with the moments of its data; return the offset of the means.
 
     The rows come in slabs.  The mean of the first slab serves as a provisional origin, which removes the bulk of any
@@ -121,6 +135,47 @@ def _silence_constants(work, m, q, shift, weight, eps, silent):
 
 
 @njit(**JIT)
+def _lengths(work, m, q, lengths):
+    """Lengths of the member's columns, from its Gram matrix before elimination."""
+    n_blocks, _, _, _, panels, _ = layout(m, q)
+    for j in range(m):
+        lengths[j] = np.sqrt(work[panels + panel_size(j // LANES, n_blocks) + LANES * j + j % LANES])
+
+
+@njit(**JIT)
+def _own_data(source, strides, Y, cols, m, n_targets, rows, row_start, row_stop, weights, means):
+    """Columns and targets of one member about its means, times the roots of the weights, (m, rows) and (rows, q)."""
+    count = row_stop - row_start
+    A, own_Y, weight = np.empty((m, count)), np.empty((count, n_targets)), 0.0
+    for i in range(count):
+        w = weights[row_start + i] if weights.size else 1.0
+        weight += w
+        root, row = np.sqrt(w), rows[row_start + i]
+        for j in range(m):
+            A[j, i] = root * (source[row * strides[0] + cols[j] * strides[1]] - means[j])
+        for t in range(n_targets):
+            own_Y[i, t] = root * (Y[row, t] - means[m + t])
+    return A, own_Y, weight
+
+
+@njit(**JIT)
+def _mend_own(
+    source, strides, Y, cols, m, rows, row_start, row_stop, weights, means, work, q, skipped, count, spare, lengths,
+    eps, values, ratio, probed, silent,
+):  # fmt: skip
+    """Finish a member on its own data; whether it is to be believed."""
+    A, own_Y, weight = _own_data(
+        source, strides, Y, cols, m, values.shape[1], rows, row_start, row_stop, weights, means
+    )  # fmt: skip
+    for j in range(m):
+        if silent[j]:
+            A[j] = 0.0
+            lengths[j] = 0.0
+    far, share = 4 * eps * np.abs(means[:m]) * np.sqrt(weight), eps * max(A.shape[1], m, 10)
+    return mend(work, m, q, A, np.arange(m), own_Y, lengths, share, far, values, ratio, probed, skipped, count, spare)
+
+
+@njit(**JIT)
 def _solve_gathered_range(
     source,
     strides,
@@ -145,8 +200,11 @@ def _solve_gathered_range(
     cursor,
     eps,
     silent,
+    on_data,
+    spare,
 ):
     q = Y.shape[1]
+    skipped, lengths = np.zeros(own.size, np.int64), np.zeros(own.size)
     for i in range(begin, end):
         start, stop = col_indptr[i], col_indptr[i + 1]
         m = stop - start
@@ -156,9 +214,10 @@ def _solve_gathered_range(
             intercepts[i] = np.nan
             continue
         copy_padded(cols, start, stop, own)
-        shift = _build_gram(
+        shift = build_gram(
             source, strides, Y, own, m, rows, row_starts[i], row_stops[i], weights, centre, work, own_rows, eps, silent
         )
+        _lengths(work, m, q, lengths)
         for s in range((m + LANES - 1) // LANES):
             eliminate_block(work, s, m, q, source, cursor)
         ratios[i], probed[i] = 1.0, 0.0
@@ -169,6 +228,15 @@ def _solve_gathered_range(
                 if silent[j]:
                     values[start + j] = 0.0
             probed[i] = largest_probe(work, m, q, values.shape[1], scale, own, ratios[i])
+            count = count_skipped(work, m, q, skipped) if ratios[i] > 0.0 else 0
+            size = probed[i] ** 2 * (row_stops[i] - row_starts[i])
+            if count or needs_data(ratios[i], size):
+                believed = on_data and _mend_own(
+                    source, strides, Y, own, m, rows, row_starts[i], row_stops[i], weights,
+                    work[shift : shift + m + q].copy(), work, q, skipped, count, spare, lengths, eps,
+                    values[start:stop], ratios[i], size, silent,
+                )  # fmt: skip
+                ratios[i], probed[i] = (1.0, 0.0) if believed else (0.0, np.inf)
         for t in range(values.shape[1]):
             mean = work[shift + m + t]
             for j in range(m):
@@ -176,7 +244,9 @@ def _solve_gathered_range(
             intercepts[i, t] = mean
 
 
-def solve_gathered(X, Y, col_indptr, cols, row_starts, row_stops, rows, weights, scale, centre, begin, end, out):
+def solve_gathered(
+    X, Y, col_indptr, cols, row_starts, row_stops, rows, weights, scale, centre, on_data, begin, end, out
+):
     """Solve weighted least squares on submatrices ``X[T, S]`` of members `begin` to `end`, in the caller's thread.
 
     Parameters
@@ -195,6 +265,8 @@ def solve_gathered(X, Y, col_indptr, cols, row_starts, row_stops, rows, weights,
         Factors on the entries of the probes' coefficients.
     centre : bool
         Whether to centre by the weighted means of the member's rows.
+    on_data : bool
+        Whether members with (nearly) dependent columns are finished on their data; otherwise they break down.
     begin, end : int
         Range of members.
     out : tuple of ndarrays
@@ -205,14 +277,15 @@ def solve_gathered(X, Y, col_indptr, cols, row_starts, row_stops, rows, weights,
     values, intercepts, ratios, probed = out
     largest = int(np.diff(col_indptr[begin : end + 1]).max(initial=0))
     _, n_panels, _, _, _, size = layout(largest, Y.shape[1])
-    work = workspace(size + LANES * n_panels * (DEPTH + 2) + DEPTH, X.dtype)
+    spare = size + LANES * n_panels * (DEPTH + 2) + DEPTH
+    work = workspace(spare + AT_ONCE * LANES * n_panels, X.dtype)
     own, own_rows = np.zeros(largest + LANES, np.int64), np.zeros(DEPTH, np.int64)
     flat, strides = X.ravel(order="K"), np.array(X.strides) // X.itemsize
     with said_if_compiled(_solve_gathered_range):
         _solve_gathered_range(
             flat, strides, Y, col_indptr, cols, row_starts, row_stops, rows, weights, scale,
             centre, begin, end, values, intercepts, ratios, probed, work, own, own_rows, np.zeros(LIST, np.int64),
-            np.finfo(np.float64).eps, np.zeros(largest + LANES, np.bool_),
+            np.finfo(np.float64).eps, np.zeros(largest + LANES, np.bool_), on_data, spare,
         )  # fmt: skip
     if not centre:
         intercepts[begin:end] = 0.0

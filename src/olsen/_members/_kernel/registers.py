@@ -9,6 +9,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from ..._trust import DEPENDENT_PIVOT
+
 __all__ = [
     "COLUMN",
     "LANES",
@@ -29,7 +31,6 @@ __all__ = [
     "solve_tile_prefetching",
     "substitute_back",
     "substitute_back_three",
-    "sum_rows",
 ]
 
 LANES = 8
@@ -160,6 +161,9 @@ def factor_diagonal(e, panel, done, width, record, lowest):
 
     The elimination inside the tile is that of ``L D L^T``: a division is then the only slow operation between two
     pivots, and the eight square roots are taken at once.  Nothing above the diagonal of the tile is ever read.
+
+    A column whose pivot is rounding depends on those before it. It is skipped: its column of the factor is zero, and so
+    is its reciprocal root, by which it is known later. Its row remains, the factor's row of what it depends on.
     """
     builder = e.builder
     half = LANES // 2
@@ -170,19 +174,33 @@ def factor_diagonal(e, panel, done, width, record, lowest):
     columns = e.add_products(_lower_columns(e, tile), panel, panel, done, sign=-1)
     columns[half:] = [e.permute(column, column, 2 * list(range(half))) for column in columns[half:]]
 
+    rounding = builder.fmul(scale, e.constant([DEPENDENT_PIVOT] * LANES))
     pivots = e.undefined()
     for c in range(LANES):
         pivot = builder.extract_element(columns[c], I32(c))
         pivots = e.insert(pivots, pivot, c)
-        unit = builder.fmul(columns[c], e.spread(builder.fdiv(ir.Constant(e.element, 1.0), pivot)))
+        skipped = _within(builder, pivot, builder.extract_element(rounding, I32(c)))
+        inverse = builder.fdiv(ir.Constant(e.element, 1.0), pivot)
+        inverse = builder.select(skipped, ir.Constant(e.element, 0.0), inverse)
+        unit = builder.fmul(columns[c], e.spread(inverse))
         e.store(unit, record, c * LANES)
         for j in range(c + 1, LANES):
             columns[j] = e.fnma(e.splat(unit, j), columns[c], columns[j])
-    roots = builder.fdiv(e.constant([1] * LANES), e.call("sqrt", pivots))
+    skipped = _within(builder, pivots, rounding)
+    one = e.constant([1] * LANES)
+    roots = builder.fdiv(one, e.call("sqrt", builder.select(skipped, one, pivots)))
+    roots = builder.select(skipped, e.constant([0] * LANES), roots)
     e.store(roots, record, TILE)
     # Right-hand sides may share the panel of the last block: their part of the factor is wanted, scaled.
     e.store_tile([builder.fmul(column, e.splat(roots, c)) for c, column in enumerate(columns)], tile)
+    pivots, scale = (builder.select(skipped, one, vector) for vector in (pivots, scale))
     _lower_minimum(e, pivots, scale, width, lowest)
+
+
+def _within(builder, value, limit):
+    """Whether ``|value| <= limit``, lane by lane: such a pivot is rounding, its column depends on others."""
+    below = builder.fcmp_ordered("<=", value, limit)
+    return builder.and_(below, builder.fcmp_ordered(">=", value, builder.fneg(limit)))
 
 
 def _lower_columns(e, tile):
@@ -338,16 +356,6 @@ def add_gram_diagonal(e, depth, panel, tile):
     columns = e.add_products(_lower_columns(e, tile), panel, panel, depth, sign=1)
     for c, column in enumerate(columns):
         e.store(column, tile, c * LANES + LANES - column.type.count)
-
-
-@_kernel
-def sum_rows(e, panel, depth, total):
-    """Add the rows of a panel of Z to the vector ``total``."""
-    cell = cgutils.alloca_once_value(e.builder, e.load(total))
-    with cgutils.for_range(e.builder, depth, intp=I64) as loop:
-        row = e.load(e.builder.add(panel, e.builder.mul(loop.index, I64(LANES))))
-        e.builder.store(e.builder.fadd(e.builder.load(cell), row), cell)
-    e.store(e.builder.load(cell), total)
 
 
 @_kernel

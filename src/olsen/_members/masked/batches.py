@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..._execution.arrays import Space
 from ..problem import Problem
 from .iteration import ALL
-from .operators import Dual, Gram, Normal, Rows, column_squares
+from .operators import Dual, Gram, Normal, Rows, UnitGram, column_squares
 
 __all__ = ["OWN", "WHOLE", "Batch", "dual_batch", "gram_batch", "normal_batch", "shared_rows_batch"]
 
@@ -49,7 +49,12 @@ def gram_batch(problem: Problem, mask: Any, probing: str | None) -> Batch:
     moments = problem.moments
     squares = problem.space.xp.linalg.diagonal(moments.G)
     batch = shared_rows_batch(problem, mask, moments.C, squares, moments.mean_y, probing)
-    return replace(batch, operator=Gram(moments.G, batch.operator), mean_x=moments.mean_x[:, None])
+    batch = replace(batch, mean_x=moments.mean_x[:, None])
+    if problem.space.on_host:
+        return replace(batch, operator=Gram(moments.G, batch.operator))
+    scale = _inverse_root(squares, problem.space.xp)[:, None]
+    unit = UnitGram(scale * moments.G * scale.T, batch.operator > 0, problem.space)
+    return replace(batch, operator=unit, coefficients=lambda X: scale * X)
 
 
 def shared_rows_batch(problem: Problem, mask: Any, C: Any, squares: Any, mean_y: Any, probing: str | None) -> Batch:

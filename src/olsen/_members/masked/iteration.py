@@ -19,11 +19,13 @@ Nothing is brought to the host but three numbers a column, every few steps.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..._execution.arrays import HOST, Space
 
 __all__ = ["ALL", "Outcome", "iterate"]
 
@@ -31,10 +33,10 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 TooSlow = Callable[[Indices, float, int], bool]  # (members left, steps they are expected to need, steps done)
-Transfer = Callable[[Any], Any]  # of an array, between the device and NumPy
 
 ALL = -1  # the member that stands for all of them: a probe of the whole matrix
 EVERY = 4  # steps between looks at the residuals
+EVERY_THERE = 8  # the same on a device that waits for the host meanwhile
 LIMIT = 1e5  # largest trusted inverse eigenvalue of a matrix with unit diagonal, as for the direct solver on a Gram
 # waiting; converged; not to be trusted on the normal equations; not converged; dearer than a direct solver; in need of
 # a probe of its own
@@ -67,34 +69,34 @@ class _Systems:
     P: Any
     rr: Any  # squared residuals, (columns,)
     column: NDArray[np.int64]  # number of the column at the start
-    bb: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))  # squared right-hand sides, on the host
+    owner: NDArray[np.int64]  # its member
+    probe: NDArray[np.bool_]
+    bb: NDArray[np.float64]  # squared right-hand sides, on the host
 
-    def step(self, xp: Any) -> None:
+    def step(self, space: Space) -> None:
         """One step of conjugate gradients in every column; columns that are solved stand still."""
         Q = self.operator(self.P)
-        alpha = _ratio(self.rr, xp.sum(self.P * Q, axis=0), xp)
-        self.X += alpha * self.P
-        self.R -= alpha * Q
-        new = xp.sum(self.R * self.R, axis=0)
-        self.P *= _ratio(new, self.rr, xp)
-        self.P += self.R
+        alpha = space.ratio(self.rr, space.column_dots(self.P, Q))
+        space.add_product(self.X, alpha, self.P)
+        space.add_product(self.R, alpha, Q, sign=-1.0)
+        new = space.column_squares(self.R)
+        space.scale_and_add(self.P, space.ratio(new, self.rr), self.R)
         self.rr = new
 
-    def look(self, xp: Any, to_host: Transfer) -> NDArray[Any]:
+    def look(self, space: Space) -> NDArray[Any]:
         """Squared residual, squared solution and x'b of every column, in one transfer."""
-        looks: NDArray[Any] = to_host(
-            xp.stack([self.rr, xp.sum(self.X * self.X, axis=0), xp.sum(self.X * self.B, axis=0)])
-        )
-        return looks
+        looks = [self.rr, space.column_squares(self.X), space.column_dots(self.X, self.B)]
+        return space.get(space.xp.stack(looks))
 
-    def take(self, keep: Indices, xp: Any, from_host: Transfer) -> None:
+    def take(self, keep: Indices, space: Space) -> None:
         """Drop the other columns from the iteration."""
-        here = from_host(keep)
+        xp, here = space.xp, space.put(keep)
         for name in ("B", "X", "R", "P"):
             setattr(self, name, xp.take(getattr(self, name), here, axis=1))
         self.rr = xp.take(self.rr, here, axis=0)
         self.operator = self.operator.take(here, xp)
-        self.column, self.bb = self.column[keep], self.bb[keep]
+        for name in ("column", "owner", "probe", "bb"):
+            setattr(self, name, getattr(self, name)[keep])
 
 
 def iterate(
@@ -106,10 +108,8 @@ def iterate(
     *,
     tol: float,
     max_steps: int,
-    xp: Any,
+    space: Space = HOST,
     limit: float = LIMIT,
-    to_host: Transfer = np.asarray,
-    from_host: Transfer = np.asarray,
     too_slow: TooSlow | None = None,
 ) -> Any:
     """Solutions of all columns of B, in their order; `outcome` says which are to be used.
@@ -130,43 +130,46 @@ def iterate(
         Relative error asked for.
     max_steps : int
         Steps after which the members that are left count as slow.
-    xp : module
-        Namespace of B.
+    space : Space, default=HOST
+        Where B lives.
     limit : float, default=1e5
         Largest trusted inverse of the smallest eigenvalue.
-    to_host, from_host : callable
-        Between the device and NumPy.
     too_slow : callable, default=None
         Given the members left, the steps they are expected to need and the steps done, says whether to give them up.
     """
-    start = xp.zeros_like(B)
-    live = _Systems(operator, B, start, B + start, B + start, xp.sum(B * B, axis=0), np.arange(len(member)))
-    live.bb = to_host(live.rr)
+    xp, start, every = space.xp, space.xp.zeros_like(B), EVERY_THERE if space.parallel else EVERY
+    bb = space.column_squares(B)
+    live = _Systems(operator, B, start, B + start, B + start, bb, np.arange(len(member)), member, probe, space.get(bb))
     finished: list[tuple[Indices, Any]] = []
     while len(live.column) and outcome.steps < max_steps:
-        for _ in range(EVERY):
-            live.step(xp)
-        outcome.steps += EVERY
-        owner, is_probe = member[live.column], probe[live.column]
-        left = _judge(live.look(xp, to_host), live.bb, owner, is_probe, B.shape[0], outcome, tol, limit)
+        for _ in range(every):
+            live.step(space)
+        outcome.steps += every
+        left = _judge(live.look(space), live.bb, live.owner, live.probe, B.shape[0], outcome, tol, limit)
         waiting = outcome.state == WAITING
         if too_slow is not None and waiting.any():
             expected = _expected_steps(outcome, waiting, tol)
             if too_slow(np.flatnonzero(waiting), expected, outcome.steps):
                 outcome.state[waiting] = DEARER
-        left &= np.where(owner == ALL, (outcome.state == WAITING).any(), outcome.state[owner] == WAITING)
+                waiting[:] = False
+        if not waiting.all():
+            left &= np.where(live.owner == ALL, waiting.any(), waiting[live.owner])
+        if not left.any():
+            break
         if left.sum() <= 0.75 * len(left):  # columns that are done cost a product each, moving the others costs too
-            _put_away(live, ~left, finished, xp, from_host)
-            live.take(np.flatnonzero(left), xp, from_host)
+            _put_away(live, ~left, finished, space)
+            live.take(np.flatnonzero(left), space)
     outcome.state[outcome.state == WAITING] = SLOW
-    _put_away(live, np.ones(len(live.column), dtype=bool), finished, xp, from_host)
+    finished.append((live.column, live.X))
+    if len(finished) == 1:  # all together, so in their order
+        return live.X
     order = np.argsort(np.concatenate([numbers for numbers, _ in finished]))
-    return xp.take(xp.concat([part for _, part in finished], axis=1), from_host(order), axis=1)
+    return xp.take(xp.concat([part for _, part in finished], axis=1), space.put(order), axis=1)
 
 
-def _put_away(live: _Systems, which: Flags, finished: list[tuple[Indices, Any]], xp: Any, from_host: Transfer) -> None:
+def _put_away(live: _Systems, which: Flags, finished: list[tuple[Indices, Any]], space: Space) -> None:
     here = np.flatnonzero(which)
-    finished.append((live.column[here], xp.take(live.X, from_host(here), axis=1)))
+    finished.append((live.column[here], space.xp.take(live.X, space.put(here), axis=1)))
 
 
 def _judge(
@@ -181,23 +184,26 @@ def _judge(
 ) -> Flags:
     """Update the outcome of all members; which columns have something left to do."""
     rr, xx, xb = np.asarray(looks, dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ritz = np.where(xx == 0, 1.0, xb / xx)  # Rayleigh quotient of the iterate: at least the smallest eigenvalue
-        relative = np.sqrt(np.where(bb > 0, rr / bb, 0.0))
-        whole = probe & (owner == ALL)
-        settled = _settled(relative, probe & ~whole, whole, size)
-        own = settled & ~whole
+    probes, targets = np.flatnonzero(probe), slice(0, np.count_nonzero(~probe))  # targets stand first
+    whole = owner[probes] == ALL
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # Rayleigh quotient of the iterate: at least the smallest eigenvalue
+        ritz = np.divide(xb, xx, out=np.ones_like(xx), where=xx != 0)
+        relative = np.sqrt(np.where(bb[probes] > 0, rr[probes] / bb[probes], 0.0))
+        settled = _settled(relative, ~whole, whole, size)
+        own = probes[settled & ~whole]
         outcome.smallest[owner[own]] = ritz[own]
         if settled[whole].any():
-            outcome.smallest[:] = ritz[whole].min()
-        distrusted = ~(ritz >= 1 / limit) & (owner != ALL)
-        outcome.state[owner[distrusted]] = UNTRUSTED
-        _measure(outcome, np.sqrt(rr / xx), bb, owner, ~probe)
-    if np.any(whole & ~(ritz >= 1 / limit)):  # the whole is nearly singular: members may not be
+            outcome.smallest[:] = ritz[probes[whole]].min()
+        distrusted = np.flatnonzero(~(ritz >= 1 / limit))
+        outcome.state[owner[distrusted[owner[distrusted] != ALL]]] = UNTRUSTED
+        _measure(outcome, rr[targets] / xx[targets], bb[targets], owner[targets])
+    if np.any(owner[distrusted] == ALL):  # the whole is nearly singular: members may not be
         outcome.state[outcome.state == WAITING] = UNPROBED
-    waiting = outcome.state == WAITING
-    outcome.state[waiting & (outcome.error <= tol)] = DONE
-    return ~settled
+    outcome.state[(outcome.error <= tol) & (outcome.state == WAITING)] = DONE
+    left = np.ones(len(owner), dtype=bool)
+    left[probes[settled]] = False
+    return left
 
 
 def _settled(relative: Array, own: Flags, whole: Flags, size: int) -> Flags:
@@ -212,12 +218,21 @@ def _settled(relative: Array, own: Flags, whole: Flags, size: int) -> Flags:
     return settled
 
 
-def _measure(outcome: Outcome, ratio: Array, bb: Array, owner: Indices, target: Flags) -> None:
-    """Bound of the relative error of every member still waiting: the largest over its targets."""
-    here = target & (outcome.state[owner] == WAITING)
-    error = np.where(bb[here] > 0, ratio[here], 0.0) / outcome.smallest[owner[here]]
-    outcome.error[owner[here]] = 0.0
-    np.maximum.at(outcome.error, owner[here], np.where(np.isnan(error), np.inf, error))
+def _measure(outcome: Outcome, square: Array, bb: Array, owner: Indices) -> None:
+    """Bound of the relative error of every member still waiting: the largest over its targets.
+
+    `square` is the squared ratio of residual and solution.
+    """
+    waiting = outcome.state == WAITING
+    if not waiting.all():
+        here = np.flatnonzero(waiting[owner])
+        square, bb, owner = square[here], bb[here], owner[here]
+    error = np.sqrt(square, out=square)
+    error[bb <= 0] = 0.0
+    error /= outcome.smallest[owner]
+    error[np.isnan(error)] = np.inf
+    outcome.error[waiting] = 0.0
+    np.maximum.at(outcome.error, owner, error)
 
 
 def _expected_steps(outcome: Outcome, waiting: Flags, tol: float) -> float:
@@ -227,9 +242,3 @@ def _expected_steps(outcome: Outcome, waiting: Flags, tol: float) -> float:
         return np.inf
     per_step = min(np.log(error) / outcome.steps, 0.0)  # the error is about 1 before the first step
     return np.inf if per_step == 0.0 else (np.log(tol) - np.log(error)) / per_step
-
-
-def _ratio(a: Any, b: Any, xp: Any) -> Any:
-    """a / b, and 0 where b is not positive: a column that is solved."""
-    positive = b > 0
-    return xp.where(positive, a / xp.where(positive, b, xp.ones_like(b)), xp.zeros_like(b))

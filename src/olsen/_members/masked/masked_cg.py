@@ -29,6 +29,7 @@ from ..._execution.arrays import Space, smaller_batch
 from ..._execution.threads import Sharing
 from ..._moments import weighted_mean
 from ...subsets import Subsets
+from ...subsets._on_device import DeviceSubsets
 from .. import gram, interpolator
 from ..problem import Problem, Solution
 from . import refined
@@ -36,11 +37,12 @@ from .batches import OWN, WHOLE, Batch, dual_batch, gram_batch, normal_batch
 from .iteration import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, TooSlow, iterate
 from .operators import Rows
 
-__all__ = ["Solved", "kinds", "pays_for_gram", "solve", "solve_alone", "solve_batches", "warn_slow"]
+__all__ = ["AnySubsets", "Solved", "kinds", "pays_for_gram", "solve", "solve_alone", "solve_batches", "warn_slow"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+AnySubsets = Subsets | DeviceSubsets
 
 NAME = "masked_cg"
 TOL = 1e-9  # default relative error of a member's coefficients
@@ -86,7 +88,7 @@ def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: 
     return out
 
 
-def kinds(problem: Problem, features: Subsets, samples: Subsets | None) -> dict[str, Indices]:
+def kinds(problem: Problem, features: AnySubsets, samples: AnySubsets | None) -> dict[str, Indices]:
     """Members by their operator: "dual" for fewer rows than columns, "gram", "single" or "normal" for the others."""
     n = problem.shape[0]
     rows = (np.full(len(features), n) if samples is None else samples.sizes) - problem.fit_intercept
@@ -110,16 +112,22 @@ def pays_for_gram(problem: Problem, k: int) -> bool:
         return True
     if sp.issparse(problem.X):  # sparse products run at about a tenth of the rate of dense ones
         return p <= 2000 and 2.0 * p**2 < 40.0 * problem.X.nnz
-    room = 0.5 * memory.available_bytes() if problem.space.on_host else 2 * problem.space.batch_bytes(np.inf)
-    if 8.0 * p**2 > room:
+    if 8.0 * p**2 > _room(problem.space, 8.0 * p**2):
         return False
     return float(n) * p < STEPS * k * (4.0 * n - 2.0 * p)
 
 
+def _room(space: Space, wanted: float) -> float:
+    """Bytes that a Gram matrix may take; a device is asked, which takes a while, only where it might say no."""
+    if space.on_host:
+        return 0.5 * memory.available_bytes()
+    return 2 * space.batch_bytes(np.inf) if wanted > BATCH_BYTES / 10 else np.inf
+
+
 def solve_batches(
     problem: Problem,
-    features: Subsets,
-    samples: Subsets | None,
+    features: AnySubsets,
+    samples: AnySubsets | None,
     kind: str,
     members: Indices,
     mapper: Sharing | None = None,
@@ -157,8 +165,8 @@ def solve_batches(
 
 def _solve_batch(
     problem: Problem,
-    features: Subsets,
-    samples: Subsets | None,
+    features: AnySubsets,
+    samples: AnySubsets | None,
     kind: str,
     members: Indices,
     prepared: Any,
@@ -167,7 +175,7 @@ def _solve_batch(
     mapper: Sharing | None,
 ) -> Solved:
     space = problem.space
-    mask = space.put(_mask(features, members, mapper)).T
+    mask = _mask_there(features, members, space, mapper)
     outcome = Outcome.waiting(len(members))
     outcome.smallest[:] = smallest
     how: dict[str, Any] = {"max_steps": MAX_STEPS}
@@ -181,11 +189,11 @@ def _solve_batch(
     if kind == "gram":
         batch = gram_batch(problem, mask, probing)
     else:
-        row_mask = None if samples is None else space.put(_mask(samples, members, mapper)).T
+        row_mask = None if samples is None else _mask_there(samples, members, space, mapper)
         batch = {"normal": normal_batch, "dual": dual_batch}[kind](problem, prepared, mask, row_mask, probing)
         outcome.state[_holds_any(features, members, prepared.far)] = UNTRUSTED
     how["too_slow"] = _too_slow(problem, kind, features, samples, members, batch.operator.flops(), probing)
-    how |= {"xp": space.xp, "to_host": space.get, "from_host": space.put}
+    how["space"] = space
     with np.errstate(over="ignore", invalid="ignore"):  # units too far apart for squares: handed over as not trusted
         X = iterate(batch.operator, batch.B, batch.member, batch.probe, outcome, tol=tol, **how)
         coef, intercept = batch.recover(X, space.xp)
@@ -195,8 +203,8 @@ def _solve_batch(
 def _too_slow(
     problem: Problem,
     kind: str,
-    features: Subsets,
-    samples: Subsets | None,
+    features: AnySubsets,
+    samples: AnySubsets | None,
     members: Indices,
     flops: float,
     probing: str | None,
@@ -204,10 +212,10 @@ def _too_slow(
     """Function that says whether the rest would cost more than factorisations; asked when a quarter of that is paid."""
     rows = problem.shape[0] if samples is None else float(samples.sizes[members].mean())
     direct = _direct_flops(kind, features.sizes[members], rows, on_host=problem.space.on_host)
-    step = flops * (problem.Y.shape[1] + (probing == OWN))
+    step, total = flops * (problem.Y.shape[1] + (probing == OWN)), direct.sum()
 
     def too_slow(left: Indices, expected: float, done: int) -> bool:
-        price = direct[left].sum()
+        price = total if len(left) == len(direct) else direct[left].sum()
         paid, to_come = step * len(direct) * done, step * len(left) * expected
         return bool(min(paid + to_come, price) > WORTH_ASKING and paid > price / 4 and to_come > price)
 
@@ -225,9 +233,8 @@ def solve_alone(make: Callable[[Any, str], Batch], features: Subsets, members: I
     mask = _mask(features, members).T
     batch, outcome = make(mask, OWN), Outcome.waiting(len(members))
     tol = TOL if problem.tol is None else problem.tol
-    X = iterate(
-        batch.operator, batch.B, batch.member, batch.probe, outcome, tol=tol, max_steps=MAX_STEPS, xp=problem.space.xp
-    )
+    how: dict[str, Any] = {"max_steps": MAX_STEPS, "space": problem.space}
+    X = iterate(batch.operator, batch.B, batch.member, batch.probe, outcome, tol=tol, **how)
     left = outcome.state != DONE
     if left.any():
         raise ValueError(
@@ -264,7 +271,7 @@ def _holds_one_value(X: Any, j: np.intp, space: Space) -> bool:
     return bool(space.xp.all(column == column[0]))
 
 
-def _holds_any(features: Subsets, members: Indices, items: Flags) -> Flags:
+def _holds_any(features: AnySubsets, members: Indices, items: Flags) -> Flags:
     """Which members hold any of some columns."""
     if not items.any():
         return np.zeros(len(members), dtype=bool)
@@ -275,6 +282,13 @@ def _mask(subsets: Subsets, members: Indices, mapper: Sharing | None = None) -> 
     """Boolean (k, items) of some members."""
     whole = len(members) == len(subsets)
     return (subsets if whole else subsets.take(members)).mask(None if mapper is None else mapper.without_blas)
+
+
+def _mask_there(subsets: AnySubsets, members: Indices, space: Space, mapper: Sharing | None) -> Any:
+    """Boolean (items, k) of some members, where the problem lives."""
+    if isinstance(subsets, DeviceSubsets):
+        return subsets.columns(members)
+    return space.put(_mask(subsets, members, mapper)).T
 
 
 def _batch_size(problem: Problem, kind: str, own_rows: bool) -> int:
@@ -290,12 +304,13 @@ def _direct_flops(kind: str, sizes: Indices, rows: float, *, on_host: bool) -> A
     That is about 2 on the host. On a GPU batched factorisations are far behind (on an H200, 40 at 120 columns, 12 at
     1000 and 9 at 4000), and the first guess of the steps to come is often too high, so members stay four times longer.
     """
-    m = sizes.astype(float)
+    m: Array = sizes.astype(np.float64)
+    cubes: Array = m * m * m  # many times as fast as a power
     dear = 2.0 if on_host else 32 + 16_000 / np.maximum(m, 1.0)
     if kind in ("gram", "single"):
-        return dear * m**3 / 3
+        return dear * cubes / 3
     if kind == "normal":
-        return 2 * rows * m**2 + dear * m**3 / 3
+        return 2 * rows * m**2 + dear * cubes / 3
     return 2 * rows**2 * m + dear * rows**3 / 3
 
 

@@ -180,7 +180,7 @@ def _round(
     length = np.linalg.norm(R, axis=0)
     length[length == 0] = 1.0
     scaled = (R / length).astype(np.float32)
-    found = iterate(operator, scaled, member, probe, outcome, tol=tol, xp=np, limit=LIMIT, **how)
+    found = iterate(operator, scaled, member, probe, outcome, tol=tol, limit=LIMIT, **how)
     solved: Array = found * length
     return solved
 

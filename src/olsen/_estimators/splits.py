@@ -1,0 +1,91 @@
+"""Rows to train and to test on, as `cv` has them: from a splitter, or one by one as they were given."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import PredefinedSplit, check_cv
+
+from .._engines import Memory
+from .._members.problem import Problem
+from .._selection.paths import Splits
+from .inputs import item_numbers
+
+__all__ = ["row_splits"]
+
+
+def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
+    """(train, test) index pairs over the rows with positive weight, or None without k-fold."""
+    if cv is None or isinstance(cv, str):
+        return None
+    rows, kept = engine.n_given, engine.kept_rows
+    if groups is not None and len(groups) != rows:
+        raise ValueError(f"groups has {len(groups)} entries, but there are {rows} rows; every row needs its group.")
+    if hasattr(cv, "__iter__"):
+        splits = _renumbered(_pairs(cv), rows, kept)
+    elif isinstance(cv, PredefinedSplit):  # its numbers are those of the rows that were given
+        splits = _renumbered(_pairs(cv.split()), rows, kept)
+    else:
+        splits = _split_rows(cv, engine.problem, groups if groups is None or kept is None else _take(groups, kept))
+    whole = [(train, test) for train, test in splits if len(train) and len(test)]
+    if not whole:
+        raise ValueError(
+            f"cv={cv!r} gave no split with rows to train and to test on. A generator is used up by its first "
+            f"fit; give a list or a splitter."
+        )
+    return whole
+
+
+def _split_rows(cv: Any, problem: Problem, groups: Any) -> Splits:
+    """Splits by a splitter of the rows with positive weight: the others count as dropped."""
+    splitter, n = check_cv(cv), len(problem.Y)
+    y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
+    if isinstance(cv, Integral) and int(cv) > n:
+        raise ValueError(f"cv={cv!r} asks for more folds than the {n} rows there are.")
+    return [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(problem.X, y, groups)]
+
+
+def _pairs(splits: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Splits that were given one by one, as arrays."""
+    found = []
+    for split in splits:
+        try:
+            train, test = (np.asarray(rows) for rows in split)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"cv holds {split!r:.60}, but every split is a pair of arrays: rows to train on, rows to test on."
+            ) from None
+        found.append((train, test))
+    return found
+
+
+def _take(groups: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
+    return np.asarray(groups)[rows]
+
+
+def _renumbered(splits: Splits, n: int, kept: NDArray[np.int64] | None) -> Splits:
+    """Given splits, in the numbers of the rows with positive weight."""
+    position = np.full(n, -1)
+    position[np.arange(n) if kept is None else kept] = np.arange(n if kept is None else len(kept))
+    found = []
+    for split in splits:
+        train, test = (_row_numbers(rows, n) for rows in split)
+        beyond = [int(row) for rows in (train, test) for row in rows if not -n <= row < n]
+        if beyond:
+            raise ValueError(f"cv holds a split with row {beyond[0]}, but there are {n} rows (0 to {n - 1}).")
+        found.append(tuple(position[rows][position[rows] >= 0] for rows in (train, test)))
+    return [(train, test) for train, test in found]
+
+
+def _row_numbers(rows: NDArray[Any], n: int) -> NDArray[np.int64]:
+    """One side of a split as numbers of rows: whole numbers, or a mask of all of them."""
+    numbers = item_numbers(rows, n)
+    if numbers is None:
+        raise ValueError(
+            f"cv holds a split with rows of type {rows.dtype} and shape {rows.shape}; whole numbers are needed, or a "
+            f"mask of all {n} rows."
+        )
+    return numbers

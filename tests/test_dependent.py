@@ -1,0 +1,183 @@
+"""Members with columns that depend on each other, through compiled code: the shortest solution, as from an SVD."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen._execution.threads import Sharing
+from olsen._members import compiled, pair_sums
+from olsen._members.path import LaidRows, PathData, predictions, prefix_residuals
+from olsen._members.problem import Problem
+
+kernel = pytest.importorskip("olsen._members._kernel.principal")  # loaded, it is used whatever the size
+
+
+def one_hot(rng, n, levels):
+    """All levels of one factor, each there at least once."""
+    codes = rng.integers(0, levels, n)
+    codes[:levels] = np.arange(levels)
+    return np.eye(levels)[codes]
+
+
+def table(seed, n=120, factors=(3, 4, 6), numeric=5, *, standardised=True):
+    """Numeric columns, factors with all levels, a duplicate, a sum, a constant and a column of zeros."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, numeric))
+    X = np.hstack([X, *(one_hot(rng, n, levels) for levels in factors)])
+    X = np.hstack([X, 3 * X[:, :1], X[:, 1:2] - X[:, 2:3]])
+    if standardised:
+        X = (X - X.mean(axis=0)) / X.std(axis=0)
+    X = np.hstack([X, np.full((n, 1), 7.0), np.zeros((n, 1))])
+    return X[:, rng.permutation(X.shape[1])], rng
+
+
+def shortest(X, y, weight, fit_intercept):
+    """By an SVD of the data; columns that hold one value get zero."""
+    root = np.sqrt(np.ones(len(X)) if weight is None else weight)
+    if fit_intercept:
+        X, y = X - np.average(X, axis=0, weights=root**2), y - np.average(y, weights=root**2)
+        X = np.where(np.abs(X).max(axis=0) > 1e-10, X, 0.0)
+    return np.linalg.lstsq(X * root[:, None], y * root, rcond=1e-11)[0]
+
+
+@pytest.mark.parametrize("rows", [None, 60])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("standardised", [True, False])
+def test_members_have_the_shortest_solution(rows, weighted, fit_intercept, standardised, seed):
+    X, rng = table(seed, standardised=standardised)
+    n, p = X.shape
+    y, weight = rng.standard_normal(n), rng.uniform(0.3, 3.0, n) if weighted else None
+    features = [np.sort(rng.permutation(p)[: rng.integers(1, p + 1)]) for _ in range(20)]
+    samples = None if rows is None else [np.sort(rng.permutation(n)[:rows]) for _ in range(20)]
+    coef, _ = member_coefficients(X, y, features, samples, sample_weight=weight, fit_intercept=fit_intercept)
+    for i, columns in enumerate(features):
+        own = np.arange(n) if samples is None else samples[i]
+        expected = shortest(X[np.ix_(own, columns)], y[own], None if weight is None else weight[own], fit_intercept)
+        np.testing.assert_allclose(coef[i, columns], expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+
+
+def test_no_member_of_a_one_hot_table_is_solved_again(seed):
+    X, rng = table(seed, n=300)
+    Y = rng.standard_normal((300, 2))
+    for max_samples in (1.0, 0.5):
+        model = OLSEnsembleRegressor(40, 0.7, max_samples, random_state=seed, n_jobs=2).fit(X, Y)
+        assert model.n_fallbacks_ == 0
+        mean = np.zeros((2, X.shape[1]))
+        for columns, rows in zip(model.feature_subsets_, model.sample_subsets_, strict=True):
+            for t in range(2):
+                mean[t, columns] += shortest(X[np.ix_(rows, columns)], Y[rows, t], None, True) / 40
+        np.testing.assert_allclose(model.coef_, mean, rtol=1e-8, atol=1e-9)
+
+
+@given(seed=st.integers(0, 100_000), data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_random_dependencies(seed, data):
+    """Columns are combinations of a few, in any pattern; the order in which they stand changes nothing."""
+    rng = np.random.default_rng(seed)
+    n = data.draw(st.integers(12, 60))
+    rank = data.draw(st.integers(1, 10))
+    p = data.draw(st.integers(rank, 24))
+    base = rng.standard_normal((n, rank))
+    weights = rng.integers(-2, 3, (rank, p)) * (rng.random((rank, p)) < data.draw(st.floats(0.1, 1.0)))
+    X = base @ weights
+    y = rng.standard_normal(n)
+    fit_intercept = data.draw(st.booleans())
+    size = min(p, n - 2)
+    columns = np.sort(rng.permutation(p)[:size])
+    expected = shortest(X[:, columns], y, None, fit_intercept)
+    scale = max(1.0, np.abs(expected).max())
+    coef, _ = member_coefficients(X, y, [columns], fit_intercept=fit_intercept, solver="gram")
+    np.testing.assert_allclose(coef[0, columns], expected, atol=1e-8 * scale)
+    order = rng.permutation(p)
+    turned, _ = member_coefficients(
+        X[:, order], y, [np.flatnonzero(np.isin(order, columns))], fit_intercept=fit_intercept, solver="gram"
+    )
+    np.testing.assert_allclose(turned[0], coef[0, order], atol=1e-8 * scale)
+
+
+@pytest.mark.parametrize("distance", [1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
+@pytest.mark.parametrize("rows", [None, 80])
+def test_columns_that_nearly_depend_keep_their_direction(distance, rows, seed):
+    """Refined on the data or solved from there, never taken for dependent; a QR is the yardstick."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((100, 12))
+    X[:, 5] = X[:, 2] - 2 * X[:, 3] + distance * X[:, 5]
+    y = X @ rng.standard_normal(12) + 0.1 * rng.standard_normal(100)
+    samples = None if rows is None else [np.arange(rows)]
+    found, _ = member_coefficients(X, y, [np.arange(12)], samples, solver="gram")
+    expected, _ = member_coefficients(X, y, [np.arange(12)], samples, solver="orthogonal")
+    # coefficients move by eps / distance, relative to the largest, and by its square times the residual
+    bound = 1e3 * np.finfo(float).eps / distance * (1 + 0.1 / distance / np.abs(expected).max())
+    assert np.abs(found - expected).max() <= bound * np.abs(expected).max()
+    assert np.abs(expected).max() * distance > 1e-3  # the direction is there
+
+
+def pairs_of(rng, p, sizes, count=3):
+    return pair_sums.Pairs.nested([rng.permutation(p) for _ in range(2 * count)], np.asarray(sizes))
+
+
+def by_hand(data, pairs):
+    """Member by member, as each is."""
+    out = pair_sums.Sums.zero(pairs.n_slots, *data.Y.shape)
+    for i in range(len(pairs)):
+        first, second = (prefix_residuals(data, pairs.orders[j], pairs.sizes[j]) for j in (2 * i, 2 * i + 1))
+        out.add(0, first, second)
+    return out
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("n", [64, 101])
+def test_compiled_paths_equal_paths_by_hand(weighted, fit_intercept, shared, n, seed):
+    """With rows that one dummy singles out, dependent columns, and a row far out."""
+    X, rng = table(seed, n=n)
+    X[:, 3] = 0.0
+    X[n // 2, 3] = 1.0
+    X[5] *= 1e7 if seed % 2 else 1.0
+    problem = Problem(X, rng.standard_normal((n, 2)), rng.uniform(0.3, 3.0, n) if weighted else None, fit_intercept)
+    data = PathData.from_problem(problem, shared=shared)
+    pairs = pairs_of(rng, X.shape[1], [1, 2, 7, 8, 9, X.shape[1]])
+    found, expected = pair_sums.sum_pairs(data, pairs, Sharing()), by_hand(data, pairs)
+    for name in ("total", "square", "pair_square"):
+        wanted = getattr(expected, name)
+        np.testing.assert_allclose(getattr(found, name), wanted, rtol=1e-7, atol=1e-8 * np.median(np.abs(wanted)))
+    again = pair_sums.sum_pairs(data, pairs, Sharing(2))
+    assert np.array_equal(found.total, again.total) and np.array_equal(found.pair_square, again.pair_square)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_compiled_paths_predict_rows_they_were_not_given(fit_intercept, seed):
+    X, rng = table(seed)
+    Y = rng.standard_normal((len(X), 2))
+    train, test = np.arange(80), np.arange(80, len(X))
+    problem = Problem(X[train], Y[train], rng.uniform(0.3, 3.0, 80), fit_intercept)
+    data = PathData.from_problem(problem)
+    mean = np.zeros(X.shape[1]) if data.mean_x is None else data.mean_x
+    rows = LaidRows.to_predict(X[test] - mean, Y[test] - data.mean_y)
+    sizes = np.array([1, 5, 16, X.shape[1]])
+    pairs = pairs_of(rng, X.shape[1], sizes, 1)
+    found = pair_sums.sum_pairs(data, pairs, Sharing(), rows)
+    first, second = predictions(data, X[test] - mean, pairs.orders, sizes, [None, None])
+    np.testing.assert_allclose(found.total, 2 * Y[test] - first - second, atol=1e-8)
+
+
+def test_small_problems_add_up_to_compiled_code(monkeypatch):
+    """Once loaded it is always used; before, it is loaded when the process has waited long enough without."""
+    assert compiled.worth_it(0.0)
+    monkeypatch.setattr(compiled, "LOADED", "not there")
+    monkeypatch.setattr(compiled, "_spent", 0.0)
+    answers = [compiled.worth_it(0.3 * compiled.WORTH_LOADING) for _ in range(4)]
+    assert answers == [False, False, False, True]
+
+
+def test_a_tuned_fit_takes_one_hot_columns_as_they_are(seed):
+    X, rng = table(seed, n=200)
+    y = X @ rng.standard_normal(X.shape[1]) + rng.standard_normal(200)
+    models = [OLSEnsembleRegressorCV(50, random_state=seed, n_jobs=jobs).fit(X, y) for jobs in (1, 2)]
+    assert models[0].n_fallbacks_ == 0
+    np.testing.assert_array_equal(models[0].cv_results_["mse"], models[1].cv_results_["mse"])
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-10, atol=1e-12)

@@ -1,0 +1,233 @@
+"""What is done on a device instead of the host: drawing many members, comparing sizes. Members are the same ones."""
+
+import numpy as np
+import pytest
+import sklearn
+
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen._execution.arrays import Space, space_of
+from olsen._execution.threads import Sharing
+from olsen._moments import Moments, from_data
+from olsen._selection import folds, on_device
+from olsen._selection.inclusion import RidgeFamily
+from olsen._selection.paths import Paths, size_grid
+from olsen.subsets import Design, _keys, _on_device
+
+
+@pytest.fixture(params=["array_api_strict", "torch", "cupy"], autouse=True)
+def xp(request, monkeypatch):
+    module = pytest.importorskip(request.param)
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    with sklearn.config_context(array_api_dispatch=True):
+        yield module
+
+
+@pytest.fixture
+def space(xp):
+    return space_of(xp.asarray(np.zeros(1)))
+
+
+@pytest.fixture
+def draws_there(monkeypatch):
+    """As on a GPU, whatever runs the tests."""
+    monkeypatch.setattr(Space, "parallel", True)
+    monkeypatch.setattr(_on_device, "WORTH_IT", 0)
+
+
+def data(seed, n=400, p=30, q=1, dependent=False):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) + 3
+    if dependent:
+        X[:, 1], X[:, 5], X[:, 7], X[:, 8] = X[:, 0], X[:, 3] - 2 * X[:, 4], 7.3, 0.0
+        X[:, 10:14] = rng.integers(0, 4, n)[:, None] == np.arange(4)  # add up to one
+    return X, X @ rng.standard_normal((p, q)) / np.sqrt(p) + rng.standard_normal((n, q))
+
+
+# Members
+
+
+@pytest.mark.parametrize(("width", "start", "stop"), [(1, 0, 3), (41, 7, 90), (400, 10**6, 10**6 + 5)])
+def test_keys_are_those_of_the_host(space, width, start, stop, seed):
+    found = space.get(_on_device.raw_keys(width, start, stop, (seed, 1, 2), space))
+    np.testing.assert_array_equal(found.view(np.uint64), _keys.raw_keys(width, start, stop, seed, 1, 2))
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3, 64, 65, 5000])
+def test_permutations_are_those_of_the_host(space, n_items, seed):
+    raw = _keys.raw_keys(n_items, 0, 9, seed, 0)
+    found = _on_device.order(space.put(raw.view(np.int64)), space)
+    np.testing.assert_array_equal(space.get(found), _keys.order(raw))
+
+
+@pytest.mark.parametrize("rows", [1.0, 0.3, 35])
+@pytest.mark.parametrize("columns", [1, 7, 20, 21, 39, 40, 0.3])
+@pytest.mark.parametrize("kind", ["balanced", "independent"])
+def test_members_are_those_of_the_host(space, draws_there, kind, columns, rows, seed):
+    design = Design(50, 40, seed, columns, rows, kind=kind)
+    expected = design.draw(3, 60)
+    found = _on_device.draw_on_device(design, 3, 60, space)
+    for there, here in zip(found, expected, strict=True):
+        if here is None:
+            assert there is None
+            continue
+        np.testing.assert_array_equal(space.get(there.mask).T, here.mask())
+        np.testing.assert_array_equal(there.counts(), here.counts())
+        np.testing.assert_array_equal(there.sizes, here.sizes)
+        np.testing.assert_array_equal(there[5], here[5])
+
+
+def test_draws_in_pieces_are_the_same(space, draws_there, seed, monkeypatch):
+    design = Design(50, 40, seed, 9)
+    whole, _ = _on_device.draw_on_device(design, 0, 200, space)
+    monkeypatch.setattr(_on_device, "CHUNK_BYTES", 200 * 40)
+    if space.batch_bytes(_on_device.CHUNK_BYTES) != _on_device.CHUNK_BYTES:
+        pytest.skip("this library says how much memory there is")
+    pieces, _ = _on_device.draw_on_device(design, 0, 200, space)
+    np.testing.assert_array_equal(space.get(pieces.mask), space.get(whole.mask))
+
+
+@pytest.mark.parametrize(
+    "change", [{"sampling": "bernoulli"}, {"max_features": np.full(40, 0.2)}, {"row_groups": 5, "max_samples": 0.4}]
+)
+def test_what_is_not_of_one_size_is_drawn_by_the_host(space, draws_there, change, seed):
+    design = Design(**({"n_rows": 50, "n_columns": 40, "seed": seed, "max_features": 9} | change))
+    assert _on_device.draw_on_device(design, 0, 200, space) is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_samples": 0.5}, {"max_samples": 12}, {"solver": "gram"}], ids=str)
+def test_ensembles_of_members_drawn_there(xp, draws_there, settings, seed):
+    X, Y = data(seed)
+    expected = OLSEnsembleRegressor(60, 9, random_state=seed, **(settings | {"solver": "auto"})).fit(X, Y[:, 0])
+    model = OLSEnsembleRegressor(60, 9, random_state=seed, **settings).fit(xp.asarray(X), xp.asarray(Y[:, 0]))
+    np.testing.assert_allclose(Space.get(space_of(model.coef_), model.coef_), expected.coef_, rtol=0, atol=1e-8)
+    np.testing.assert_array_equal(model.inclusion_, expected.inclusion_)
+    for there, here in zip(model.feature_subsets_, expected.feature_subsets_, strict=True):
+        np.testing.assert_array_equal(there, here)
+
+
+# Sizes
+
+
+def both(X, Y, space, centre=True, count=4):
+    """Moments of folds on the device, and the same on the host."""
+    parts = [(X[f::count], Y[f::count]) for f in range(count)]
+    there = [from_data(space.put(x), space.put(y), None, centre=centre, space=space) for x, y in parts]
+    return there, [from_data(x, y, None, centre=centre) for x, y in parts]
+
+
+@pytest.mark.parametrize("block", [4, 128])
+@pytest.mark.parametrize("q", [1, 2])
+def test_prefixes_are_least_squares(space, q, block, seed, monkeypatch):
+    monkeypatch.setattr(on_device, "BLOCK", block)
+    X, Y = data(seed, q=q)
+    there, _ = both(X, Y, space)
+    orders = np.stack([np.random.default_rng(seed).permutation(30) for _ in range(3)])
+    sizes = np.array([1, 6, 19])
+    found = space.get(on_device.prefix_coefficients(there, orders, sizes))
+    for f in range(4):
+        x, y = X[f::4] - X[f::4].mean(axis=0), Y[f::4] - Y[f::4].mean(axis=0)
+        for k, order in enumerate(orders):
+            for s, size in enumerate(sizes):
+                expected = np.zeros((30, q))
+                expected[order[:size]] = np.linalg.lstsq(x[:, order[:size]], y, rcond=None)[0]
+                np.testing.assert_allclose(found[f, :, k, s], expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("block", [4, 128])
+def test_columns_that_add_no_rank_get_zero(space, block, seed, monkeypatch):
+    monkeypatch.setattr(on_device, "BLOCK", block)
+    X, Y = data(seed, dependent=True)
+    there, _ = both(X, Y, space)
+    orders, sizes = np.stack([np.arange(30), np.arange(30)[::-1]]), np.array([3, 14, 30])
+    found = space.get(on_device.prefix_coefficients(there[:1], orders, sizes))[0]
+    x, y = X[::4] - X[::4].mean(axis=0), Y[::4] - Y[::4].mean(axis=0)
+    for k, order in enumerate(orders):
+        for s, size in enumerate(sizes):
+            b = found[:, k, s]
+            rank = [np.linalg.matrix_rank(x[:, order[:j]], tol=1e-8) if j else 0 for j in range(size + 1)]
+            adds = order[:size][np.diff(rank) > 0]
+            assert set(np.flatnonzero(b[:, 0])) == set(adds)
+            expected = np.linalg.lstsq(x[:, adds], y, rcond=None)[0]
+            np.testing.assert_allclose(b[adds], expected, rtol=0, atol=1e-10)
+
+
+def test_errors_are_those_of_rows(space, seed):
+    """Of any coefficients, with the means of the training rows taken out."""
+    X, Y = data(seed, q=2)
+    there, _ = both(X, Y, space)
+    training = folds.training_moments(there)
+    b = np.random.default_rng(seed).standard_normal((4, 30, 3, 2, 2))
+    found = space.get(on_device.fold_errors(there, training, space.put(b)))
+    number = np.arange(400) % 4
+    for f in range(4):
+        outside, inside = number != f, number == f
+        x, y = (A[inside] - A[outside].mean(axis=0) for A in (X, Y))
+        residual = y[:, None, None, :] - np.einsum("np,pksq->nksq", x, b[f])
+        np.testing.assert_allclose(found[:, :, f], np.mean(residual**2, axis=(0, 3)), rtol=1e-10)
+
+
+@pytest.mark.parametrize("dependent", [False, True])
+@pytest.mark.parametrize("chances", [False, True])
+@pytest.mark.parametrize("centre", [False, True])
+def test_curves_are_those_of_the_host(space, centre, chances, dependent, seed):
+    X, Y = data(seed, q=2, dependent=dependent)
+    there, here = both(X, Y, space, centre)
+    paths, sizes = Paths(seed, "balanced", Sharing()), size_grid(28)[3:]
+    given = None
+    if chances:
+        family = RidgeFamily.of_folds(here)
+        given = [family.probabilities(int(size)) for size in sizes]
+    found = folds.moment_kfold_curve(there, sizes, paths, 0.9, given)
+    expected = folds.moment_kfold_curve(here, sizes, paths, 0.9, given)
+    for name in ("own", "same", "other", "weight"):
+        np.testing.assert_allclose(getattr(found.curve, name), getattr(expected.curve, name), rtol=1e-9)
+    np.testing.assert_allclose(found.coef, expected.coef, rtol=0, atol=1e-9)
+    whole = [Moments.merge_all(parts) for parts in (there, here)]
+    gcv, expected_gcv = (folds.moment_gcv_curve(m, sizes, paths, 0.9, given) for m in whole)
+    for name in ("own", "same", "other", "weight"):
+        np.testing.assert_allclose(getattr(gcv, name), getattr(expected_gcv, name), rtol=1e-9)
+
+
+def test_paths_in_several_batches_are_the_same(space, seed, monkeypatch):
+    X, Y = data(seed)
+    there, _ = both(X, Y, space)
+    orders, sizes = np.stack([np.roll(np.arange(30), j) for j in range(7)]), np.array([2, 25])
+    whole = space.get(on_device.prefix_coefficients(there, orders, sizes))
+    monkeypatch.setattr(Space, "batch_bytes", lambda *_: 3 * 40 * 4 * 25**2)  # three orders
+    pieces = space.get(on_device.prefix_coefficients(there, orders, sizes))
+    np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("dependent", [False, True])
+def test_ridge_is_tuned_as_on_the_host(space, dependent, seed):
+    X, Y = data(seed, q=2, dependent=dependent)
+    found, expected = (RidgeFamily.of_folds(parts) for parts in both(X, Y, space))
+    np.testing.assert_allclose(found.s2, expected.s2, rtol=1e-8)
+    np.testing.assert_allclose(
+        [found.best_size, found.best_error], [expected.best_size, expected.best_error], rtol=1e-7
+    )
+    for size in (2, 9, 17):
+        np.testing.assert_allclose(found.probabilities(size), expected.probabilities(size), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("settings", [{}, {"inclusion": "ridge"}, {"inclusion": "adaptive"}, {"cv": "gcv"}], ids=str)
+def test_the_choice_is_that_of_blocks(xp, settings, seed):
+    X, Y = data(seed, dependent=True)
+    y = Y[:, 0] + 3 * np.random.default_rng(seed).standard_normal(len(Y))
+    settings = {"n_estimators": 40, "random_state": seed} | settings
+    expected = OLSEnsembleRegressorCV(**settings).fit(lambda: iter([(X, y)]), None)
+    model = OLSEnsembleRegressorCV(**settings).fit(xp.asarray(X), xp.asarray(y))
+    assert (model.max_features_, model.inclusion_kind_) == (expected.max_features_, expected.inclusion_kind_)
+    np.testing.assert_allclose(model.scale_, expected.scale_, rtol=1e-8)
+    np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
+
+
+def test_moments_that_do_not_fit_beside_the_data_go_to_the_host(xp, seed, monkeypatch):
+    X, Y = data(seed)
+    given = xp.asarray(X), xp.asarray(Y[:, 0])
+    expected = OLSEnsembleRegressorCV(20, random_state=seed).fit(*given)
+    monkeypatch.setattr(Space, "batch_bytes", lambda *_: 8.0 * 30**2 * 5 * 7)  # room for seven copies
+    monkeypatch.setattr(on_device, "curve_of_pairs", None)
+    model = OLSEnsembleRegressorCV(20, random_state=seed).fit(*given)
+    assert model.max_features_ == expected.max_features_
+    np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-9)
