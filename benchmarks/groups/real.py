@@ -14,8 +14,7 @@ from . import tuned
 TITLE = "Tuned fits of real data"
 NOTE = (
     "As the tuned fits above, for every CSV file of the folder given with `--data` (numbers, with a header and a "
-    "column `target`), after a StandardScaler. Our time over RidgeCV's must be at most 3 times, and 6 times where "
-    "there are more columns than rows."
+    "column `target`), after a StandardScaler. There is no limit here: the ratio is our time over RidgeCV's."
 )
 TOY_ROWS, TOY_COLUMNS = 60, 20
 
@@ -33,9 +32,7 @@ def run(quick: bool, data: Path | None = None):
         X, y = read(path)
         if quick:
             X, y = X[:TOY_ROWS, :TOY_COLUMNS], y[:TOY_ROWS]
-        wide = X.shape[0] <= X.shape[1]
-        must, aim = (6.0, 2.0) if wide else (3.0, 1.0)
-        yield tuned.measure(path.stem, StandardScaler().fit_transform(X), y, must, aim, rounds=0 if quick else 1)
+        yield tuned.measure(path.stem, StandardScaler().fit_transform(X), y, None, None, rounds=0 if quick else 1)
 
 
 def cells(row):

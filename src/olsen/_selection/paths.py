@@ -122,7 +122,7 @@ class Paths:
         alone = self.drawn(n_items, sizes[[main]], criterion, [chances[main]])
         if not others:
             return alone
-        look = replace(self, max_batches=1)
+        look = replace(self, max_batches=1, batch=2)
         around = look.drawn(n_items, sizes[others], criterion, [chances[i] for i in others])
         return around.with_size(main, alone)
 

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._execution.threads import Sharing
 from .._members.pair_sums import Pairs, Sums, sum_trusted
 from .._members.path import Laid
 from .._members.problem import Problem
@@ -36,7 +37,7 @@ Indices = NDArray[np.int64]
 
 FAR, ROWS = 1024, 1024  # rows furthest out, and rows in the sample of the others
 SAMPLE = 4  # stream of the seed
-BLOCK = 1 << 18  # entries looked at together
+BLOCK = 1 << 16  # entries looked at together
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def sampled_leave_one_out(problem: Problem, sizes: Indices, paths: Paths, scale:
     """The curve of uniform members times a scale; None where no member is to be trusted with its Gram matrix."""
     n, p = problem.shape
     moments = problem.moments_by(paths.mapper)
-    rows, times = _chosen(problem, moments, paths.seed)
+    rows, times = _chosen(problem, moments, paths.seed, paths.mapper)
     laid = Laid.sample(problem, moments, rows)
     pairs = Pairs.nested(paths.orders(p, 0, paths.min_batches), sizes)
     own_rows = sum_trusted(laid, laid.rows, pairs, paths.mapper)
@@ -76,12 +77,12 @@ def sampled_leave_one_out(problem: Problem, sizes: Indices, paths: Paths, scale:
     return Sampled(RiskCurve.from_pairs(sizes, p, paths.design, np.ones(1), own, same, other, empty), error)
 
 
-def _chosen(problem: Problem, moments: Moments, seed: int) -> tuple[Indices, Array]:
+def _chosen(problem: Problem, moments: Moments, seed: int, mapper: Sharing) -> tuple[Indices, Array]:
     """Rows far out and a sample of the others, ascending, and how many rows each stands for."""
     n = problem.shape[0]
     if n <= FAR + ROWS:
         return np.arange(n), np.ones(n)
-    order = np.argsort(-_distances(problem, moments), kind="stable")
+    order = np.argpartition(-_distances(problem, moments, mapper), FAR)
     far, others = order[:FAR], np.sort(order[FAR:])
     some = np.random.default_rng([seed, SAMPLE]).permutation(len(others))[:ROWS]
     times = np.zeros(n)
@@ -90,17 +91,22 @@ def _chosen(problem: Problem, moments: Moments, seed: int) -> tuple[Indices, Arr
     return rows, times[rows]
 
 
-def _distances(problem: Problem, moments: Moments) -> Array:
+def _distances(problem: Problem, moments: Moments, mapper: Sharing) -> Array:
     """Weighted squared distance of every row from the means, in units of the columns' spread."""
     n, p = problem.shape
     unit = np.where(np.diagonal(moments.G) > 0, np.diagonal(moments.G), np.inf)
     out = np.empty(n)
     X = sp.csr_array(problem.X) if sp.issparse(problem.X) else problem.X
-    for start in range(0, n, max(1, BLOCK // p)):
-        here = slice(start, start + max(1, BLOCK // p))
-        part = X[here].toarray() if sp.issparse(X) else X[here]
-        centred = part - moments.mean_x if problem.fit_intercept else part
-        out[here] = np.einsum("lj,lj,j->l", centred, centred, 1 / unit)
+    step = max(1, BLOCK // p)
+
+    def look(first: int, last: int) -> None:
+        for start in range(first * step, min(last * step, n), step):
+            here = slice(start, start + step)
+            part = X[here].toarray() if sp.issparse(X) else X[here]
+            centred = part - moments.mean_x if problem.fit_intercept else part
+            out[here] = (centred * centred) @ (1 / unit)
+
+    mapper.quiet()(look, -(-n // step))
     return out if problem.weight is None else out * problem.weight
 
 
