@@ -214,9 +214,12 @@ def _weight(problem: Problem) -> Array:
     return np.ones(problem.shape[0]) if problem.weight is None else problem.weight
 
 
-def _path_data(problem: Problem, sizes: Indices, n_samples: int | None) -> PathData:
+def _path_data(problem: Problem, sizes: Indices, n_samples: int | None, mapper: Sharing) -> PathData:
     """One Gram matrix for all paths where that is cheaper than one for each."""
-    return PathData.from_problem(problem, shared=n_samples is None and problem.shape[1] <= SHARED * int(sizes[-1]))
+    shared = n_samples is None and problem.shape[1] <= SHARED * int(sizes[-1])
+    if shared:
+        problem.moments_by(mapper)  # by all threads, and kept for the members
+    return PathData.from_problem(problem, shared=shared)
 
 
 def _rows(paths: Paths, n: int, n_samples: int | None, first: int, count: int) -> list[Indices | None]:
@@ -231,7 +234,7 @@ def _rows(paths: Paths, n: int, n_samples: int | None, first: int, count: int) -
 
 def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> Criterion:
     """Exact leave-one-out; rows a member was not given count as they are."""
-    data = _path_data(problem, sizes, n_samples)
+    data = _path_data(problem, sizes, n_samples, paths.mapper)
 
     def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
         rows = _rows(paths, len(data.Y), n_samples, first, len(orders))
@@ -268,7 +271,7 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
               \cdot \frac{\overline{r^2}}{1 - 2 df/n + df^2/(\tau n)}
     """
     n, lost = problem.shape[0], int(problem.fit_intercept)
-    data = _path_data(problem, sizes, n_samples)
+    data = _path_data(problem, sizes, n_samples, paths.mapper)
 
     def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
         rows = _rows(paths, n, n_samples, first, len(orders))
@@ -292,7 +295,7 @@ def _correct_gcv(n: int, n_samples: int, lost: int, curve: RiskCurve) -> RiskCur
 def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) -> RiskCurve:
     """Out-of-bag pair products: only members that were not given a row speak about it, and pairs of them for C."""
     n, q = problem.Y.shape
-    data = _path_data(problem, sizes, n_samples)
+    data = _path_data(problem, sizes, n_samples, paths.mapper)
     total, square, count = np.zeros((len(sizes), n, q)), np.zeros((len(sizes), n, q)), np.zeros(n)
     members = 2 * paths.batch * paths.max_batches
     orders = subsets.permutations(problem.shape[1], members, seed=paths.seed, stream=PATHS)
