@@ -8,7 +8,10 @@ from sklearn.model_selection import GridSearchCV, PredefinedSplit
 
 from olsen import OLSEnsembleRegressorCV
 from olsen._engines import sources
+from olsen._execution.threads import Sharing
+from olsen._members.problem import Problem
 from olsen._selection import adaptive
+from olsen._selection.grounds import grounds_of_rows
 
 INCLUSIONS = ("uniform", "ridge", "loo", "adaptive", "auto")
 
@@ -129,9 +132,9 @@ def test_trials_on_dependent_columns_agree_with_an_svd(table, seed):
     X, y = table(seed)
     n = len(y)
     train, test = np.arange(n) % 5 != 0, np.arange(n) % 5 == 0
-    problem = adaptive.Problem(X, y[:, None])
+    problem = Problem(X, y[:, None])
     splits = [(np.flatnonzero(train), np.flatnonzero(test))] * 2
-    grounds = adaptive.grounds_of_rows(problem, splits, seed, 20, adaptive.Sharing())
+    grounds = grounds_of_rows(problem, splits, seed, 20, Sharing())
     rows, _ = next(grounds.folds)
     law = adaptive._Trials.of(grounds.whole, 20, 20, None, seed)
     trial = law.rivals(rows)

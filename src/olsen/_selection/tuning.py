@@ -25,7 +25,7 @@ from .._members.problem import Problem
 from .._moments import Moments
 from .._trust import power_of_two
 from ..subsets import resolve_size
-from . import adaptive, combining, folds, paths, sampled_rows
+from . import adaptive, combining, folds, grounds, paths, sampled_rows
 from .curve import RiskCurve, SizeCurve
 from .folds import FoldCurve
 from .inclusion import RidgeFamily
@@ -318,8 +318,8 @@ class _Folds:
 
     def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
         sizes = None if self.request.sizes is None else self._sizes
-        grounds = adaptive.grounds_of_moments(self.moments, self.how.mapper)
-        found = adaptive.judge(grounds, _start(uniform), rival, self.how, sizes)
+        judges = grounds.grounds_of_moments(self.moments, self.how.mapper)
+        found = adaptive.judge(judges, _start(uniform), rival, self.how, sizes)
         if found is None:
             return None
         return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self._whole.n_rows)
@@ -478,8 +478,8 @@ class _Rows:
 
     def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
         sizes, start = None if self.request.sizes is None else self._sizes, _start(uniform)
-        grounds = adaptive.grounds_of_rows(self.problem, self.splits, self.how.seed, start, self.how.mapper)
-        found = adaptive.judge(grounds, start, rival, self.how, sizes)
+        judges = grounds.grounds_of_rows(self.problem, self.splits, self.how.seed, start, self.how.mapper)
+        found = adaptive.judge(judges, start, rival, self.how, sizes)
         if found is None:
             return None
         return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self.problem.shape[0])
