@@ -1,5 +1,7 @@
 """Members with columns that depend on each other, through compiled code: the shortest solution, as from an SVD."""
 
+import importlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._execution.threads import Sharing
-from olsen._members import compiled, pair_sums
+from olsen._members import compiled, pair_sums, path
 from olsen._members.path import LaidRows, PathData, predictions, prefix_residuals
 from olsen._members.problem import Problem
 
@@ -163,6 +165,10 @@ def test_compiled_paths_predict_rows_they_were_not_given(fit_intercept, seed):
     found = pair_sums.sum_pairs(data, pairs, Sharing(), rows)
     first, second = predictions(data, X[test] - mean, pairs.orders, sizes, [None, None])
     np.testing.assert_allclose(found.total, 2 * Y[test] - first - second, atol=1e-8)
+
+
+def test_rows_are_padded_to_what_compiled_code_takes_at_a_time():
+    assert path.LANES == importlib.import_module("olsen._members._kernel.registers").LANES
 
 
 def test_small_problems_add_up_to_compiled_code(monkeypatch):

@@ -258,7 +258,7 @@ def _nested(paths: Paths, p: int, sizes: Indices) -> Coefficients:
 def _drawn(paths: Paths, chances: list[Array]) -> Coefficients:
     """Every size of a member drawn by itself."""
     pairs = paths.min_batches * paths.batch
-    drawn = [subsets.antithetic_pairs(c, pairs, seed=paths.seed, stream=PATHS) for c in chances]
+    drawn = subsets.antithetic_pairs_by_law(chances, pairs, seed=paths.seed, stream=PATHS)
 
     def solve(training: list[Moments], i: int) -> Array:
         own = [members[i] for members in drawn]

@@ -90,7 +90,7 @@ def _errors_of_pairs(
 def _drawn_coefficients(training: list[Moments], paths: Paths, chances: list[Array]) -> Any:
     """Coefficients (F, p, K, sizes, q) of members drawn with probabilities: each an order that starts with it."""
     pairs, p = paths.min_batches * paths.batch, training[0].C.shape[0]
-    drawn = [subsets.antithetic_pairs(c, pairs, seed=paths.seed, stream=PATHS) for c in chances]
+    drawn = subsets.antithetic_pairs_by_law(chances, pairs, seed=paths.seed, stream=PATHS)
     mask = np.stack([members.mask() for members in drawn], axis=1).reshape(-1, p)  # (K sizes, p)
     orders = np.argsort(~mask, axis=1, kind="stable")
     found = prefix_coefficients(training, orders, mask.sum(axis=1)[:, None])
