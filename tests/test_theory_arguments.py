@@ -42,7 +42,15 @@ VALID = {
         "k": 3, "eta": 0.8,
     },
     "effective_penalty": {"eigenvalues": [1.0, 2.0, 0.5], "n_samples": 2.5, "penalty": 0.1},
+    "estimated_probabilities_risk": {
+        "variances": [1.0, 2.0, 0.5], "beta": [1.0, -0.5, 0.2], "sigma": 0.7, "n": 20, "spread": 0.3, "rule": "power",
+        "q": 1.5, "size": 1.2, "k": 3, "exact": False,
+    },
     "expected_bias": chosen(FINITE, "n p n_features k n_samples sampling design") | {"beta_norm": 2.0},
+    "expected_diagonal_risk": {
+        "variances": [1.0, 2.0, 0.5], "beta": [1.0, -0.5, 0.2], "probabilities": [0.5, 0.2, 0.9], "sigma": 0.7, "n": 20,
+        "k": 3,
+    },
     "expected_risk": FINITE | {"mu": 0.9, "beta_norm": 2.0},
     "expected_variance": FINITE,
     "limiting_bias": chosen(ENSEMBLE, "alpha gamma k eta"),
@@ -60,6 +68,9 @@ VALID = {
     "optimal_alpha": chosen(ENSEMBLE, "gamma sigma k eta"),
     "optimal_mu": ENSEMBLE,
     "optimal_n_features": chosen(FINITE, "n p sigma k n_samples design"),
+    "optimal_power_probabilities": {
+        "variances": [1.0, 1.5, 0.5], "beta": [1.0, -0.9, 1.2], "sigma": 2.0, "q": 1.5, "n": 20, "k": 3,
+    },
     "optimal_probabilities": {"variances": [1.0, 2.0, 0.5], "beta": [1.0, -0.5, 0.2], "sigma": 0.7, "n": 20},
     "optimal_ridge_penalty": {"gamma": 1.5, "sigma": 0.7},
     "optimal_ridge_risk": {"gamma": 1.5, "sigma": 0.7},
@@ -71,6 +82,7 @@ VALID = {
         "rows_j": 16, "shared_rows": 12.0, "penalty": 0.5,
     },
     "penalty_from_alpha": {"alpha": 0.4, "gamma": 1.5},
+    "power_probabilities": {"variances": [1.0, 2.0, 0.5], "beta": [1.0, -0.5, 0.2], "q": 1.5, "size": 1.2},
     "required_members": {"gamma": 1.5, "sigma": 0.7, "excess": 0.01, "eta": 1.0, "design": "balanced"},
     "ridge_covariance_risk": {"Sigma": AR, "beta": SIGNAL, "penalty": 0.5, "sigma": 0.7, "n": 20},
     "ridge_matched_probabilities": {"Sigma": AR, "penalty": 0.5, "n": 20},
@@ -83,8 +95,8 @@ VALID = {
     },
 }  # fmt: skip
 
-NOT_NUMBERS = {"rng", "return_std", "center", "check_collinear", "return_n_iter"}
-WORDS = {"sampling", "design", "average"}
+NOT_NUMBERS = {"rng", "return_std", "center", "check_collinear", "return_n_iter", "exact"}
+WORDS = {"sampling", "design", "average", "rule"}
 MAY_BE_NEGATIVE = {"mu", "beta", "shrinkage", "X"}
 MAY_BE_INFINITE = {"k", "risk"}
 MAY_BE_LARGE = {"max_iter", "n", "p", "n_samples", "excess"}  # still only where the result is a number
@@ -92,8 +104,8 @@ COUNTS = {"k", "p", "n_features", "overlap", "n_subsets", "rows_i", "rows_j", "f
 RESULTS_WITHOUT_SIGN = {"limiting_risk_derivative", "minimum_norm_pair_risk", "pair_risk", "better_side"}
 # formulas in which rows are a divisor, documented as asymptotic
 REAL_ROWS = {
-    "diagonal_risk", "effective_penalty", "optimal_probabilities", "ridge_covariance_risk",
-    "ridge_matched_probabilities",
+    "diagonal_risk", "effective_penalty", "estimated_probabilities_risk", "optimal_power_probabilities",
+    "optimal_probabilities", "ridge_covariance_risk", "ridge_matched_probabilities",
 }  # fmt: skip
 
 NAMES = [*theory.__all__, *equivalence.__all__]

@@ -103,41 +103,6 @@ def test_coin_probabilities_match_the_diagonal_closed_form(seed):
     assert np.all(np.abs(value - closed) < 4 * error + 2 / n * closed)
 
 
-def test_diagonal_risk_is_the_paper_limit_for_uniform_coins():
-    p = 500
-    for k, eta in [(1, 1.0), (7, 0.6), (np.inf, 0.8)]:
-        value = theory.diagonal_risk(np.ones(p), np.full(p, p**-0.5), np.full(p, 0.3), 0.8, n=400, k=k, eta=eta)
-        assert value == pytest.approx(theory.limiting_risk(0.3, 1.25, 0.8, k=k, eta=eta), rel=1e-12)
-
-
-def test_matched_probabilities_restore_ridge_and_uniform_ones_do_not():
-    p = n = 100
-    variances = np.logspace(0, -2, p)
-    beta = np.full(p, p**-0.5)
-    sigma, penalty = 0.3, p * 0.3**2
-    matched = theory.ridge_matched_probabilities(variances, penalty, n=n)
-    ensemble = theory.diagonal_risk(variances, beta, matched, sigma, n=n)
-    ridge = theory.ridge_covariance_risk(variances, beta, penalty, sigma, n=n)
-    assert ensemble == pytest.approx(ridge, rel=1e-9)
-    grid = np.linspace(0.01, 0.99, 99)
-    uniform = min(theory.diagonal_risk(variances, beta, np.full(p, a), sigma, n=n) for a in grid)
-    assert uniform > 1.3 * ridge
-
-
-def test_optimal_probabilities_are_a_minimum_with_the_corollary():
-    rng = np.random.default_rng(3)
-    p, n, sigma = 30, 40, 0.6
-    variances, beta = rng.uniform(0.2, 2, p), rng.standard_normal(p)
-    alpha = theory.optimal_probabilities(variances, beta, sigma, n=n)
-    best = theory.diagonal_risk(variances, beta, alpha, sigma, n=n)
-    assert best == pytest.approx(np.sum((1 - alpha) * variances * beta**2), rel=1e-12)
-    for _ in range(50):
-        other = np.clip(alpha + 0.01 * rng.standard_normal(p), 0, 1)
-        assert theory.diagonal_risk(variances, beta, other, sigma, n=n) >= best
-    uniform = theory.optimal_probabilities(np.ones(p), np.full(p, p**-0.5), sigma, n=n)
-    np.testing.assert_allclose(uniform, theory.optimal_alpha(p / n, sigma), rtol=1e-12)
-
-
 def test_effective_penalty_solves_its_equation():
     values = np.geomspace(0.01, 10, 30)
     for rows, penalty in [(12, 0.0), (12, 3.0), (60, 1e-3)]:

@@ -1,20 +1,13 @@
 r"""What risk will this ensemble have? Formulas of the paper, corrected, and the ones it leaves open.
 
 `limits`, `ridge`, `scaling`: n and p to infinity, identity covariance. `finite`: exact expectations at given n, p, k.
-`interpolators`: members with fewer rows than columns. `covariance`: any covariance and signal.
+`interpolators`: members with fewer rows than columns. `covariance`: any covariance and signal. `inclusion`: a
+probability for each column.
 Risks are noise-free excess risks; arguments are the paper's letters and broadcast like NumPy ufuncs.
 Every docstring states whether its formula is a theorem, exact, asymptotic or heuristic.
 """
 
-from .covariance import (
-    covariance_risk,
-    diagonal_risk,
-    effective_penalty,
-    optimal_probabilities,
-    pair_risk,
-    ridge_covariance_risk,
-    ridge_matched_probabilities,
-)
+from .covariance import covariance_risk, effective_penalty, pair_risk, ridge_covariance_risk
 from .finite import (
     expected_bias,
     expected_risk,
@@ -22,6 +15,15 @@ from .finite import (
     optimal_n_features,
     overlap_bias,
     overlap_variance,
+)
+from .inclusion import (
+    diagonal_risk,
+    estimated_probabilities_risk,
+    expected_diagonal_risk,
+    optimal_power_probabilities,
+    optimal_probabilities,
+    power_probabilities,
+    ridge_matched_probabilities,
 )
 from .interpolators import (
     minimum_norm_member_bias,
@@ -50,7 +52,9 @@ __all__ = [
     "covariance_risk",
     "diagonal_risk",
     "effective_penalty",
+    "estimated_probabilities_risk",
     "expected_bias",
+    "expected_diagonal_risk",
     "expected_risk",
     "expected_variance",
     "limiting_bias",
@@ -66,6 +70,7 @@ __all__ = [
     "optimal_alpha",
     "optimal_mu",
     "optimal_n_features",
+    "optimal_power_probabilities",
     "optimal_probabilities",
     "optimal_ridge_penalty",
     "optimal_ridge_risk",
@@ -74,6 +79,7 @@ __all__ = [
     "overlap_variance",
     "pair_risk",
     "penalty_from_alpha",
+    "power_probabilities",
     "required_members",
     "ridge_covariance_risk",
     "ridge_matched_probabilities",

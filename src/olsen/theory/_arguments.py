@@ -94,6 +94,12 @@ LETTERS = {
     "variances": VARIANCE,
     "eigenvalues": VARIANCE,
     "probabilities": PROBABILITY,
+    "spread": SPREAD,
+    "q": Letter(
+        "an exponent, from 0 (uniform) to 50", most=50.0,
+        way_out="Larger ones would take the largest coefficients and nothing else.",
+    ),
+    "size": Letter("a number of expected columns, positive and finite", least=LEAST),
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from ._types import Counts, Floats, Law, Weighted
 
 NEGLIGIBLE = 1e-13  # rejection probability below which the truncation is not felt
 PAIR_TERMS = 2_000_000  # most (overlap, remainder) terms summed exactly under rejection
+COIN_TERMS = 400_000_000  # the same where every column has its own coin: seconds
 
 
 def window(mean: float, variance: float, low: int, high: int) -> Counts:
@@ -166,6 +167,62 @@ def replaced_pair(p: int, alpha: float, most: int) -> Law | None:
         uncovered[a] += share * probability * rest * (1 - alpha) * _at_most(most - a, rest - 1, alpha)
     a = np.flatnonzero(mass)
     return a, mass[a] / mass.sum(), uncovered[a] / mass[a]
+
+
+def coins_one_by_one(inside: Floats, left_out: Floats, most: int) -> tuple[Floats, float]:
+    """Law of the number of columns inside a set, and the signal outside another, where every column has its own coin.
+
+    Column j is inside with probability ``inside[j]``, and otherwise adds ``left_out[j]`` in the mean (an energy times
+    the probability of being outside). Row 0: the probability of each count up to `most` or to the end of the window;
+    row 1: the mean energy left out, on that event. And the probability of what is beyond. One column after the
+    other, so that only positive numbers are added: columns times counts, 10 ms for a thousand columns.
+    """
+    flipped = inside > 0
+    last = _last_count(inside, most)
+    law, beyond = np.zeros((2, last + 1)), 0.0
+    law[0, 0] = 1.0
+    for probability, energy in zip(inside[flipped], left_out[flipped], strict=True):
+        beyond += probability * law[0, last]
+        grown = (1 - probability) * law
+        grown[1] += energy * law[0]
+        grown[:, 1:] += probability * law[:, :-1]
+        law = grown
+    law[1] += left_out[~flipped].sum() * law[0]
+    return law, float(beyond)
+
+
+def accepted_coins(once: Floats, both: Floats, left_out: Floats, most: int) -> Floats:
+    """`coins_one_by_one` of the overlap of two members, on the event that neither has more than `most` columns.
+
+    Columns in exactly one of the two, d of them, are in the one or in the other with equal chances, whatever their
+    probabilities. So the joint law of the overlap and of d is enough, and given these, acceptance is the middle of a
+    fair binomial. Not divided by the probability of that event.
+    """
+    alone = 2 * (once - both)
+    last_both, last_alone = _last_count(both, most), _last_count(alone, 2 * most)
+    law = np.zeros((2, last_both + 1, last_alone + 1))
+    law[0, 0, 0] = 1.0
+    for two, one, energy in zip(both, alone, left_out, strict=True):
+        grown = (1 - two - one) * law
+        grown[1] += energy * law[0]
+        grown[:, 1:] += two * law[:, :-1]
+        grown[:, :, 1:] += one * law[:, :, :-1]
+        law = grown
+    a, d = np.arange(last_both + 1)[:, None], np.arange(last_alone + 1)
+    accepted = np.maximum(0.0, 2 * _at_most(most - a, d + 0 * a, 0.5) - 1)
+    overlaps: Floats = np.sum(law * accepted, axis=2)
+    return overlaps
+
+
+def accepted_coins_cost(once: Floats, both: Floats, most: int) -> float:
+    """Terms that `accepted_coins` sums."""
+    return len(once) * (_last_count(both, most) + 1.0) * (_last_count(2 * (once - both), 2 * most) + 1.0)
+
+
+def _last_count(probability: Floats, most: int) -> int:
+    """Largest number of columns worth a term."""
+    reach = window(float(probability.sum()), float(np.sum(probability * (1 - probability))), 0, len(probability))
+    return int(min(most, reach[-1]))
 
 
 def mixture(first: Law, mass_first: float, second: Law, mass_second: float) -> Law:

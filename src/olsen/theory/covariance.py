@@ -1,4 +1,4 @@
-r"""Any covariance: the pair formula, its average over random subsets, and non-uniform inclusion.
+r"""Any covariance: the pair formula, and its average over random subsets.
 
 Write :math:`\Sigma_{ii} = \Sigma[S_i, S_i]` and :math:`Q_i = (\Sigma_{ii} + \mu_i I)^{-1}`, where :math:`\mu_i = 0` for
 least squares, and otherwise :math:`\lambda = \mu_i(\tau_i - \mathrm{tr}\,\Sigma_{ii}Q_i)`: ridge members with penalty
@@ -19,11 +19,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from ._arguments import (
-    LEAST,
     PROBABILITY,
     ROWS,
     ROWS_OF_A_LIMIT,
-    SPREAD,
     Letter,
     as_numbers,
     checked,
@@ -36,10 +34,6 @@ from ._arguments import (
 from ._pairs import mean_of_pairs
 from ._types import Counts, Floats
 
-NOISE = SPREAD._replace(
-    words="a standard deviation, positive and finite", least=LEAST,
-    way_out="Without noise take every feature of non-zero signal.",
-)  # fmt: skip
 SUBSETS = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
 
 
@@ -409,115 +403,6 @@ def _leave_one_out(Sigma: Floats, members: list[_Member]) -> Floats:
         own = np.column_stack([single.sum(axis=1), single.sum(axis=1)[:, None] - single])
     left = np.concatenate([[count], np.full(count, count - 1)])
     return np.concatenate([off / (left * (left - 1)), own / left])
-
-
-def diagonal_risk(
-    variances: ArrayLike,
-    beta: ArrayLike,
-    probabilities: ArrayLike,
-    sigma: ArrayLike,
-    *,
-    n: float,
-    k: ArrayLike = np.inf,
-    eta: ArrayLike = 1.0,
-) -> Floats:
-    r"""Risk of coin-flip members with one inclusion probability per feature, diagonal covariance.
-
-    .. math:: R_{off} + \sigma^2 = \frac{\sigma^2 + \sum_j (1-\alpha_j)^2 b_j^2}{1 - \sum_j \alpha_j^2/n}, \qquad
-              R_{diag} + \sigma^2 = \frac{\sigma^2 + \sum_j (1-\alpha_j) b_j^2}{1 - \sum_j\alpha_j/(\eta n)}, \qquad
-              b_j^2 = \Sigma_{jj}\beta_j^2
-
-    Status: asymptotic. `sigma`, `k` and `eta` broadcast.
-
-    Examples
-    --------
-    Uniform probabilities on unit variances are the paper's limit:
-
-    >>> p = 400
-    >>> float(diagonal_risk(np.ones(p), np.full(p, p**-0.5), np.full(p, 0.5), 0.5**0.5, n=400).round(12))
-    0.5
-    """
-    variances, beta, alpha, sigma, k, eta = letters(
-        "diagonal_risk", variances=variances, beta=beta, probabilities=probabilities, sigma=sigma, k=k, eta=eta
-    )
-    checked("diagonal_risk", "n", n, ROWS_OF_A_LIMIT)
-    _require_columns("diagonal_risk", alpha.shape, probabilities=alpha, beta=beta, variances=variances)
-    require(
-        alpha.sum() < eta * n,
-        f"diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got {alpha.sum():.6g} and "
-        f"eta * n = {np.min(eta) * n:.6g}. For minimum-norm members use theory.covariance_risk.",
-    )
-    signal, noise = variances * beta**2, sigma**2
-    pair = (noise + np.sum((1 - alpha) ** 2 * signal)) / (1 - np.sum(alpha**2) / n) - noise
-    own = (noise + np.sum((1 - alpha) * signal)) / (1 - alpha.sum() / (eta * n)) - noise
-    return mean_of_pairs(own, pair, k)[()]
-
-
-def _require_columns(function: str, shape: tuple[int, ...], **vectors: Floats) -> None:
-    """One entry for each column of `shape`; a single number, or one entry, stands for all."""
-    for name, vector in vectors.items():
-        require(
-            len(shape) == 1 and vector.shape in (shape, (1,), ()),
-            f"{function}: {name} must have one entry for each column, a shape {shape}; got {vector.shape}.",
-        )
-
-
-def ridge_matched_probabilities(Sigma: ArrayLike, penalty: float, *, n: float) -> Floats:
-    r"""Inclusion probabilities whose large ensemble is ridge regression with this penalty.
-
-    .. math:: \alpha_j = [\Sigma(\Sigma+\mu I)^{-1}]_{jj}, \qquad
-              \lambda = \mu\bigl(n - \mathrm{tr}\,\Sigma(\Sigma+\mu I)^{-1}\bigr)
-
-    The paper's first open question: uniform sampling reaches the ridge optimum only when
-    :math:`E\,S\Sigma_{SS}^{-1}S^\top = (\Sigma+\mu I)^{-1}`, which for a diagonal covariance needs these
-    :math:`\alpha_j = \Sigma_{jj}/(\Sigma_{jj}+\mu)`. For a signal :math:`\beta \sim N(0, I/p)` the best penalty
-    is :math:`p\sigma^2`.
-
-    Status: asymptotic for diagonal Sigma, heuristic for others. From data: `olsen.equivalence.inclusion_probabilities`.
-
-    Examples
-    --------
-    >>> ridge_matched_probabilities([1.0, 1.0, 1.0, 1.0], 4.0, n=6).round(12)
-    array([0.5, 0.5, 0.5, 0.5])
-    """
-    Sigma = covariance("ridge_matched_probabilities", Sigma)
-    rows = scalar("ridge_matched_probabilities", "n", n, ROWS_OF_A_LIMIT)
-    values, vectors = (Sigma, np.eye(len(Sigma))) if Sigma.ndim == 1 else np.linalg.eigh(Sigma)
-    values = np.maximum(values, 0.0)  # what is negative is rounding
-    mu = _effective_penalty(values, rows, scalar("ridge_matched_probabilities", "penalty", penalty))
-    seen = values / np.where(values > 0, values + mu, 1.0)
-    return np.minimum(vectors**2 @ seen, 1.0)
-
-
-def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *, n: float) -> Floats:
-    r"""Inclusion probabilities with the lowest `diagonal_risk` at k = inf for a known signal.
-
-    .. math:: \alpha_j = \frac{b_j^2}{b_j^2 + R^{tot}/n}, \qquad
-              R^{tot} = \sigma^2 + \sum_j (1-\alpha_j) b_j^2, \qquad b_j^2 = \Sigma_{jj}\beta_j^2
-
-    The second equation is the first-order condition put back into the risk: the lowest risk is
-    :math:`\sum_j(1-\alpha_j)b_j^2`, the general form of the paper's corollary :math:`R = 1-\alpha_*`.
-
-    Status: exact minimiser of an asymptotic formula. Needs sigma > 0.
-
-    Examples
-    --------
-    >>> optimal_probabilities(np.ones(4), np.full(4, 0.5), 0.5**0.5, n=4).round(12)
-    array([0.5, 0.5, 0.5, 0.5])
-    """
-    variances, beta = letters("optimal_probabilities", variances=variances, beta=beta)
-    _require_columns("optimal_probabilities", beta.shape, beta=beta, variances=variances)
-    scalar("optimal_probabilities", "n", n, ROWS_OF_A_LIMIT)
-    scalar("optimal_probabilities", "sigma", sigma, NOISE)
-    signal = variances * beta**2
-
-    def excess(risk: float) -> float:
-        return sigma**2 + np.sum(signal * risk / (n * signal + risk)) - risk
-
-    risk: float = brentq(
-        excess, sigma**2 * (1 - 1e-12), (sigma**2 + signal.sum()) * (1 + 1e-12), xtol=1e-300, rtol=1e-15
-    )
-    return n * signal / (n * signal + risk)
 
 
 def ridge_covariance_risk(Sigma: ArrayLike, beta: ArrayLike, penalty: float, sigma: ArrayLike, *, n: float) -> Floats:
