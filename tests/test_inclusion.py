@@ -149,12 +149,12 @@ def test_trials_on_dependent_columns_agree_with_an_svd(table, seed):
     np.testing.assert_allclose(away @ trial.coef[:, 0], away @ exact, atol=1e-5 * spread)
 
 
-def test_adaptive_probabilities_find_the_factors_that_count(seed):
+def test_laws_that_follow_the_signal_find_the_factors_that_count(seed):
     X, y = one_hot(seed)
     model = OLSEnsembleRegressorCV(60, inclusion="auto", random_state=seed).fit(X, y)
     plain = OLSEnsembleRegressorCV(60, inclusion="loo", random_state=seed).fit(X, y)
     fresh, truth = one_hot(seed + 1000, 4000)
-    assert model.inclusion_kind_ == "adaptive"
+    assert model.inclusion_kind_ == "mixed"
     assert model.score(fresh, truth) > plain.score(fresh, truth)
 
 

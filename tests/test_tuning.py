@@ -155,7 +155,7 @@ def test_inclusion_follows_the_signal(seed):
     for kind in ("uniform", "ridge", "auto"):
         model = OLSEnsembleRegressorCV(100, inclusion=kind, random_state=seed).fit(X, y)
         risk[kind] = np.sum((model.coef_ - beta) ** 2)
-    assert model.inclusion_kind_ == "adaptive" and model.inclusion_[:4].mean() > 3 * model.inclusion_[4:].mean()
+    assert model.inclusion_kind_ == "mixed" and model.inclusion_[:4].mean() > 3 * model.inclusion_[4:].mean()
     assert risk["auto"] < 0.7 * risk["uniform"]
     assert 0.5 < risk["ridge"] / risk["uniform"] < 2
 

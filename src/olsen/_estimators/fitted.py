@@ -86,7 +86,9 @@ class FittedResult:
         assert members is not None
         features, samples = self.design.draw(0, len(members))
         check = partial(rows.check_members, "predict_interval (and return_std)", fitted=members)
-        return uncertainty.Deletions(rows.problem, features, samples, members.weights, self.scale, check)
+        found = self.selection
+        error = found.mse if found is not None and found.inclusion in ("mixed", "adaptive") else None
+        return uncertainty.Deletions(rows.problem, features, samples, members.weights, self.scale, check, error)
 
     def kept_rows(self, what: str) -> KeptRows:
         """The training rows, or an error that says why there are none and what to do."""

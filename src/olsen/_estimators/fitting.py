@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .. import _members
 from .._engines import Engine, NeedsRows
@@ -78,11 +79,18 @@ class FittingEnsemble(FittedEnsemble):
             return kept.design.seed
         return resolve_seed(self.random_state)
 
-    def _design(self, engine: Engine, seed: int, max_features: Any, max_samples: int | float) -> Design:
+    def _design(
+        self,
+        engine: Engine,
+        seed: int,
+        max_features: Any,
+        max_samples: int | float,
+        shares: NDArray[np.float64] | None = None,
+    ) -> Design:
         """How members are drawn: parameters may be changed on the object later, the members may not."""
         columns = np.array(max_features, dtype=np.float64) if np.ndim(max_features) else max_features
         design = engine.complete(
-            Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept)
+            Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept, shares=shares)
         )
         check_shape(design)
         return design

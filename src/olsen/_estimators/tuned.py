@@ -23,7 +23,7 @@ from .splits import row_splits
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
-INCLUSIONS = ("loo", "uniform", "ridge", "adaptive", "auto")
+INCLUSIONS = ("auto", "loo", "uniform", "ridge", "adaptive")
 FOLDS = 5  # where rows are not kept and cv is None
 
 
@@ -49,8 +49,15 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     tune : {"max_features", "max_samples"}, default="max_features"
         What is chosen: columns per member, or the rows of minimum-norm members on all columns (for more columns than
         rows; on correlated columns the first is usually better).
-    inclusion : {"loo", "uniform", "ridge", "adaptive", "auto"}, default="loo"
+    inclusion : {"auto", "loo", "uniform", "ridge", "adaptive"}, default="auto"
         How likely columns are to be in a member.
+
+        - ``"auto"``: laws that follow the signal, from uniform and ridge-matched members for dense signals to members
+          that mimic the lasso and go beyond it for sparse ones, each with the share of the members that
+          cross-validation supports; ridge-matched where the data do not tell. Every step that looks at y is repeated
+          in the folds (five random ones, repeated for few rows, or those of `cv`). As ``"loo"`` where sizes are given
+          and below 20 rows, and uniform where `cv`, `max_samples` or `tune` ask for something else, or rows are over a
+          hundred times more than columns (and 10000).
 
         - ``"uniform"``: all alike, as in the paper.
         - ``"ridge"``: with probabilities under which the ensemble mimics tuned ridge regression; they favour columns
@@ -59,7 +66,6 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
           leave-one-out or by k-fold; uniform where `cv`, `max_samples` or `tune` ask for something else.
         - ``"adaptive"``: with probabilities that follow the coefficients, for sparse signals; used only where
           cross-validation says so (in five folds, or in those of `cv`), uniform otherwise.
-        - ``"auto"``: adaptive where cross-validation says so, otherwise as ``"loo"``.
     cv : {None, "gcv", "oob"}, int or cross-validation splitter, default=None
         How errors are estimated. None: exact leave-one-out (where there are over a hundred times more rows than
         columns, and at least 10000, of the rows furthest out and of a sample of the others, as a correction of
@@ -115,8 +121,15 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         before the scale is estimated.
     criterion_ : {"loo", "gcv", "kfold", "oob"}
         How errors were estimated.
-    inclusion_kind_ : {"uniform", "ridge", "adaptive"}
+    inclusion_kind_ : {"mixed", "uniform", "ridge", "adaptive"}
         The probabilities in use.
+    inclusion_shares_ : dict
+        Share of the members that each law of inclusion has.
+    selected_ : ndarray of shape (n_features,), dtype=bool
+        Columns that a sparse model would keep: those that the sparsest law takes at least every second time, whatever
+        its share. Empty where laws that follow the signal were not tried.
+    selection_frequency_ : ndarray of shape (n_features,)
+        Share of the folds in which that law keeps each column, a measure of how far `selected_` can be trusted.
     loo_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
         Prediction of every training row without it, NaN for rows of weight zero; empty where that is not known
         (adaptive probabilities, errors from some of the rows, splitters that leave rows out).
@@ -156,7 +169,9 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
     >>> model.criterion_, 1 <= model.max_features_ <= 10
-    ('loo', True)
+    ('kfold', True)
+    >>> round(sum(model.inclusion_shares_.values()), 9)
+    1.0
     """
 
     __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
@@ -170,6 +185,9 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     cv_results_: dict[str, NDArray[Any]]
     criterion_: str
     inclusion_kind_: str
+    inclusion_shares_: dict[str, float]
+    selected_: NDArray[np.bool_]
+    selection_frequency_: NDArray[np.float64]
     loo_prediction_: NDArray[np.float64]
 
     def __init__(
@@ -179,7 +197,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         *,
         max_samples: int | float = 1.0,
         tune: str = "max_features",
-        inclusion: str = "loo",
+        inclusion: str = "auto",
         cv: Any = None,
         one_standard_error: bool = False,
         sampling: str = "fixed",
@@ -289,7 +307,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         check_switch("one_standard_error", self.one_standard_error)
         if isinstance(self.cv, str):
             check_choice("cv", self.cv, ("gcv", "oob"))
-        rows_only = self.inclusion in ("loo", "uniform") and self.cv is None and self.max_samples == 1.0
+        rows_only = self.inclusion in ("auto", "loo", "uniform") and self.cv is None and self.max_samples == 1.0
         if self.tune == "max_samples" and not rows_only:
             raise ValueError(
                 "tune='max_samples' uses all columns and leave-one-out: inclusion, cv and max_samples must be left at "
@@ -390,7 +408,11 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         """Members of the chosen size and law; those of an earlier fit are kept where the choice is the same."""
         columns: Any = found.size if found.probabilities is None else found.probabilities
         columns, rows = (engine.n_columns, found.size) if request.rows_are_tuned else (columns, self.max_samples)
-        design = self._design(engine, request.seed, columns, rows)
+        shares = None
+        if found.inclusion == "mixed":
+            assert found.mixture is not None
+            columns, shares = found.mixture.probabilities, found.mixture.shares
+        design = self._design(engine, request.seed, columns, rows, shares)
         if kept is not None and self._obstacle(kept, engine, design, found.n_estimators) is not None:
             kept = None
         scale = self.scale if self.mixing == "stacking" else found.scale
@@ -414,6 +436,11 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             "standard_error": found.standard_error,
         }
         self.loo_prediction_ = _left_out(found, fitted, engine)
+        mixed = found.mixture
+        names = (found.inclusion,) if found.inclusion != "mixed" or mixed is None else mixed.names
+        self.inclusion_shares_ = dict(zip(names, [1.0] if mixed is None else mixed.shares.tolist(), strict=True))
+        self.selected_ = np.empty(0, dtype=bool) if mixed is None else mixed.kept.copy()
+        self.selection_frequency_ = np.empty(0) if mixed is None else mixed.stability.copy()
 
 
 def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:

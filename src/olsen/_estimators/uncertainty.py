@@ -12,6 +12,10 @@ for the price of one inverse (``_members.deletions``). From sums over members,
   shrinkage bias is not in it. Where the ensemble fits every row (tr H = n), :math:`\hat\kappa` is not defined and taken
   as 0, an upper bound.
 
+Where inclusion follows y (mixed and adaptive probabilities), the law was found with row l, and leave-one-out residuals
+with that law are too small. They are enlarged, all alike, until their mean square is the cross-validated error, for
+which every step was repeated (status: heuristic; close to `coverage` in simulation).
+
 The scale shrinks every member about its own mean target: without row l it predicts mean_{-l} + scale * (prediction_{-l}
 - mean_{-l}). With rows about the means of all, and coefficients that row l changes by :math:`c_l`, that row changes the
 prediction at :math:`x_0` by scale :math:`(x_0 - \bar x)' c_l` and a number of its own.
@@ -103,6 +107,9 @@ class Deletions:
     check : callable
         Is given coefficients (p, q) and intercept (q,) of the mean member, as found from the rows, and raises if they
         are not those that were fitted.
+    error : float or None, default=None
+        Mean squared error of left-out rows, where it is known to be more than leave-one-out residuals tell: inclusion
+        that follows y was found with the row that is left out.
     """
 
     def __init__(
@@ -113,9 +120,10 @@ class Deletions:
         weights: Array,
         scale: float,
         check: Callable[[Array, Array], None],
+        error: float | None = None,
     ) -> None:
         self.problem, self.features, self.samples = problem, features, samples
-        self.weights, self.scale, self.check = weights, scale, check
+        self.weights, self.scale, self.check, self.error = weights, scale, check, error
         self._left: _Left | None = None
         self._changes: Array | None = None  # (q, p, n), scaled, in the users' units of y
         self._derivative: _Derivative | None = None
@@ -270,8 +278,16 @@ class Deletions:
         self.check(units.coefficients(sums.coef), sums.intercept * units.y)
         predicted = sums.mean_y + self.scale * (problem.Y - sums.residual - sums.mean_y)
         offset = self.scale * sums.moved + (1 - self.scale) * sums.mean_change
-        self._left = _Left((problem.Y - predicted) * units.y, offset * units.y, rows.mean_x, units)
+        residual = self._honest((problem.Y - predicted) * units.y)
+        self._left = _Left(residual, offset * units.y, rows.mean_x, units)
         return self._left, sums, rows
+
+    def _honest(self, residual: Array) -> Array:
+        """Residuals as large as those of left-out rows are known to be."""
+        if self.error is None or not np.isfinite(self.error):
+            return residual
+        square = float(np.mean(weighted_mean(residual**2, self.problem.weight)))
+        return residual * math.sqrt(max(1.0, self.error / square)) if square > 0 else residual
 
 
 def _shrink(found: _Derivative, kept: Array | None, sharing: Sharing) -> float:

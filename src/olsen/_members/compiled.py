@@ -11,7 +11,7 @@ import importlib
 import importlib.util
 import sys
 
-__all__ = ["load", "worth_it"]
+__all__ = ["load", "there", "worth_it"]
 
 WORTH_LOADING = 0.02  # seconds in LAPACK and Python, from which on compiled code is loaded
 LOADED = "olsen._members._kernel.principal"
@@ -25,8 +25,13 @@ def load() -> None:
     It rounds otherwise than LAPACK, so what is to come out the same to the last bit, however often it is interrupted,
     must not depend on when it was loaded.
     """
-    if importlib.util.find_spec("numba") is not None:
+    if there():
         importlib.import_module(LOADED)
+
+
+def there() -> bool:
+    """Whether there is any compiled code."""
+    return importlib.util.find_spec("numba") is not None
 
 
 def worth_it(seconds: float) -> bool:
@@ -34,7 +39,7 @@ def worth_it(seconds: float) -> bool:
     global _spent
     if LOADED in sys.modules:
         return True
-    if importlib.util.find_spec("numba") is None:
+    if not there():
         return False
     _spent += seconds
     return _spent > WORTH_LOADING

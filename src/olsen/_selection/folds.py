@@ -88,6 +88,13 @@ class LeftOut:
         squares = self.targets - 2 * self.with_targets(b) + self.squares(b)
         return np.asarray(squares.mean(axis=1) / self.test.weight)
 
+    def products(self, b: Array) -> Array:
+        """Mean products (sizes, sizes) of the errors, averaged over targets."""
+        offset = np.einsum("p,spq->sq", self.shift_x, b)
+        both = np.einsum("spq,pr,trq->st", b, self.test.G, b, optimize=True) + self.test.weight * offset @ offset.T
+        cross = self.with_targets(b).sum(axis=1)
+        return np.asarray((self.targets.sum() - cross - cross[:, None] + both) / (self.test.weight * b.shape[2]))
+
     def compare(self, first: Array, second: Array) -> Array:
         """Sums of u^2, v^2 and u v, (3, q), of the errors of two sets of coefficients (p, q)."""
         both = np.stack([first, second, second - first, second + first])

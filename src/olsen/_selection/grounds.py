@@ -28,6 +28,7 @@ from ..subsets import Subsets
 from .folds import LeftOut
 from .inclusion import few_folds, few_splits
 from .paths import Splits
+from .signals import Signal, SignalOfGram, SignalOfRows
 
 __all__ = ["FEWEST_PAIRS", "Grounds", "Testing", "Training", "dense", "grounds_of_moments", "grounds_of_rows"]
 
@@ -63,6 +64,9 @@ class Training(Protocol):
     def error(self, coef: Array) -> float:
         """Mean squared residual of coefficients (p, q)."""
 
+    def signal(self, unit: Array) -> Signal:
+        """The columns in given units, (p,), and the targets."""
+
 
 class Testing(Protocol):
     """Rows that trials are judged by."""
@@ -84,6 +88,16 @@ class Testing(Protocol):
     def pair_means(self, features: Subsets, values: Array) -> Array:
         """A, S and C of members, (3, rows) or (3, 1), averaged over targets; see ``curve``."""
 
+    def products(self, coefs: Array) -> Array:
+        """Mean products of the errors of coefficients (count, p, q), averaged over targets, (count, count)."""
+
+    def deviations(self, coef: Array) -> Array:
+        """Means of d^2 and of d e, (2, rows) or (2, 1), averaged over targets: d is what the mean target leaves, e what
+        coefficients (p, q) leave."""
+
+    def left_out(self, coef: Array) -> tuple[Indices, Array] | None:
+        """Numbers of the rows, and what coefficients (p, q) leave of their targets; None where rows were summed."""
+
 
 @dataclass(frozen=True)
 class Grounds:
@@ -91,6 +105,7 @@ class Grounds:
 
     whole: Training
     folds: Iterator[tuple[Training, Testing]]
+    repeats: int = 1  # times that every row is left out
 
 
 # Rows as moments
@@ -129,6 +144,10 @@ class _Summed:
         squares = m.yy - 2 * np.sum(coef * m.C, axis=0) + np.sum(coef * (m.G @ coef), axis=0)
         return max(0.0, float(squares.mean()) / m.weight)
 
+    def signal(self, unit: Array) -> Signal:
+        m = self.moments
+        return SignalOfGram(m.G / unit / unit[:, None], m.C / unit[:, None], m.n_rows, m.weight)
+
 
 @dataclass(frozen=True)
 class _SummedTest:
@@ -149,6 +168,16 @@ class _SummedTest:
 
     def errors(self, coefs: Array) -> Array:
         return self.fold.errors(coefs)
+
+    def products(self, coefs: Array) -> Array:
+        return self.fold.products(coefs)
+
+    def deviations(self, coef: Array) -> Array:
+        square, cross = self.fold.targets, self.fold.targets - self.fold.with_targets(coef[None])[0]
+        return np.array([[square.mean()], [cross.mean()]]) / self.fold.test.weight
+
+    def left_out(self, coef: Array) -> None:
+        return None
 
     def pair_means(self, features: Subsets, values: Array) -> Array:
         coefs = dense(features, values)
@@ -241,11 +270,23 @@ class _Rows:
         residual = self.problem.Y - mean_y - (self.problem.X @ coef - mean_x @ coef)
         return float(weighted_mean(residual**2, self.problem.weight).mean())
 
+    def signal(self, unit: Array) -> Signal:
+        X, (mean_x, mean_y) = self.problem.X, self.means
+        A = np.subtract(X.toarray() if sp.issparse(X) else X, mean_x, order="F")
+        A /= unit
+        B = self.problem.Y - mean_y
+        if self.problem.weight is None:
+            return SignalOfRows(A, B, float(len(B)))
+        root = np.sqrt(self.problem.weight)[:, None]
+        A *= root
+        return SignalOfRows(A, B * root, float(self.problem.weight.sum()))
+
 
 @dataclass(frozen=True)
 class _RowTest:
     """Left-out rows in memory, about the means of the training rows."""
 
+    rows: Indices  # their numbers
     X: Array  # (rows, p)
     Y: Array  # (rows, q)
     weight: Array  # (rows,)
@@ -255,7 +296,7 @@ class _RowTest:
         """Some rows of a problem."""
         X = problem.X[rows].toarray() if sp.issparse(problem.X) else problem.X[rows]
         weight = np.ones(len(rows)) if problem.weight is None else problem.weight[rows]
-        return cls(X - mean_x, problem.Y[rows] - mean_y, weight)
+        return cls(rows, X - mean_x, problem.Y[rows] - mean_y, weight)
 
     @property
     def n_rows(self) -> int:
@@ -264,6 +305,18 @@ class _RowTest:
     def errors(self, coefs: Array) -> Array:
         squares = np.einsum("qlk,qlk,l->k", *[self._residuals(coefs)] * 2, self.weight)
         return np.asarray(squares / (self.weight.sum() * coefs.shape[2]))
+
+    def products(self, coefs: Array) -> Array:
+        residual = self._residuals(coefs)
+        found = np.einsum("qli,l,qlj->ij", residual, self.weight, residual, optimize=True)
+        return np.asarray(found / (self.weight.sum() * len(residual)))
+
+    def deviations(self, coef: Array) -> Array:
+        left = self.Y - self.X @ coef
+        return np.stack([np.mean(self.Y**2, axis=1), np.mean(self.Y * left, axis=1)])
+
+    def left_out(self, coef: Array) -> tuple[Indices, Array]:
+        return self.rows, self.Y - self.X @ coef
 
     def _residuals(self, coefs: Array) -> Array:
         """(q, rows, count)."""
@@ -282,13 +335,28 @@ class _RowTest:
         return np.stack([mean.mean(axis=0) for mean in (own, same, other)])
 
 
-def grounds_of_rows(problem: Problem, splits: Splits | None, seed: int, size: int, sharing: Sharing) -> Grounds:
-    """Rows in memory, in given splits or in random folds; `size` is that of members on all of them."""
+def grounds_of_rows(
+    problem: Problem,
+    splits: Splits | None,
+    seed: int,
+    size: int,
+    sharing: Sharing,
+    *,
+    repeats: int = 1,
+    gram: bool | None = None,
+) -> Grounds:
+    """Rows in memory, in given splits or in random folds, repeated; `size` is that of members on all of them.
+
+    `gram` says whether Gram matrices of all columns are made; None: where they are cheaper for members.
+    """
     n = problem.shape[0]
-    splits = _random_splits(n, seed) if splits is None else few_splits(splits, n, FOLDS)
-    if not _gram_pays(problem, len(splits), size):
-        return Grounds(_Rows.of(problem, sharing), _row_folds(problem, splits, sharing))
-    return Grounds(_Summed(problem.moments_by(sharing), sharing), _summed_folds(problem, splits, sharing))
+    if splits is None:
+        splits = [split for r in range(repeats) for split in _random_splits(n, [seed, r] if r else seed)]
+    else:
+        splits, repeats = few_splits(splits, n, FOLDS), 1
+    if not (_gram_pays(problem, len(splits), size) if gram is None else gram):
+        return Grounds(_Rows.of(problem, sharing), _row_folds(problem, splits, sharing), repeats)
+    return Grounds(_Summed(problem.moments_by(sharing), sharing), _summed_folds(problem, splits, sharing), repeats)
 
 
 def _row_folds(problem: Problem, splits: Splits, sharing: Sharing) -> Iterator[tuple[Training, Testing]]:
@@ -319,7 +387,7 @@ def _is_rest(train: Indices, test: Indices, n: int) -> bool:
     return len(train) == n - np.count_nonzero(left_out) and not left_out[train].any()
 
 
-def _random_splits(n: int, seed: int) -> Splits:
+def _random_splits(n: int, seed: int | list[int]) -> Splits:
     fold_of = np.random.default_rng(seed).permutation(n) % min(FOLDS, n)
     return [(np.flatnonzero(fold_of != f), np.flatnonzero(fold_of == f)) for f in range(fold_of.max() + 1)]
 

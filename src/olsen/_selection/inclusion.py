@@ -31,7 +31,7 @@ from .._trust import constant_columns
 from . import on_device
 from .paths import Splits
 
-__all__ = ["RidgeFamily", "adapted_probabilities", "brought_to", "few_folds", "few_splits"]
+__all__ = ["RidgeFamily", "adapted_probabilities", "blas_for", "brought_to", "few_folds", "few_splits"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -62,7 +62,7 @@ class RidgeFamily:
     @classmethod
     def of(cls, problem: Problem, splits: Splits | None = None) -> RidgeFamily:
         """Tune ridge regression by leave-one-out, or over given splits, and keep what its probabilities are made of."""
-        with _blas_for(problem.shape):
+        with blas_for(problem.shape):
             return cls._of_splits(problem, splits) if splits is not None else cls._of_rows(problem)
 
     @classmethod
@@ -131,6 +131,18 @@ class RidgeFamily:
             chance = chance + (1 - chance) * (size - chance.sum()) / rest  # nothing but rounding below the rank
         return np.clip(chance, 0.0, 1.0)
 
+    @property
+    def best_penalty(self) -> float | None:
+        """The penalty of least estimated error in units of p over the rows; None where columns are constant.
+
+        In these units it is the ratio of noise to signal, however many rows there are (see ``signals``).
+        """
+        rank = len(self.s2)
+        if not rank:
+            return None
+        low = min(self.best_size, rank - 1e-3 * rank)
+        return _penalty(self.s2, low) / len(self.V2)
+
     def nearest(self, sizes: Indices) -> int:
         """Position of the size next to that of tuned ridge regression."""
         return int(np.argmin(np.abs(sizes - self.best_size)))
@@ -159,7 +171,7 @@ def few_splits(splits: Splits, n: int, most: int) -> Splits:
     return [(np.setdiff1d(np.arange(n), test), test) for test in joined]
 
 
-def _blas_for(shape: tuple[int, int]) -> AbstractContextManager[None]:
+def blas_for(shape: tuple[int, int]) -> AbstractContextManager[None]:
     """One thread of BLAS for small matrices: further ones would spin for longer than they help."""
     n, p = shape
     return one_blas_thread() if n * p * min(n, p) < SMALL_FLOPS else nullcontext()

@@ -29,6 +29,7 @@ from . import adaptive, combining, folds, grounds, paths, sampled_rows
 from .curve import RiskCurve, SizeCurve
 from .folds import FoldCurve
 from .inclusion import RidgeFamily
+from .mixture import Mixed, mix, repeats_for
 from .paths import Paths, Splits
 
 __all__ = ["Candidate", "Evidence", "Request", "Selection", "choose", "weigh"]
@@ -41,6 +42,7 @@ EXCESS = 0.01  # of a finite ensemble over an infinite one, where the number of 
 TIE = 0.5  # standard errors by which uniform probabilities must win over ridge-matched ones
 WORTH_A_THREAD = 1e8  # operations of tuning ridge regression
 MUCH_WORK = 1e9  # operations of one path
+FEWEST_ROWS = 20  # from which folds say something about laws that follow the signal
 MANY_ROWS = (10_000, 100)  # from so many, and so many for each column, some of them stand for all
 
 
@@ -58,6 +60,11 @@ class Request:
     one_standard_error: bool
     scale: float | None  # None: from the residuals
     fit_intercept: bool
+
+    @property
+    def fixed_scale(self) -> float:
+        """The scale that was given, one where it is to be estimated."""
+        return 1.0 if self.scale is None else self.scale
 
     def first_change(self, other: Request) -> str | None:
         """Name of something that another request asks for differently."""
@@ -113,7 +120,7 @@ class Evidence:
 class Candidate:
     """A law of inclusion with its risk curve."""
 
-    inclusion: str  # "uniform", "ridge", "adaptive"
+    inclusion: str  # "uniform", "ridge", "adaptive", "mixed"
     criterion: str
     curve: RiskCurve  # at the scale that was given, at one where it is to be estimated
     residuals: list[Array] | None = None  # of every size, by row, unscaled; None where leave-one-out does not apply
@@ -122,6 +129,7 @@ class Candidate:
     pinned: int | None = None  # position of the size, where the curve does not decide
     folds: FoldCurve | None = None  # the curve with its mean members, where it comes from moments of folds
     sampling_error: Array | None = None  # (sizes,) where some rows stand for all
+    mixture: Mixed | None = None  # what laws that follow the signal have come to, where they were tried
 
     def best(self, k: float, one_standard_error: bool) -> int:
         """Position of the chosen size for k members."""
@@ -154,6 +162,7 @@ class Selection:
     scale: float
     residual: Array | None = None  # (n, q) of left-out rows, before the scale
     centre: Array | None = None  # (n, q) mean target without each row
+    mixture: Mixed | None = None  # laws that follow the signal, where they were tried
 
     def in_users_units(self, unit: float) -> Selection:
         """The same where targets were divided by a unit; errors beyond double precision are infinite."""
@@ -193,8 +202,11 @@ def choose(candidates: list[Candidate], request: Request, n_estimators: int | No
     found, place = candidates[i], at[i]
     number = found.curve.members_for(place, EXCESS) if n_estimators is None else n_estimators
     residual = None if found.residuals is None else found.residuals[place]
-    scale = 1.0 if request.scale is None else request.scale
-    if request.scale is None and residual is not None and evidence.problem is not None:
+    scale = request.fixed_scale
+    if found.inclusion == "mixed":
+        assert found.mixture is not None
+        residual = found.mixture.residual  # shares were fitted to these: the slope on them is next to one
+    elif request.scale is None and residual is not None and evidence.problem is not None:
         scale = combining.loo_scale(evidence.problem, residual, evidence.mean_of_others())
         found = replace(found, curve=found.curve.scaled(scale, evidence.deviations()))
     elif request.scale is None and found.folds is not None:
@@ -211,6 +223,7 @@ def choose(candidates: list[Candidate], request: Request, n_estimators: int | No
         scale,
         residual,
         None if evidence.problem is None else evidence.mean_of_others(),
+        found.mixture,
     ).in_users_units(evidence.unit)
 
 
@@ -244,6 +257,10 @@ class _Laws(Protocol):
     """Evidence that laws of inclusion are judged by."""
 
     @property
+    def request(self) -> Request:
+        """What the user fixed."""
+
+    @property
     def both(self) -> bool:
         """Whether ridge-matched probabilities can be compared with uniform ones."""
 
@@ -256,18 +273,31 @@ class _Laws(Protocol):
     def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
         """Members whose probabilities follow the signal, if they beat a rival."""
 
+    def mixed(self, uniform: Candidate) -> Mixed | None:
+        """Shares of laws that follow the signal; None where no column varies."""
+
 
 def _candidates(laws: _Laws, kind: str) -> list[Candidate]:
     """Uniform probabilities, ridge-matched and adaptive ones, as far as they were asked for and can be judged."""
     if kind == "ridge":
         return [laws.ridge()]
     found = [laws.uniform()]
+    if kind == "auto" and laws.both and laws.request.sizes is None and found[0].n_rows >= FEWEST_ROWS:
+        mixed = laws.mixed(found[0])
+        return found if mixed is None else [_of_mixture(laws, mixed, found[0])]
     if kind in ("loo", "auto") and laws.both:
         found.append(laws.ridge())
-    if kind in ("adaptive", "auto"):
+    if kind == "adaptive":
         won = laws.adaptive(found[0], _rival(found))
         found = found if won is None else [*found, won]
     return found
+
+
+def _of_mixture(laws: _Laws, mixed: Mixed, uniform: Candidate) -> Candidate:
+    """The candidate of a mixture; where one law of old has all members, as that law would be chosen."""
+    if mixed.curve is None:
+        return replace(uniform if mixed.names[0] == "uniform" else laws.ridge(), mixture=mixed)
+    return Candidate("mixed", "kfold", mixed.curve, n_rows=uniform.n_rows, mixture=mixed)
 
 
 def _start(uniform: Candidate) -> int:
@@ -319,13 +349,20 @@ class _Folds:
     def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
         sizes = None if self.request.sizes is None else self._sizes
         judges = grounds.grounds_of_moments(self.moments, self.how.mapper)
-        found = adaptive.judge(judges, _start(uniform), rival, self.how, sizes)
+        found = adaptive.judge(judges, _start(uniform), rival, self.how, sizes, self.request.fixed_scale)
         if found is None:
             return None
         return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self._whole.n_rows)
 
+    def mixed(self, uniform: Candidate) -> Mixed | None:
+        penalty = RidgeFamily.of_folds(self.moments).best_penalty
+        if penalty is None:
+            return None
+        judges = grounds.grounds_of_moments(self.moments, self.how.mapper)
+        return mix(judges, penalty * self._whole.weight, _start(uniform), self.how, self.request.fixed_scale)
+
     def _judged(self, inclusion: str, sizes: Indices, chances: list[Array] | None) -> Candidate:
-        scale = 1.0 if self.request.scale is None else self.request.scale
+        scale = self.request.fixed_scale
         n = self._whole.n_rows
         if self.request.criterion == "gcv":
             curve = folds.moment_gcv_curve(self._whole, sizes, self.how, scale, chances)
@@ -422,7 +459,7 @@ class _Rows:
                 )
             return self._candidate("uniform", "oob", paths.oob_curve(self.problem, sizes, self.how, self._drawn))
         if self._judged_from_moments:
-            scale = 1.0 if self.request.scale is None else self.request.scale
+            scale = self.request.fixed_scale
             sampled = sampled_rows.sampled_leave_one_out(self.problem, sizes, self.how, scale)
             if sampled is not None:
                 return Candidate("uniform", "loo", sampled.curve, n_rows=n, sampling_error=sampled.sampling_error)
@@ -466,7 +503,7 @@ class _Rows:
         """Ridge-matched members of some sizes; one of them may be chosen already."""
         n, p = self.problem.shape
         if self._judged_from_moments:
-            scale, moments = 1.0 if self.request.scale is None else self.request.scale, self.problem.moments
+            scale, moments = self.request.fixed_scale, self.problem.moments
             curve = folds.moment_gcv_curve(moments, sizes, self.how, scale, chances)
             return Candidate("ridge", "gcv", curve, None, chances, n)
         criterion = self._criterion(sizes)
@@ -479,10 +516,20 @@ class _Rows:
     def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
         sizes, start = None if self.request.sizes is None else self._sizes, _start(uniform)
         judges = grounds.grounds_of_rows(self.problem, self.splits, self.how.seed, start, self.how.mapper)
-        found = adaptive.judge(judges, start, rival, self.how, sizes)
+        found = adaptive.judge(judges, start, rival, self.how, sizes, self.request.fixed_scale)
         if found is None:
             return None
         return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self.problem.shape[0])
+
+    def mixed(self, uniform: Candidate) -> Mixed | None:
+        (n, p), size, penalty = self.problem.shape, _start(uniform), self._family.best_penalty
+        if penalty is None:
+            return None
+        weight = float(n if self.problem.weight is None else self.problem.weight.sum())
+        judges = grounds.grounds_of_rows(
+            self.problem, self.splits, self.how.seed, size, self.how.mapper, repeats=repeats_for(n), gram=p <= n
+        )
+        return mix(judges, penalty * weight, size, self.how, self.request.fixed_scale)
 
     def over_rows(self) -> Candidate:
         """Minimum-norm members on all columns, over the number of rows."""

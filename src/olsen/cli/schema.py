@@ -386,6 +386,14 @@ def _check_tuning(state: dict[str, Any], p: int) -> None:
     n_sizes = len(_array(results.get("size"), "cv_results_['size']", (None,), "iu"))
     for name, values in results.items():
         _array(values, f"cv_results_[{quoted(name)}]", (n_sizes,), "iuf", finite=False)
+    if "inclusion_shares_" in state:  # older models know one law only
+        shares = _mapping(state["inclusion_shares_"], "inclusion_shares_")
+        for name, share in shares.items():
+            _number(share, f"inclusion_shares_[{quoted(name)}]")
+        for name, kinds in (("selected_", "b"), ("selection_frequency_", "f")):
+            found = _array(state[name], name, (None,), kinds)
+            if len(found) not in (0, p):
+                raise SchemaError(f"{name} has {len(found)} entries, but the model has {p} columns")
     loo = _array(state["loo_prediction_"], "loo_prediction_", (None,), finite=False)
     if len(loo) not in (0, _n_given(state)):
         raise SchemaError(f"loo_prediction_ has {len(loo)} rows, but the model saw {_n_given(state)}")
@@ -417,7 +425,7 @@ def _check_design(design: dict[str, Any], p: int) -> None:
     n_rows = _whole(design["n_rows"], "n_rows", 1)
     _whole(design["n_columns"], "n_columns", p, p)
     _whole(design["seed"], "seed", high=2**128)
-    _size(design["max_features"], "max_features", p)
+    _check_laws(design["max_features"], design.get("shares"), p)
     _size(design.get("max_samples", 1.0), "max_samples")
     _text(design.get("sampling", "fixed"), "sampling", SAMPLINGS)
     _text(design.get("kind", "balanced"), "design", KINDS)
@@ -431,6 +439,19 @@ def _check_design(design: dict[str, Any], p: int) -> None:
         _array(kept, "kept_rows", (n_rows,), "iu")
         if (kept < 0).any() or (kept >= (design.get("n_given") or n_rows)).any():
             raise SchemaError("kept_rows holds numbers of rows that the model never saw")
+
+
+def _check_laws(columns: Any, shares: Any, p: int) -> None:
+    """A size, the probabilities of one law, or those of several laws that have shares of the members."""
+    if shares is None:
+        _size(columns, "max_features", p)
+        return
+    n_laws = len(_array(columns, "max_features", (None, p)))
+    for chance in columns:
+        _shares(chance, "max_features", p)
+    _shares(shares, "shares", n_laws)
+    if abs(float(shares.sum()) - 1) > 1e-9:
+        raise SchemaError("shares do not sum to 1")
 
 
 def _size(value: Any, what: str, p: int | None = None) -> None:

@@ -25,6 +25,8 @@ from ._drawing import (
     resolve_size,
 )
 from ._keys import row_groups
+from ._laws import at_unit_steps
+from ._mixtures import laws_of_members
 
 __all__ = [
     "COLUMNS",
@@ -33,10 +35,12 @@ __all__ = [
     "Subsets",
     "antithetic_pairs",
     "antithetic_pairs_by_law",
+    "at_unit_steps",
     "draw",
     "draw_members",
     "group_size",
     "group_sizes",
+    "laws_of_members",
     "permutations",
     "resolve_size",
     "row_groups",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from . import _keys
 from ._compressed import Mapper, Subsets
 from ._drawing import ROWS, draw, draw_members, resolve_size
+from ._mixtures import check_mixture, draw_mixture
 
 __all__ = ["Design", "MemberRows"]
 
@@ -26,8 +27,8 @@ class Design:
         Rows with positive weight, and columns.
     seed : int
         Member i is a function of (seed, i).
-    max_features : int, float or ndarray of shape (n_columns,)
-        Columns of a member: a count, a fraction, or the probability of every column.
+    max_features : int, float or ndarray of shape (n_columns,) or (n_laws, n_columns)
+        Columns of a member: a count, a fraction, or the probability of every column, for each law if there are several.
     max_samples : int or float, default=1.0
         Rows of a member.
     sampling : {"fixed", "bernoulli"}, default="fixed"
@@ -45,6 +46,8 @@ class Design:
         Rows that were handed over, those of weight zero included; None: `n_rows`.
     kept_rows : ndarray or None, default=None
         Numbers of the rows with positive weight among those handed over, where they are known and not all.
+    shares : ndarray of shape (n_laws,) or None, default=None
+        Share of the members that each law has, where there are several.
 
     Examples
     --------
@@ -67,6 +70,13 @@ class Design:
     row_groups: int | None = None
     n_given: int | None = None
     kept_rows: NDArray[np.int64] | None = None
+    shares: NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.shares is not None:
+            check_mixture(self.shares, np.asarray(self.max_features))
+            if not self.all_rows:
+                raise ValueError(f"members of several laws see all rows, but max_samples={self.max_samples!r}.")
 
     @property
     def all_rows(self) -> bool:
@@ -75,19 +85,20 @@ class Design:
 
     def draw(self, start: int, stop: int, mapper: Mapper | None = None) -> tuple[Subsets, Subsets | None]:
         """Columns of members `start` to `stop`, and their rows (with `row_groups`, their groups); None: all rows."""
+        how: dict[str, Any] = {
+            "seed": self.seed,
+            "sampling": self.sampling,
+            "design": self.kind,
+            "fit_intercept": self.fit_intercept,
+            "distinct_rows": self.distinct_rows,
+            "mapper": mapper,
+        }
+        if self.shares is not None:
+            chances = np.asarray(self.max_features)
+            return draw_mixture(self.n_rows, self.shares, chances, start, stop, **how), None
+        rows = 1.0 if self.row_groups else self.max_samples
         features, samples = draw_members(
-            self.n_rows,
-            self.n_columns,
-            stop,
-            start=start,
-            seed=self.seed,
-            max_features=self.max_features,
-            max_samples=1.0 if self.row_groups else self.max_samples,
-            sampling=self.sampling,
-            design=self.kind,
-            fit_intercept=self.fit_intercept,
-            distinct_rows=self.distinct_rows,
-            mapper=mapper,
+            self.n_rows, self.n_columns, stop, start=start, max_features=self.max_features, max_samples=rows, **how
         )
         return features, self._draw_groups(start, stop) if self.row_groups else samples
 
@@ -105,7 +116,7 @@ class Design:
 
     def fixed_shape(self) -> tuple[int, int] | None:
         """Rows and columns of every member; None where sizes differ from member to member."""
-        if self.sampling != "fixed":
+        if self.sampling != "fixed" or self.shares is not None:
             return None
         if np.ndim(self.max_features):
             total = float(np.sum(self.max_features))

@@ -268,6 +268,7 @@ def draw_members(
     fit_intercept: bool = False,
     distinct_rows: int | None = None,
     start: int = 0,
+    stream: int = COLUMNS,
     mapper: Mapper | None = None,
 ) -> tuple[Subsets, Subsets | None]:
     r"""Column and row subsets of members ``start`` to ``stop``.
@@ -299,6 +300,8 @@ def draw_members(
         Rows that count in the rejection rule when all are used; repeated ones add no rank. None: all of them.
     start : int, default=0
         First member.
+    stream : int, default=0
+        Stream of the seed for the columns.
     mapper : callable, default=None
         As in :func:`draw`.
 
@@ -322,7 +325,7 @@ def draw_members(
     def draw_both(first: int, last: int, attempt: int) -> tuple[Subsets, Subsets | None]:
         how: dict[str, Any] = {"seed": seed, "sampling": sampling, "design": design, "start": first}
         how |= {"attempt": attempt, "mapper": mapper}
-        features = draw(n_columns, last, stream=COLUMNS, **columns, **how)
+        features = draw(n_columns, last, stream=stream, **columns, **how)
         return features, None if rows.get("size") == n_rows else draw(n_rows, last, stream=ROWS, **rows, **how)
 
     features, samples = draw_both(start, stop, 0)

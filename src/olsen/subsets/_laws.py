@@ -83,10 +83,32 @@ def _systematic(raw: Keys, chance: NDArray[np.float64], steps: NDArray[np.float6
 def at_unit_steps(
     order: NDArray[np.int64], start: NDArray[np.float64], chance: NDArray[np.float64], steps: NDArray[np.float64]
 ) -> Subsets:
-    """The same from orders (groups, items) and starts (groups,), which several laws may share.
+    """Systematic sampling from orders that several laws may share: pick at unit steps along the probabilities.
 
-    A search for the points of every order costs less than a look at all items.
+    Parameters
+    ----------
+    order : ndarray of shape (n_groups, n_items)
+        An order of the items for each group of members.
+    start : ndarray of shape (n_groups,)
+        Where the steps of a group start, between 0 and 1.
+    chance : ndarray of shape (n_items,)
+        Probability of every item.
+    steps : ndarray of shape (n_members,)
+        What each member of a group starts later than its group.
+
+    Returns
+    -------
+    Subsets
+        Of the members of one group after the other.
+
+    Examples
+    --------
+    >>> from olsen.subsets import at_unit_steps
+    >>> order, start = np.array([[2, 0, 1, 3]]), np.array([0.1])
+    >>> [pair.tolist() for pair in at_unit_steps(order, start, np.full(4, 0.5), np.array([0.0, 0.5]))]
+    [[1, 2], [0, 3]]
     """
+    # a search for the points of every order costs less than a look at all items
     n_groups, n_items = order.shape
     high = np.cumsum(chance[order], axis=1)
     span = float(np.ceil(high[:, -1].max(initial=0.0))) + 1

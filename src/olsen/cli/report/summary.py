@@ -25,6 +25,7 @@ DRAWN = {
     "uniform": "with equal probability",
     "ridge": "with probabilities that match ridge regression",
     "adaptive": "with probabilities that depend on their effects",
+    "mixed": "with probabilities that follow the signal",
 }
 
 

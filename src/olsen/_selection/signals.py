@@ -1,0 +1,226 @@
+r"""Where the signal of some rows lies, and the laws of inclusion that follow it.
+
+Columns are standardised. With spreads :math:`d_j^2` given to them, penalised least squares
+
+.. math:: \min_b \|B - A b\|^2 + \lambda \sum_j b_j^2 / d_j^2
+
+has the degrees of freedom :math:`\alpha_j = d_j^2\, a_j' (A D^2 A' + \lambda)^{-1} a_j` in column j, and members that
+take column j with probability :math:`\alpha_j` mimic it, as ridge-matched members mimic ridge regression (status:
+heuristic; asymptotic for uncorrelated columns). One family of laws:
+
+- :math:`d_j = 1`: ridge regression;
+- :math:`d_j^2 = |b_j|^q` from coefficients b of an earlier fit, powers of the signal: one step of reweighting;
+- :math:`d_j^2 = |b_j|` from the lasso's own coefficients, with the lasso's penalty: that step goes nowhere, so members
+  mimic the lasso (exact for the penalised fit: it is the lasso's own minimum).
+
+Penalties are in units of :math:`\sum_j d_j^2 \|a_j\|^2 / w` (w: the weight of all rows), in which the best one is the
+ratio of noise to signal, however many rows there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+import scipy.linalg as la
+from numpy.typing import NDArray
+
+from .._members import compiled, lasso
+
+__all__ = ["Penalised", "Signal", "SignalOfGram", "SignalOfRows"]
+
+Array = NDArray[np.float64]
+
+ON_TOP = 1e-8  # of its diagonal makes a Gram matrix of dependent columns definite
+TOGETHER = 256  # columns up to which systems of all penalties are solved at once, without the interpreter's lock
+
+
+class Penalised(Protocol):
+    """Penalised least squares with given spreads of the columns, for any penalty in units."""
+
+    def coefficients(self, penalties: Array) -> Array:
+        """(penalties, p, q)."""
+
+    def probabilities(self, penalty: float) -> Array:
+        """Degrees of freedom of every column, (p,)."""
+
+
+class Signal(Protocol):
+    """Standardised, centred columns of some rows, and targets."""
+
+    def penalised(self, spread: Array) -> Penalised:
+        """With spreads d_j^2, (p,)."""
+
+    def lasso(self, shares: Array) -> Array:
+        """Coefficients (penalties, p, q) of the lasso at shares of the largest penalty, until half as many columns as
+        there are rows are in; with several targets columns come in for all of them."""
+
+    def lasso_penalty(self, coef: Array, share: float) -> float:
+        """The penalty, in units, that gives the lasso's coefficients (p, q) again: that of spreads |b_j| / max |b|."""
+
+
+@dataclass(frozen=True)
+class SignalOfGram:
+    """From the Gram matrix of standardised columns."""
+
+    G: Array  # (p, p)
+    C: Array  # (p, q)
+    n_rows: int
+    weight: float
+
+    @cached_property
+    def squares(self) -> Array:
+        """Of the columns, (p,)."""
+        return np.ascontiguousarray(np.diagonal(self.G))
+
+    def penalised(self, spread: Array) -> Penalised:
+        S, d = _support(spread)
+        part = self.G if len(S) == len(self.G) else self.G[np.ix_(S, S)]
+        M = part * d
+        M *= d[:, None]
+        return _Primal(M, d[:, None] * self.C[S], S, d, len(spread), float(spread @ self.squares) / self.weight)
+
+    def lasso(self, shares: Array) -> Array:
+        if not compiled.there():
+            factor = _cholesky(self.G)  # rows with this Gram matrix
+            targets = la.solve_triangular(factor, self.C, lower=True, check_finite=False)
+            return lasso.of_rows(np.asfortranarray(factor.T), targets, self.C, shares, self.n_rows / 2)
+        return lasso.of_gram(self.G, self.C, shares, self.n_rows / 2)
+
+    def lasso_penalty(self, coef: Array, share: float) -> float:
+        return _lasso_penalty(self.C, coef, share, self.squares / self.weight)
+
+
+@dataclass(frozen=True)
+class SignalOfRows:
+    """From the rows themselves, for more columns than rows."""
+
+    A: Array  # (n, p) in column order, times the root of the weights
+    B: Array  # (n, q) likewise
+    weight: float
+
+    @cached_property
+    def C(self) -> Array:
+        """(p, q)."""
+        return np.asarray(self.A.T @ self.B)
+
+    @cached_property
+    def squares(self) -> Array:
+        """Of the columns, (p,)."""
+        return np.asarray(np.einsum("lj,lj->j", self.A, self.A))
+
+    def penalised(self, spread: Array) -> Penalised:
+        S, d = _support(spread)
+        unit = float(spread @ self.squares) / self.weight
+        if len(S) <= len(self.A):
+            Z = self.A[:, S] * d
+            return _Primal(Z.T @ Z, Z.T @ self.B, S, d, len(spread), unit)
+        return _Dual(self.A, self.B, spread, unit)
+
+    def lasso(self, shares: Array) -> Array:
+        return lasso.of_rows(self.A, self.B, self.C, shares, len(self.A) / 2)
+
+    def lasso_penalty(self, coef: Array, share: float) -> float:
+        return _lasso_penalty(self.C, coef, share, self.squares / self.weight)
+
+
+@dataclass(frozen=True)
+class _Primal:
+    """b_S = d x with (M + penalty) x = d C_S and M = D G D on the columns S that have a spread."""
+
+    M: Array  # (k, k)
+    right: Array  # (k, q)
+    S: NDArray[np.int64]
+    d: Array  # (k,)
+    p: int
+    unit: float
+
+    def coefficients(self, penalties: Array) -> Array:
+        out = np.zeros((len(penalties), self.p, self.right.shape[1]))
+        if len(self.S):
+            out[:, self.S] = self.d[:, None] * _solved(self.M, self.right, penalties * self.unit)
+        return out
+
+    def probabilities(self, penalty: float) -> Array:
+        """Diagonal of M (M + penalty)^-1."""
+        out = np.zeros(self.p)
+        if len(self.S):
+            factor = _cholesky(_shifted(self.M, penalty * self.unit))
+            inverse = la.lapack.dpotri(factor, lower=1)[0]
+            out[self.S] = np.clip(1 - penalty * self.unit * np.diagonal(inverse), 0.0, 1.0)
+        return out
+
+
+@dataclass(frozen=True)
+class _Dual:
+    """b = D^2 A'(K + penalty)^-1 B with K = A D^2 A'."""
+
+    A: Array  # (n, p)
+    B: Array  # (n, q)
+    spread: Array  # (p,)
+    unit: float
+
+    @cached_property
+    def K(self) -> Array:
+        """(n, n)."""
+        Z = self.A * np.sqrt(self.spread)
+        return np.asarray(Z @ Z.T)
+
+    def coefficients(self, penalties: Array) -> Array:
+        dual = _solved(self.K, self.B, penalties * self.unit)  # (penalties, n, q)
+        return np.asarray(np.moveaxis(np.tensordot(dual, self.A, axes=(1, 0)), 1, 2) * self.spread[:, None])
+
+    def probabilities(self, penalty: float) -> Array:
+        """d_j^2 a_j'(K + penalty)^-1 a_j."""
+        level = ON_TOP * float(np.trace(self.K)) / len(self.K)
+        if not level > 0:
+            return np.zeros(len(self.spread))
+        seen = np.linalg.inv(_shifted(self.K, penalty * self.unit + level)) @ self.A
+        return np.asarray(np.clip(self.spread * np.einsum("lj,lj->j", self.A, seen), 0.0, 1.0))
+
+
+def _support(spread: Array) -> tuple[NDArray[np.int64], Array]:
+    """Columns with a spread, and its root."""
+    S = np.flatnonzero(spread > 0).astype(np.int64)
+    return S, np.sqrt(spread[S])
+
+
+def _shifted(M: Array, by: float) -> Array:
+    out = M.copy()
+    np.einsum("ii->i", out)[:] += by
+    return out
+
+
+def _solved(M: Array, right: Array, penalties: Array) -> Array:
+    """(M + penalty)^-1 right for every penalty, (penalties, k, q)."""
+    level = float(np.trace(M)) / len(M)
+    if not level > 0:
+        return np.zeros((len(penalties), *right.shape))
+    shifts = penalties + ON_TOP * level
+    if len(M) <= TOGETHER:
+        systems = np.repeat(M[None], len(shifts), axis=0)
+        np.einsum("sii->si", systems)[:] += shifts[:, None]
+        return np.asarray(np.linalg.solve(systems, np.broadcast_to(right, (len(shifts), *right.shape))))
+    factors = (_cholesky(_shifted(M, float(shift))) for shift in shifts)
+    return np.stack([la.cho_solve((factor, True), right, check_finite=False) for factor in factors])
+
+
+def _cholesky(M: Array) -> Array:
+    """Lower factor, with as little on top of the diagonal as it takes, in units of each column's own."""
+    own, on_top = np.diagonal(M).copy(), 0.0
+    own[own <= 0] = max(float(own.max(initial=0.0)), 1.0)
+    while True:
+        shifted = M.copy()
+        np.einsum("ii->i", shifted)[:] += on_top * own
+        factor, info = la.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=1)
+        if not info:
+            return np.asarray(factor)
+        on_top = max(ON_TOP, 10 * on_top)
+
+
+def _lasso_penalty(C: Array, coef: Array, share: float, squares: Array) -> float:
+    """A'(B - A b) = l b / |b| where columns are in, so that l is the penalty of spreads |b|."""
+    b = np.linalg.norm(coef, axis=1)
+    return share * lasso.largest_penalty(C) / float(b @ squares) if b.any() else 0.0
