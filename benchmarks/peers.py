@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.cross_decomposition import PLSRegression
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
+from sklearn.model_selection import check_cv
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from olsen import subsets
+from warming import compile_kernels
 
-__all__ = ["PENALTIES", "bagging", "lstsq_loop", "lstsq_member", "ridge", "ridge_cv", "start_workers"]
+__all__ = [
+    "PENALTIES", "PLSRegressionCV", "bagging", "lstsq_loop", "lstsq_member", "ridge", "ridge_cv", "start_workers",
+    "warm_up",
+]  # fmt: skip
 
 PENALTIES = np.geomspace(1e-3, 1e5, 50)
 
@@ -52,6 +62,43 @@ def lstsq_member(A, b):
     return np.linalg.lstsq(A - A.mean(axis=0), b - b.mean(), rcond=None)[0]
 
 
+class PLSRegressionCV(RegressorMixin, BaseEstimator):
+    """Partial least squares with the number of components chosen by cross-validation, which scikit-learn lacks.
+
+    Components do not depend on those that come after them: one fit with the most components holds all smaller ones.
+    Folds are made as LassoCV makes them, of neighbouring rows; columns are taken as they are.
+    """
+
+    def __init__(self, max_components=20, cv=5):
+        self.max_components = max_components
+        self.cv = cv
+
+    def fit(self, X, y):
+        X, y = validate_data(self, X, y, y_numeric=True)
+        errors = [self._errors(X, y, train, test) for train, test in check_cv(self.cv).split(X)]
+        common = min(len(squares) for squares in errors)  # a small fold may have fewer components
+        self.n_components_ = 1 + int(np.argmin(np.sum([squares[:common] for squares in errors], axis=0)))
+        coef, intercept = self._all(X, y)
+        self.coef_, self.intercept_ = coef[self.n_components_ - 1], intercept[self.n_components_ - 1]
+        return self
+
+    def predict(self, X):
+        check_is_fitted(self)
+        return validate_data(self, X, reset=False) @ self.coef_ + self.intercept_
+
+    def _errors(self, X, y, train, test):
+        """Sums of squares over the test rows, for 1, 2, ... components."""
+        coef, intercept = self._all(X[train], y[train])
+        return np.sum((y[test] - coef @ X[test].T - intercept[:, None]) ** 2, axis=1)
+
+    def _all(self, X, y):
+        """Coefficients (components, p) and intercepts of 1, 2, ... components."""
+        most = min(self.max_components, len(X) - 1, X.shape[1])
+        pls = PLSRegression(most, scale=False).fit(X, y)
+        coef = np.cumsum(pls.x_rotations_ * pls.y_loadings_, axis=1).T
+        return coef, y.mean() - coef @ X.mean(axis=0)
+
+
 def start_workers(quick=False):
     """Start joblib's processes, so that the peers' first time is not their start; the values of n_jobs to try."""
     if quick:
@@ -59,3 +106,9 @@ def start_workers(quick=False):
     rng = np.random.default_rng(0)
     bagging(4, 2, n_jobs=2).fit(rng.standard_normal((20, 4)), rng.standard_normal(20))
     return (1, 2)
+
+
+@cache
+def warm_up():
+    """Load compiled code, once in a process: in each of those that joblib starts before its first clock."""
+    compile_kernels()

@@ -9,6 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.linear_model import LinearRegression, RidgeCV
+from sklearn.model_selection import GridSearchCV, RepeatedKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = {  # rows at toy size
@@ -158,6 +165,188 @@ def test_report_without_results_says_what_to_run(tmp_path, capsys):
     with pytest.raises(SystemExit):
         load("report").main(["--results", str(tmp_path)])
     assert "compare.py" in capsys.readouterr().err
+
+
+REAL = ("a", "b", "c")  # names of the tables, in two halves: a and c, b
+
+
+@pytest.fixture(scope="module")
+def real_data(tmp_path_factory):
+    """A folder of tables, what the script said about them on two processes, its JSON and its Markdown."""
+    folder = tmp_path_factory.mktemp("real")
+    for seed, (name, n, p) in enumerate(zip(REAL, (40, 25, 30), (4, 30, 3), strict=True)):
+        write_signal(folder / f"{name}.csv", n, p, seed)
+    command = [sys.executable, str(BENCHMARKS / "real_data.py"), str(folder), "--repeats", "1", "--jobs", "2"]
+    files = ["--json", str(folder / "all.json"), "--markdown", str(folder / "all.md")]
+    done = subprocess.run([*command, "--models", "uniform", *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder, done.stdout, json.loads((folder / "all.json").read_text(encoding="utf-8"))
+
+
+def write_signal(path, n, p, seed):
+    """A target in front, that leans on two columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    table = np.column_stack([X[:, :2].sum(axis=1) + 0.5 * rng.standard_normal(n), X])
+    names = ",".join(["target", *(f"x{j}" for j in range(p))])
+    np.savetxt(path, table, delimiter=",", header=names, comments="")
+
+
+def test_real_data_scores_are_those_of_scikit_learn(real_data):
+    folder, _, found = real_data
+    table = np.loadtxt(folder / "a.csv", delimiter=",", skiprows=1)
+    folds = RepeatedKFold(n_splits=5, n_repeats=1, random_state=0)
+    for name, model in {"RidgeCV": RidgeCV(np.logspace(-4, 6, 60)), "OLS": LinearRegression()}.items():
+        expected = cross_val_score(make_pipeline(StandardScaler(), model), table[:, 1:], table[:, 0], cv=folds)
+        np.testing.assert_allclose(found["sets"]["a"]["models"][name]["folds"], expected, rtol=1e-9)
+
+
+def test_real_data_differences_are_paired_over_folds(real_data):
+    _, _, found = real_data
+    for row in found["sets"].values():
+        folds = {name: np.array(entry["folds"]) for name, entry in row["models"].items()}
+        assert row["best"] == max(("RidgeCV", "LassoCV", "PLS"), key=lambda name: folds[name].mean())
+        assert set(row["to_best"]) == {"default", "uniform"}
+        for name in row["to_best"]:
+            for entry, other in ((row["models"][name], "RidgeCV"), (row["to_best"][name], row["best"])):
+                difference = folds[name] - folds[other]
+                assert entry["difference"] == pytest.approx(difference.mean())
+                assert entry["standard_error"] == pytest.approx(stats.sem(difference))
+
+
+def test_real_data_means_are_told_by_half(real_data):
+    _, printed, found = real_data
+    rows, summary = found["sets"], found["summary"]
+    assert [rows[name]["half"] for name in REAL] == ["settle", "held", "settle"]
+    halves = {"all sets": REAL, "settle": ("a", "c"), "held": ("b",)}
+    assert set(summary) == set(halves)
+    for half, names in halves.items():
+        differences = [rows[name]["to_best"]["default"]["difference"] for name in names]
+        entry = summary[half]["default to best"]
+        assert (entry["mean"], entry["median"]) == pytest.approx((np.mean(differences), np.median(differences)))
+        assert entry["sets"] == len(names) and f"{half}: mean" in printed
+
+
+def test_real_data_writes_a_table(real_data):
+    folder, _, _ = real_data
+    header, _, *rows = (folder / "all.md").read_text(encoding="utf-8").splitlines()
+    assert [row.split(" | ")[0] for row in rows[:3]] == ["| a", "| b", "| c"]
+    assert len(rows) == 3 + 2 * 3 and {row.count("|") for row in rows} == {header.count("|")}
+
+
+@pytest.mark.parametrize(
+    ("asked", "run"), [(["--half", "held"], "b"), (["--half", "settle"], "ac"), (["--only", "b", "c"], "bc")]
+)
+def test_real_data_runs_the_sets_that_are_asked_for(real_data, tmp_path, asked, run):
+    """The half of a set does not depend on which others are run."""
+    folder, _, everything = real_data
+    file = tmp_path / "some.json"
+    leave = ["--without", "default", "ElasticNetCV", "BayesianRidge", "LassoCV", "PLS"]
+    load("real_data").main([str(folder), "--repeats", "1", *asked, *leave, "--json", str(file)])
+    found = json.loads(file.read_text(encoding="utf-8"))["sets"]
+    assert list(found) == list(run)
+    for name, row in found.items():
+        assert row["half"] == everything["sets"][name]["half"]
+        assert {n: entry["folds"] for n, entry in row["models"].items()} == {
+            n: everything["sets"][name]["models"][n]["folds"] for n in ("RidgeCV", "OLS")
+        }
+
+
+def test_real_data_leaves_slow_models_out_and_says_so(real_data, tmp_path, capsys):
+    folder, _, _ = real_data
+    file = tmp_path / "slow.json"
+    load("real_data").main([str(folder), "--repeats", "1", "--only", "a", "--limit", "0", "--json", str(file)])
+    row = json.loads(file.read_text(encoding="utf-8"))["sets"]["a"]
+    assert list(row["models"]) == ["RidgeCV"] and {"PLS", "default"} < set(row["too_slow"])
+    assert "default left out: its fit on the first fold took" in capsys.readouterr().out
+
+
+def test_real_data_without_such_files_says_so(real_data, capsys):
+    with pytest.raises(SystemExit):
+        load("real_data").main([str(real_data[0]), "--only", "d"])
+    assert "no such CSV files" in capsys.readouterr().err
+
+
+def test_partial_least_squares_is_that_of_the_best_number_of_components(seed):
+    """Every number of components is fitted by itself, in every fold."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 12)) + 0.3 * rng.standard_normal((60, 12))
+    y = 2 + X[:, :4].sum(axis=1) + rng.standard_normal(60)
+    search = GridSearchCV(
+        PLSRegression(scale=False), {"n_components": range(1, 9)}, cv=5, scoring="neg_mean_squared_error"
+    )
+    expected, found = search.fit(X, y), load("peers").PLSRegressionCV(max_components=8).fit(X, y)
+    assert found.n_components_ == expected.best_params_["n_components"]
+    np.testing.assert_allclose(found.predict(X), expected.predict(X).ravel(), rtol=1e-8, atol=1e-8)
+
+
+def test_partial_least_squares_has_the_manners_of_scikit_learn():
+    check_estimator(load("peers").PLSRegressionCV(), on_skip=None)
+
+
+def simulate(folder, capsys, *more):
+    """Results by cell (nonzeros, rho, sigma) and what was printed, at toy size."""
+    file = folder / "cells.jsonl"
+    load("simulated").main(["--only", "20,4", "--repeats", "3", "--json", str(file), *more])
+    results = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return {tuple(result["cell"].values())[2:]: result for result in results}, capsys.readouterr().out
+
+
+def test_simulated_risks_are_errors_of_prediction_beyond_the_noise(seed):
+    """By quadrature instead of the formula: many new rows, their own signal, the mean squared distance."""
+    simulated = load("simulated")
+    cell = simulated.Cell(50, 5, 2, 0.9, 0.3)
+    sample = cell.draw(seed)
+    pipeline = make_pipeline(StandardScaler(), LinearRegression()).fit(sample.X, sample.y + 1)
+    rows = np.random.default_rng(seed).multivariate_normal(
+        np.zeros(5), 0.9 ** np.abs(np.subtract.outer(np.arange(5), np.arange(5))), 100_000
+    )
+    squares = (pipeline.predict(rows) - rows @ sample.beta) ** 2
+    assert np.count_nonzero(sample.beta) == 2 and np.linalg.norm(sample.beta) == pytest.approx(1)
+    assert abs(simulated.risk(pipeline, sample) - squares.mean()) < 5 * stats.sem(squares)
+
+
+def test_simulated_ratios_compare_with_the_better_peer():
+    ours, ridge, lasso = np.random.default_rng(0).gamma(20.0, size=(3, 4000)) * np.array([[1.2], [1.0], [3.0]])
+    value, error, peer = load("simulated").ratio({"risks": {"ours": ours, "RidgeCV": ridge, "LassoCV": lasso}})
+    assert peer == "RidgeCV" and value == pytest.approx(ours.mean() / ridge.mean())
+    parts = [a.mean() / b.mean() for a, b in zip(ours.reshape(100, -1), ridge.reshape(100, -1), strict=True)]
+    assert error == pytest.approx(stats.sem(parts), rel=0.3)  # of 100 parts: their spread is known to 7 %
+
+
+def test_the_simulated_grid_goes_from_one_coefficient_to_all():
+    cells = load("simulated").grid()
+    assert len(cells) == len(set(cells)) == 2 * 3 * 2 * (5 + 6 + 6)  # rows, correlations, noises, numbers by columns
+    assert {cell.nonzeros for cell in cells if cell.p == 150} == {1, 3, 10, 30, 100, 150}
+    assert {cell.nonzeros for cell in cells if cell.p == 50} == {1, 3, 10, 30, 50}
+
+
+def test_a_simulation_that_was_stopped_goes_on(tmp_path, capsys):
+    """On two processes, with the numbers of one."""
+    whole, _ = simulate(tmp_path, capsys)
+    assert len(whole) == 3 * 3 * 2  # 1, 3 and all 4 coefficients
+    file = tmp_path / "cells.jsonl"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text[: len(text) // 2], encoding="utf-8")  # in the middle of a line
+    lines = file.read_text(encoding="utf-8").count("\n")
+    command = [sys.executable, str(BENCHMARKS / "simulated.py"), "--only", "20,4", "--repeats", "3", "--jobs", "2"]
+    done = subprocess.run([*command, "--json", str(file)], capture_output=True, text=True)
+    assert f"{lines} of 18 cells are there already" in done.stdout, done.stderr
+    found = load("simulated").stored(file, 3, None)
+    assert {tuple(cell)[2:]: result["risks"] for cell, result in found.items()} == {
+        cell: result["risks"] for cell, result in whole.items()
+    }
+
+
+def test_simulations_are_summed_up_by_shape(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    results, printed = simulate(tmp_path, capsys, "--markdown", str(page))
+    ratios = {cell: load("simulated").ratio(result)[0] for cell, result in results.items()}
+    assert f"{sum(value > 1.1 for value in ratios.values())} of 18 cells above 1.1, " in printed
+    assert f"ratio of risks: mean {np.mean(list(ratios.values())):.3f}" in printed
+    header, _, row = page.read_text(encoding="utf-8").splitlines()
+    assert row.startswith(f"| 20 | 4 | 18 | {np.mean(list(ratios.values())):.3f} |")
+    assert f"| {max(ratios.values()):.3f} ± " in row and row.count("|") == header.count("|")
 
 
 def asv_classes():

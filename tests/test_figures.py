@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from olsen import figures, theory
+from olsen import OLSEnsembleRegressorCV, figures, theory
 from olsen.figures import RECIPES, plans
 from olsen.figures.draw import DRAWINGS
 from olsen.simulation import read_table
@@ -79,6 +79,30 @@ def test_simulation_agrees_with_exact_theory(name, seed):
     """Quick scale, below 5 standard errors: with 12 trials and 40 points a correct build passes 199 times of 200."""
     entry = figures.deviation(figures.compute(name, "quick", seed=seed, n_jobs=-1)).get("exact")
     assert entry is None or entry["largest"] < 5
+
+
+@pytest.mark.statistical
+def test_no_method_beats_the_default_by_a_tenth_whatever_the_sparsity(seed):
+    """Figure 9, quick. Methods see the same data, so errors of their means added in squares are on the safe side."""
+    table = figures.compute("figure9", "quick", seed=seed, n_jobs=-1)
+    found = {
+        (series, x): (mean, error)
+        for series, kind, x, mean, error in zip(
+            *(table[name] for name in ("series", "kind", "x", "mean", "standard_error")), strict=True
+        )
+        if kind == "simulation"
+    }
+    assert {x for _, x in found} == {1, 4, 16, 64, 150}
+    for (series, x), (mean, error) in found.items():
+        ours, our_error = found["auto", x]
+        assert ours <= 1.1 * mean + 4 * np.hypot(our_error, 1.1 * error), (series, x)
+
+
+def test_the_sparse_figure_shows_the_default():
+    plan = plans.PLANS["figure9"](RECIPES["figure9"].at("quick"))
+    ours = OLSEnsembleRegressorCV().inclusion
+    laws = {dict(method.parameters).get("inclusion") for _, method in plan.cells}
+    assert laws == {None, ours, "uniform"}
 
 
 def test_the_reference_is_the_optimal_ridge_risk():

@@ -81,7 +81,7 @@ def standardised(seed, n, p, q=1, nonzero=4):
 
 def signals_of(X, Y):
     n = len(X)
-    return [SignalOfGram(X.T @ X, X.T @ Y, n, float(n)), SignalOfRows(X, Y, float(n))]
+    return [SignalOfGram(X.T @ X, X.T @ Y, n, float(n)), SignalOfRows(X, Y, np.ones(n), centred=True)]
 
 
 @pytest.mark.parametrize(("n", "p"), [(60, 20), (30, 80), (40, 300)])
@@ -116,6 +116,24 @@ def test_the_lasso_is_that_of_scikit_learn(n, p, q, numba, seed, monkeypatch):
             peer = Lasso(**how).fit(X, Y[:, 0]) if q == 1 else MultiTaskLasso(**how).fit(X, Y)
             expected = peer.coef_.reshape(q, p).T
             np.testing.assert_allclose(path[i], expected, atol=0.01 * np.abs(path).max())
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_some_of_the_rows_are_about_their_own_means(centred, seed):
+    rng = np.random.default_rng(seed)
+    X, Y, w, rows = rng.standard_normal((20, 50)), rng.standard_normal((20, 2)), rng.random(20) + 0.1, np.arange(3, 17)
+
+    def signal(rows):
+        root, x, y = np.sqrt(w[rows])[:, None], X[rows], Y[rows]
+        if centred:
+            x, y = x - np.average(x, axis=0, weights=w[rows]), y - np.average(y, axis=0, weights=w[rows])
+        return SignalOfRows(np.asfortranarray(root * x), root * y, root[:, 0], centred)
+
+    part, alone = signal(np.arange(20)).take(rows), signal(rows)
+    np.testing.assert_allclose(part.A, alone.A, atol=1e-12)
+    np.testing.assert_allclose(part.B, alone.B, atol=1e-12)
+    np.testing.assert_allclose(part.products, alone.A @ alone.A.T, atol=1e-12)
+    assert part.weight == pytest.approx(w[rows].sum())
 
 
 def test_the_lasso_is_its_own_next_step(seed):

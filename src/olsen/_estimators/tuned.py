@@ -37,10 +37,10 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
 
     Parameters
     ----------
-    n_estimators : int or "auto", default=400
+    n_estimators : int or "auto", default=1000
         Number of members. ``"auto"``: as many as keep the estimated excess over an infinite ensemble below 1 %.
-        The default is larger than that of :class:`OLSEnsembleRegressor`: with many more columns than rows, a hundred
-        members leave an excess that shows on real data, and members are cheap.
+        The default is larger than that of :class:`OLSEnsembleRegressor`: with many more columns than rows, a few
+        hundred members leave an excess that shows on real data, and members are cheap.
     max_features : array-like of int or float, default=None
         Candidate sizes (counts, or fractions of the columns), whatever the probabilities. None: about fifty sizes from
         1 to 85 % of the rows (and two below them); with ridge-matched probabilities the size of tuned ridge regression.
@@ -192,7 +192,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
 
     def __init__(
         self,
-        n_estimators: int | str = 400,
+        n_estimators: int | str = 1000,
         max_features: ArrayLike | None = None,
         *,
         max_samples: int | float = 1.0,

@@ -231,12 +231,17 @@ class _Rows:
 
     problem: Problem
     sharing: Sharing
+    part_of: tuple[_Rows, Indices] | None = None  # all rows, and the numbers of these among them
 
     @classmethod
     def of(cls, problem: Problem, sharing: Sharing) -> _Rows:
         """The rows in column order, from which members are gathered."""
         X = problem.X if sp.issparse(problem.X) else np.asfortranarray(problem.X, dtype=np.float64)
         return cls(replace(problem, X=X), sharing)
+
+    def take(self, rows: Indices) -> _Rows:
+        """Some of the rows."""
+        return replace(_Rows.of(self.problem.take(rows), self.sharing), part_of=(self, rows))
 
     @property
     def n_rows(self) -> int:
@@ -270,16 +275,30 @@ class _Rows:
         residual = self.problem.Y - mean_y - (self.problem.X @ coef - mean_x @ coef)
         return float(weighted_mean(residual**2, self.problem.weight).mean())
 
-    def signal(self, unit: Array) -> Signal:
+    def signal(self, unit: Array) -> SignalOfRows:
+        if self.part_of is not None:
+            whole, rows = self.part_of
+            return whole.signal(unit).take(rows)
+        key = unit.tobytes()
+        if key not in self._signals:
+            self._signals[key] = self._own_signal(unit)
+        return self._signals[key]
+
+    @cached_property
+    def _signals(self) -> dict[bytes, SignalOfRows]:
+        """In some units, for the parts of these rows."""
+        return {}
+
+    def _own_signal(self, unit: Array) -> SignalOfRows:
         X, (mean_x, mean_y) = self.problem.X, self.means
         A = np.subtract(X.toarray() if sp.issparse(X) else X, mean_x, order="F")
         A /= unit
-        B = self.problem.Y - mean_y
-        if self.problem.weight is None:
-            return SignalOfRows(A, B, float(len(B)))
-        root = np.sqrt(self.problem.weight)[:, None]
-        A *= root
-        return SignalOfRows(A, B * root, float(self.problem.weight.sum()))
+        B, root = self.problem.Y - mean_y, np.ones(len(A))
+        if self.problem.weight is not None:
+            root = np.sqrt(self.problem.weight)
+            A *= root[:, None]
+            B *= root[:, None]
+        return SignalOfRows(A, B, root, self.centred)
 
 
 @dataclass(frozen=True)
@@ -355,14 +374,15 @@ def grounds_of_rows(
     else:
         splits, repeats = few_splits(splits, n, FOLDS), 1
     if not (_gram_pays(problem, len(splits), size) if gram is None else gram):
-        return Grounds(_Rows.of(problem, sharing), _row_folds(problem, splits, sharing), repeats)
+        whole = _Rows.of(problem, sharing)
+        return Grounds(whole, _row_folds(whole, splits), repeats)
     return Grounds(_Summed(problem.moments_by(sharing), sharing), _summed_folds(problem, splits, sharing), repeats)
 
 
-def _row_folds(problem: Problem, splits: Splits, sharing: Sharing) -> Iterator[tuple[Training, Testing]]:
+def _row_folds(whole: _Rows, splits: Splits) -> Iterator[tuple[Training, Testing]]:
     for train, test in splits:
-        rows = _Rows.of(problem.take(train), sharing)
-        yield rows, _RowTest.of(problem, test, *rows.means)
+        rows = whole.take(train)
+        yield rows, _RowTest.of(whole.problem, test, *rows.means)
 
 
 def _summed_folds(problem: Problem, splits: Splits, sharing: Sharing) -> Iterator[tuple[Training, Testing]]:

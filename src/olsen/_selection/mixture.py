@@ -49,13 +49,13 @@ T = TypeVar("T")
 
 LAWS = ("ridge", "uniform", "power", "lasso", "sparse")
 RIDGE, UNIFORM, POWER, _, SPARSE = range(len(LAWS))
-AROUND = 10.0 ** np.array([-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0])  # of ridge regression's penalty, for other laws
+AROUND = 10.0 ** np.array([-2.0, -1.25, -0.5, 0.25, 1.0])  # of ridge regression's penalty, for other laws
 SHARES = np.geomspace(1.0, 2e-3, 21)  # of the lasso's largest penalty
 DRAWS = 24  # of the products of errors
 DAMPED = (-0.5, 0.5)  # standard errors of the gain between which shares are drawn to ridge-matched members
 NEGLIGIBLE = 0.02  # share of the members that is not worth a law
-PAIRS = 20  # of members at most, in a fold
-WORTH_A_THREAD = 2e7  # operations of a fold, about
+PAIRS, TOLD = 30, 15  # of members at most in a fold: uniform ones, and those from which the mixture's error is told
+WORTH_A_THREAD = 5e6  # operations of a fold, about
 KEPT = 0.5  # probability from which on the sparse law keeps a column
 
 
@@ -79,7 +79,7 @@ class Mixed:
 
 def repeats_for(n: int) -> int:
     """Times that rows in memory are left out: with few of them, the choice of folds would decide."""
-    return 3 if n < 90 else 1
+    return 3 if n < 100 else 1
 
 
 def mix(grounds: Grounds, penalty: float, size: int, paths: Paths, scale: float = 1.0) -> Mixed:
@@ -98,6 +98,7 @@ def _mix(grounds: Grounds, penalty: float, size: int, paths: Paths, scale: float
     n = grounds.whole.n_rows
     folds = [_Fold(_Laws(train, unit, orders, size, n, penalty), test) for train, test in grounds.folds]
     whole = _Laws(grounds.whole, unit, orders, size, n, penalty)
+    _ = whole.signal  # before threads ask for parts of it
     field = _Field(folds, whole, grounds.repeats, paths)
     tuned = field.tuned()
     shares = field.shares(tuned)
@@ -208,10 +209,10 @@ class _Laws:
 
     def mixture(self, tuned: _Tuned, shares: Array) -> Trial:
         """An ensemble in which the laws have their shares."""
-        used = np.flatnonzero(shares).tolist()
-        law = laws_of_members(shares[used], len(self.orders))
+        used, orders = np.flatnonzero(shares).tolist(), self.orders.take(slice(TOLD))
+        law = laws_of_members(shares[used], len(orders))
         own = {used[i]: np.flatnonzero(law == i) for i in range(len(used))}
-        drawn = [self.orders.take(pairs).drawn(self.probabilities(tuned, i)) for i, pairs in own.items() if len(pairs)]
+        drawn = [orders.take(pairs).drawn(self.probabilities(tuned, i)) for i, pairs in own.items() if len(pairs)]
         return solved(self.rows, _joined(drawn), None)
 
 

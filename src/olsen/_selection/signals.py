@@ -97,9 +97,34 @@ class SignalOfGram:
 class SignalOfRows:
     """From the rows themselves, for more columns than rows."""
 
-    A: Array  # (n, p) in column order, times the root of the weights
+    A: Array  # (n, p) in column order, times the roots of the weights
     B: Array  # (n, q) likewise
-    weight: float
+    root: Array  # (n,) of the weights
+    centred: bool
+    known: Array | None = None  # A A', where it is
+
+    @property
+    def weight(self) -> float:
+        """Of all rows."""
+        return float(self.root @ self.root)
+
+    @cached_property
+    def products(self) -> Array:
+        """A A', (n, n)."""
+        return np.asarray(self.A @ self.A.T) if self.known is None else self.known
+
+    def take(self, rows: NDArray[np.int64]) -> SignalOfRows:
+        """Some of the rows about their own means: with P = I - r r'/r'r of their root weights r, P A and P A A' P."""
+        A, B, K, r = self.A.T[:, rows].T, self.B[rows], self.products[np.ix_(rows, rows)], self.root[rows]
+        if self.centred:
+            own = r / (r @ r)
+            A -= r[:, None] * (own @ A)
+            B -= r[:, None] * (own @ B)
+            u = K @ own
+            K -= np.outer(r, u)
+            K -= np.outer(u, r)
+            K += (own @ u) * np.outer(r, r)
+        return SignalOfRows(A, B, r, self.centred, K)
 
     @cached_property
     def C(self) -> Array:
@@ -117,7 +142,7 @@ class SignalOfRows:
         if len(S) <= len(self.A):
             Z = self.A[:, S] * d
             return _Primal(Z.T @ Z, Z.T @ self.B, S, d, len(spread), unit)
-        return _Dual(self.A, self.B, spread, unit)
+        return _Dual(self.A, self.B, spread, unit, self.products if np.all(spread == 1) else None)
 
     def lasso(self, shares: Array) -> Array:
         return lasso.of_rows(self.A, self.B, self.C, shares, len(self.A) / 2)
@@ -161,10 +186,13 @@ class _Dual:
     B: Array  # (n, q)
     spread: Array  # (p,)
     unit: float
+    known: Array | None  # K, if it is
 
     @cached_property
     def K(self) -> Array:
         """(n, n)."""
+        if self.known is not None:
+            return self.known
         Z = self.A * np.sqrt(self.spread)
         return np.asarray(Z @ Z.T)
 
@@ -214,10 +242,10 @@ def _cholesky(M: Array) -> Array:
     while True:
         shifted = M.copy()
         np.einsum("ii->i", shifted)[:] += on_top * own
-        factor, info = la.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=1)
-        if not info:
-            return np.asarray(factor)
-        on_top = max(ON_TOP, 10 * on_top)
+        try:
+            return np.asarray(np.linalg.cholesky(shifted))  # NumPy's leaves the interpreter to other threads
+        except np.linalg.LinAlgError:
+            on_top = max(ON_TOP, 10 * on_top)
 
 
 def _lasso_penalty(C: Array, coef: Array, share: float, squares: Array) -> float:

@@ -66,6 +66,10 @@ class Request:
         """The scale that was given, one where it is to be estimated."""
         return 1.0 if self.scale is None else self.scale
 
+    def wants_mixture(self, n_rows: int) -> bool:
+        """Whether laws that follow the signal are asked for, with sizes of their own and rows enough for folds."""
+        return self.inclusion == "auto" and self.sizes is None and n_rows >= FEWEST_ROWS
+
     def first_change(self, other: Request) -> str | None:
         """Name of something that another request asks for differently."""
         return next((f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)), None)
@@ -264,6 +268,10 @@ class _Laws(Protocol):
     def both(self) -> bool:
         """Whether ridge-matched probabilities can be compared with uniform ones."""
 
+    @property
+    def mixable(self) -> bool:
+        """Whether laws that follow the signal were asked for and can be judged."""
+
     def uniform(self) -> Candidate:
         """Members that take all columns alike."""
 
@@ -282,7 +290,7 @@ def _candidates(laws: _Laws, kind: str) -> list[Candidate]:
     if kind == "ridge":
         return [laws.ridge()]
     found = [laws.uniform()]
-    if kind == "auto" and laws.both and laws.request.sizes is None and found[0].n_rows >= FEWEST_ROWS:
+    if laws.mixable:
         mixed = laws.mixed(found[0])
         return found if mixed is None else [_of_mixture(laws, mixed, found[0])]
     if kind in ("loo", "auto") and laws.both:
@@ -325,6 +333,10 @@ class _Folds:
     @property
     def both(self) -> bool:
         return self.request.criterion != "gcv"
+
+    @property
+    def mixable(self) -> bool:
+        return self.both and self.request.wants_mixture(self._whole.n_rows)
 
     @cached_property
     def _whole(self) -> Moments:
@@ -404,6 +416,10 @@ class _Rows:
     def both(self) -> bool:
         plain = self.request.criterion in (None, "kfold") and self._drawn is None
         return plain and not self._judged_from_moments
+
+    @property
+    def mixable(self) -> bool:
+        return self.both and self.request.wants_mixture(self.problem.shape[0])
 
     @property
     def _drawn(self) -> int | None:

@@ -317,24 +317,26 @@ def _dropout(table: Table) -> Figure:
 
 
 def _sparse(table: Table) -> Figure:
-    figure, (axes,) = _axes(COLUMN, 3.3)
-    for series, label, color, marker in (
-        ("uniform", "ensemble, uniform", VERMILLION, "o"),
-        ("stacking", "ensemble, stacking", ORANGE, "s"),
-        ("adaptive", "ensemble, adaptive", BLUE, "D"),
-        ("ridge", "ridge", BLACK, "^"),
-        ("lasso", "lasso", PURPLE, "v"),
-    ):
-        x, y, error = _select(table, "risk", series, "simulation")
-        face = color if series in ("uniform", "stacking", "adaptive") else "white"
-        axes.errorbar(x, y, error, fmt=f"{marker}-", color=color, mfc=face, lw=0.8, capsize=1.4, label=label)
-    x, y, _ = _select(table, "risk", "known coefficients", "reference")
-    axes.plot(x, y, ":", color=GREY, label="coefficients known", zorder=0)
-    _reference(axes, table, "risk", "optimal ridge", GREY, "optimal ridge")
-    axes.set(xscale="log", xlabel="coefficients that are not zero", ylabel="risk")
-    axes.set_ylim(bottom=0)
-    _plain_log(axes.xaxis)
-    figure.legend(loc="outside upper center", ncols=2)
+    """The same twice: with a logarithmic axis, where ratios are distances, and without, where the dense end is seen."""
+    figure, panels = _axes(PAGE, 2.8, columns=2)
+    for axes, scale in zip(panels, ("linear", "log"), strict=True):
+        for series, label, color, marker, width in (
+            ("uniform", "ensemble, uniform", VERMILLION, "o", 0.8),
+            ("ridge", "ridge", BLACK, "^", 0.8),
+            ("lasso", "lasso", PURPLE, "v", 0.8),
+            ("auto", "ensemble, default", BLUE, "D", 1.4),
+        ):
+            x, y, error = _select(table, "risk", series, "simulation")
+            face = color if label.startswith("ensemble") else "white"
+            axes.errorbar(x, y, error, fmt=f"{marker}-", color=color, mfc=face, lw=width, capsize=1.4, label=label)
+        x, y, _ = _select(table, "risk", "known coefficients", "reference")
+        axes.plot(x, y, ":", color=GREY, label="coefficients known", zorder=0)
+        _reference(axes, table, "risk", "optimal ridge", GREY, "optimal ridge")
+        axes.set(xscale="log", yscale=scale, xlabel="coefficients that are not zero", ylabel="risk")
+        _plain_log(axes.xaxis)
+    panels[0].set_ylim(bottom=0)
+    _plain_log(panels[1].yaxis, every=False)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
     return figure
 
 

@@ -317,13 +317,12 @@ def _side_by_side(gamma: float, sigma: float) -> dict[str, Callable[[float | Flo
 def _sparse(c: SimpleNamespace) -> Plan:
     plan, grid = Plan(), tuple(np.geomspace(1e-3, 1e4, 50).tolist())
 
-    def tuned(**options: object) -> Estimator:
-        return Estimator("olsen.OLSEnsembleRegressorCV", (("fit_intercept", False), *options.items()))
+    def tuned(inclusion: str) -> Estimator:
+        return Estimator("olsen.OLSEnsembleRegressorCV", (("fit_intercept", False), ("inclusion", inclusion)))
 
     methods = {
-        "uniform": tuned(),
-        "stacking": tuned(mixing="stacking", n_estimators=c.members),
-        "adaptive": tuned(inclusion="adaptive"),
+        "auto": tuned("auto"),
+        "uniform": tuned("uniform"),
         "ridge": Estimator("sklearn.linear_model.RidgeCV", (("fit_intercept", False), ("alphas", grid))),
         "lasso": Estimator("sklearn.linear_model.LassoCV", (("fit_intercept", False), ("max_iter", 20_000))),
     }
