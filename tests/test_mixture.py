@@ -263,6 +263,17 @@ def test_left_out_predictions_are_those_of_the_folds(seed):
     assert -model.best_score_ * 0.9 < error < -model.best_score_ * 1.5
 
 
+def test_rows_left_out_several_times_count_once(seed):
+    """With fewer than a hundred rows folds are repeated, which adds no rows: errors of left-out rows say how sure the
+    error is."""
+    X, y, _ = sparse(seed, n=80, p=60)
+    model = OLSEnsembleRegressorCV(60, random_state=seed).fit(X, y)
+    assert model.inclusion_kind_ == "mixed"
+    squares = (y - model.loo_prediction_) ** 2
+    expected = squares.std(ddof=1) / np.sqrt(len(y))
+    assert model.cv_results_["standard_error"][0] == pytest.approx(expected, rel=0.25)
+
+
 def test_a_warm_start_grows_to_the_same_members(seed):
     X, y, _ = sparse(seed)
     grown = OLSEnsembleRegressorCV(30, warm_start=True, random_state=seed).fit(X, y)

@@ -1,10 +1,12 @@
 """OLSEnsembleRegressorCV through the public door."""
 
 import pickle
+import warnings
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import sklearn
 from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.model_selection import GroupKFold, KFold
@@ -182,6 +184,27 @@ def test_repeated_rows_are_noticed(seed):
     X, y, _ = gaussian(seed)
     with pytest.warns(UserWarning, match=r"80 of 160 rows repeat others.*GroupKFold"):
         OLSEnsembleRegressorCV(20, random_state=0).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+
+
+def cells(seed, n=200):
+    """Two factors of three levels: rows meet in nine cells."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 3, (n, 2))
+    X = np.column_stack([np.eye(3)[codes[:, 0]], np.eye(3)[codes[:, 1]]])
+    return X, codes.sum(axis=1) + rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_rows_that_meet_in_cells_are_no_repeats(kind, seed):
+    X, y = cells(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = OLSEnsembleRegressorCV(50, random_state=seed).fit(kind(X), y)
+        OLSEnsembleRegressorCV(50, random_state=seed).fit(kind(X), np.round(y))
+    fresh, target = cells(seed + 1000, 5000)
+    assert -model.best_score_ == pytest.approx(np.mean((target - model.predict(fresh)) ** 2), rel=0.3)
+    with pytest.warns(UserWarning, match=r"200 of 400 rows repeat others"):
+        OLSEnsembleRegressorCV(50, random_state=seed).fit(kind(np.vstack([X, X])), np.r_[y, y])
 
 
 def test_warm_start_equals_a_cold_fit(seed):

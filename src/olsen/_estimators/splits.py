@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.model_selection import PredefinedSplit, check_cv
 
@@ -14,7 +16,10 @@ from .._members.problem import Problem
 from .._selection.paths import Splits
 from .inputs import item_numbers
 
-__all__ = ["row_splits"]
+__all__ = ["row_splits", "suspicious_repeats"]
+
+MANY_REPEATS = 0.05  # of the rows
+FEW_LEVELS = 20  # values of a column that has levels, whatever the rows; more with many rows
 
 
 def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
@@ -89,3 +94,36 @@ def _row_numbers(rows: NDArray[Any], n: int) -> NDArray[np.int64]:
             f"mask of all {n} rows."
         )
     return numbers
+
+
+def suspicious_repeats(problem: Problem) -> int:
+    """How many rows repeat others although nothing in the data makes that likely; 0 where they are few.
+
+    A left-out row whose twin stays in the data says little about new rows. But where columns only have levels,
+    independent rows meet in the same cells, and leave-one-out is right about rows of the same cells: there, rows count
+    that repeat others with their targets, if these are as good as continuous.
+    """
+    n = problem.shape[0]
+    repeated = n - problem.distinct_rows()
+    if repeated <= MANY_REPEATS * n:
+        return 0
+    if not _has_levels_only(problem):
+        return repeated
+    if len(np.unique(problem.Y[:, 0])) < n / 4:
+        return 0
+    whole = (
+        sp.hstack([sp.csr_array(problem.X), problem.Y], format="csr")
+        if sp.issparse(problem.X)
+        else np.hstack([problem.X, problem.Y])
+    )
+    twins = n - replace(problem, X=whole).distinct_rows()
+    return twins if twins > MANY_REPEATS * n else 0
+
+
+def _has_levels_only(problem: Problem) -> bool:
+    """Whether every column has few different values."""
+    n, p = problem.shape
+    most = max(FEW_LEVELS, n // 20)
+    X = sp.csc_array(problem.X) if sp.issparse(problem.X) else problem.X
+    columns = (X[:, [j]].data if sp.issparse(X) else X[:, j] for j in range(p))
+    return all(len(np.unique(column)) <= most for column in columns)

@@ -19,7 +19,7 @@ from ..subsets import resolve_size
 from .fitted import FittedResult
 from .fitting import FittingEnsemble
 from .inputs import check_choice, check_switch, open_training, unchanged_on_failure
-from .splits import row_splits
+from .splits import row_splits, suspicious_repeats
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
@@ -378,8 +378,8 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         n, p = problem.shape
         if splits is not None or n * p > 5e7 or n < 20:
             return
-        repeated = n - problem.distinct_rows()
-        if repeated > 0.05 * n:
+        repeated = suspicious_repeats(problem)
+        if repeated:
             messages.warn(
                 f"{repeated} of {n} rows repeat others, so a left-out row is often still in the data and errors are "
                 f"underestimated. Use cv=GroupKFold() with groups that keep repeats together.",

@@ -72,6 +72,10 @@ class Testing(Protocol):
     """Rows that trials are judged by."""
 
     @property
+    def rows(self) -> Indices | None:
+        """Their numbers; None where they were only summed."""
+
+    @property
     def n_rows(self) -> int:
         """Rows there are."""
 
@@ -95,8 +99,8 @@ class Testing(Protocol):
         """Means of d^2 and of d e, (2, rows) or (2, 1), averaged over targets: d is what the mean target leaves, e what
         coefficients (p, q) leave."""
 
-    def left_out(self, coef: Array) -> tuple[Indices, Array] | None:
-        """Numbers of the rows, and what coefficients (p, q) leave of their targets; None where rows were summed."""
+    def left_out(self, coef: Array) -> Array | None:
+        """What coefficients (p, q) leave of the targets of every row, (rows, q); None where rows were only summed."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,10 @@ class _SummedTest:
         return np.array([[square.mean()], [cross.mean()]]) / self.fold.test.weight
 
     def left_out(self, coef: Array) -> None:
+        return None
+
+    @property
+    def rows(self) -> None:
         return None
 
     def pair_means(self, features: Subsets, values: Array) -> Array:
@@ -334,8 +342,8 @@ class _RowTest:
         left = self.Y - self.X @ coef
         return np.stack([np.mean(self.Y**2, axis=1), np.mean(self.Y * left, axis=1)])
 
-    def left_out(self, coef: Array) -> tuple[Indices, Array]:
-        return self.rows, self.Y - self.X @ coef
+    def left_out(self, coef: Array) -> Array:
+        return np.asarray(self.Y - self.X @ coef)
 
     def _residuals(self, coefs: Array) -> Array:
         """(q, rows, count)."""

@@ -49,12 +49,13 @@ T = TypeVar("T")
 
 LAWS = ("ridge", "uniform", "power", "lasso", "sparse")
 RIDGE, UNIFORM, POWER, _, SPARSE = range(len(LAWS))
-AROUND = 10.0 ** np.array([-2.0, -1.25, -0.5, 0.25, 1.0])  # of ridge regression's penalty, for other laws
+AROUND = 10.0 ** np.array([1.0, 0.25, -0.5]), 10.0 ** np.array([-1.25, -2.0])  # of ridge regression's penalty
 SHARES = np.geomspace(1.0, 2e-3, 21)  # of the lasso's largest penalty
 DRAWS = 24  # of the products of errors
 DAMPED = (-0.5, 0.5)  # standard errors of the gain between which shares are drawn to ridge-matched members
 NEGLIGIBLE = 0.02  # share of the members that is not worth a law
 PAIRS, TOLD = 30, 15  # of members at most in a fold: uniform ones, and those from which the mixture's error is told
+WORK = 1e8  # operations that they take, about
 WORTH_A_THREAD = 5e6  # operations of a fold, about
 KEPT = 0.5  # probability from which on the sparse law keeps a column
 
@@ -94,7 +95,7 @@ def mix(grounds: Grounds, penalty: float, size: int, paths: Paths, scale: float 
 def _mix(grounds: Grounds, penalty: float, size: int, paths: Paths, scale: float) -> Mixed:
     unit = np.sqrt(grounds.whole.variance)
     unit = np.where(unit > 0, unit, 1.0)
-    orders = Orders.of(len(unit), size, paths.seed, PAIRS)
+    orders = Orders.of(len(unit), size, paths.seed, PAIRS, WORK)
     n = grounds.whole.n_rows
     folds = [_Fold(_Laws(train, unit, orders, size, n, penalty), test) for train, test in grounds.folds]
     whole = _Laws(grounds.whole, unit, orders, size, n, penalty)
@@ -259,15 +260,29 @@ class _Field:
 
     def tuned(self) -> _Tuned:
         """Penalties with the least error over all folds."""
-        penalties = self.whole.penalty * AROUND
+        first = self.whole.penalty * AROUND[0]
 
-        def first(fold: _Fold) -> tuple[Array, Array]:
-            return fold.errors(fold.laws.lasso_path), fold.errors(fold.laws.power.coefficients(penalties))
+        def look(fold: _Fold) -> tuple[Array, Array]:
+            return fold.errors(fold.laws.lasso_path), fold.errors(fold.laws.power.coefficients(first))
 
-        lasso, power = zip(*self.each(first), strict=True)
+        lasso, power = zip(*self.each(look), strict=True)
         at = self._least(lasso, len(self.whole.lasso_path))
-        sparse = self.each(lambda fold: fold.errors(fold.laws.of_lasso(at, 2.0).coefficients(penalties)))
-        return _Tuned(float(penalties[self._least(power)]), at, float(penalties[self._least(sparse)]))
+        sparse = self.each(lambda fold: fold.errors(fold.laws.of_lasso(at, 2.0).coefficients(first)))
+        return _Tuned(
+            self._penalty(power, lambda laws: laws.power),
+            at,
+            self._penalty(sparse, lambda laws: laws.of_lasso(at, 2.0)),
+        )
+
+    def _penalty(self, errors: Sequence[Array], law: Callable[[_Laws], Penalised]) -> float:
+        """The best of the first penalties; where that is the smallest, of the further ones as well."""
+        first, further = (self.whole.penalty * around for around in AROUND)
+        best = self._least(errors)
+        if best < len(first) - 1:
+            return float(first[best])
+        more = self.each(lambda fold: fold.errors(law(fold.laws).coefficients(further)))
+        both = [np.concatenate(pair) for pair in zip(errors, more, strict=True)]
+        return float(np.concatenate([first, further])[self._least(both)])
 
     def _least(self, errors: Sequence[Array], most: int | None = None) -> int:
         """Position of the least error, as far as all folds have gone."""
@@ -353,12 +368,11 @@ def _left_out(tested: list[tuple[Testing, Trial]], n: int) -> Array | None:
     """Residuals of every row, averaged over the times that it was left out; None where they are not all known."""
     total, times = np.zeros((n, tested[0][1].values.shape[1])), np.zeros(n)
     for test, trial in tested:
-        found = test.left_out(trial.coef)
-        if found is None:
+        residual = test.left_out(trial.coef)
+        if residual is None or test.rows is None:
             return None
-        rows, residual = found
-        np.add.at(total, rows, residual)
-        np.add.at(times, rows, 1)
+        np.add.at(total, test.rows, residual)
+        np.add.at(times, test.rows, 1)
     return total / times[:, None] if times.all() else None
 
 

@@ -43,10 +43,10 @@ class Orders:
     offsets: Array  # (pairs,) where systematic sampling starts
 
     @classmethod
-    def of(cls, p: int, size: float, seed: int, most: int = MOST_PAIRS) -> Orders:
+    def of(cls, p: int, size: float, seed: int, most: int = MOST_PAIRS, flops: float = PAIRS_FLOPS) -> Orders:
         """As many pairs of members as are cheap: more of them are better judges of small differences."""
         rng = np.random.default_rng([seed, STREAM])
-        cheap = min(PAIRS_FLOPS / max(1.0, size) ** 3, PAIRS_COLUMNS / p)
+        cheap = min(flops / max(1.0, size) ** 3, PAIRS_COLUMNS / p)
         pairs = int(np.clip(cheap, FEWEST_PAIRS, most))
         return cls(rng.permuted(np.tile(np.arange(p), (pairs, 1)), axis=1), rng.random(pairs))
 
@@ -106,7 +106,20 @@ def curve_of_trials(
     means = np.concatenate([rows.pair_means(trial.features, trial.values) for rows, trial in tested], axis=1)
     square, cross = np.concatenate([rows.deviations(trial.coef) for rows, trial in tested], axis=1)
     means = (1 - scale) ** 2 * square + 2 * scale * (1 - scale) * cross + scale**2 * means
+    means, weight = _once(means, np.concatenate([rows.weight for rows, _ in tested]), [rows.rows for rows, _ in tested])
     own, same, other = means[:, None, :]
-    weight = np.concatenate([rows.weight for rows, _ in tested])
     empty = np.zeros((1, 0, tested[0][1].values.shape[1]))
     return RiskCurve.from_pairs(np.array([max(1, round(size))]), p, design, weight, own, same, other, empty)
+
+
+def _once(means: Array, weight: Array, rows: list[Indices | None]) -> tuple[Array, Array]:
+    """Means (3, entries) and weights of every row once: of rows that were left out several times, averages."""
+    known = [numbers for numbers in rows if numbers is not None]
+    if len(known) < len(rows):
+        return means, weight
+    row = np.concatenate(known)
+    _, first, place, times = np.unique(row, return_index=True, return_inverse=True, return_counts=True)
+    if len(first) == len(row):
+        return means, weight
+    summed = np.stack([np.bincount(place, values) for values in means])
+    return np.asarray(summed / times), np.asarray(weight[first])
