@@ -39,6 +39,7 @@ Indices = NDArray[np.int64]
 
 LARGEST_SHARE = 0.85  # of the rows: members stay clear of the interpolation peak
 EXCESS = 0.01  # of a finite ensemble over an infinite one, where the number of members is to be found
+FEWEST_MIXED = 100  # members, so that laws have their shares
 TIE = 0.5  # standard errors by which uniform probabilities must win over ridge-matched ones
 WORTH_A_THREAD = 1e8  # operations of tuning ridge regression
 MUCH_WORK = 1e9  # operations of one path
@@ -204,7 +205,8 @@ def choose(candidates: list[Candidate], request: Request, n_estimators: int | No
     at = [candidate.best(k, request.one_standard_error) for candidate in candidates]
     i = _preferred(candidates, at, k)
     found, place = candidates[i], at[i]
-    number = found.curve.members_for(place, EXCESS) if n_estimators is None else n_estimators
+    fewest = FEWEST_MIXED if found.inclusion == "mixed" else 1
+    number = max(fewest, found.curve.members_for(place, EXCESS)) if n_estimators is None else n_estimators
     residual = None if found.residuals is None else found.residuals[place]
     scale = request.fixed_scale
     if found.inclusion == "mixed":

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cyclopts import App
     from numpy.typing import NDArray
 
+    from .. import OLSEnsembleRegressorCV
     from .large_tables import ParquetTable
     from .models import SavedModel
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["UsageError", "app", "fit", "main", "predict", "reproduce", "risk"]
 
+Members = int | Literal["auto"]
+Inclusion = Literal["auto", "loo", "uniform", "ridge", "adaptive"]
 HELP = "Ensembles of ordinary least squares on random submatrices of the data."
 MOST_MEMBERS = 10**9
 
@@ -54,12 +57,15 @@ def _converted(kind: Any, tokens: Any) -> Any:
     """Arguments as values: whole numbers must be whole, all else is left to cyclopts."""
     from cyclopts import convert
 
-    if kind is not int:
+    if kind not in (int, Members):
         return convert(kind, tokens)
+    value, wanted = tokens[0].value, "a whole number" if kind is int else "a whole number or 'auto'"
+    if kind is not int and value == "auto":
+        return value
     try:
-        return int(tokens[0].value)
+        return int(value)
     except ValueError:
-        raise ValueError(f"{tokens[0].value} is not a whole number.") from None
+        raise ValueError(f"{value} is not {wanted}.") from None
 
 
 EXAMPLES = {
@@ -90,7 +96,8 @@ def fit(
     report: Path | None = None,
     drop: list[str] | None = None,
     out_of_core: bool = False,
-    members: int = 100,
+    members: Members = 1000,
+    inclusion: Inclusion = "auto",
     seed: int = 0,
     jobs: int = -1,
     force: bool = False,
@@ -114,8 +121,12 @@ def fit(
         Column to leave out; may be repeated.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory. Errors then come from 5-fold cross-validation.
-    members : int
-        Number of least-squares fits to average, at least 2.
+    members : int or "auto"
+        Number of least-squares fits to average, at least 2; auto: as many as make more of them not worth it.
+    inclusion : str
+        How likely columns are to be in a fit. "auto": as the signal asks for, from all alike to few; "uniform": all
+        alike; "ridge": as ridge regression weighs them; "loo": whichever of these two predicts better; "adaptive": as
+        their effects are, where that predicts better.
     seed : int
         Random seed for drawing the members, not negative.
     jobs : int
@@ -131,10 +142,12 @@ def fit(
     wanted = [("--out", out, MODEL), ("--report", report, REPORT)]
     outputs.check({"table": data}, [Output(o, path, kind) for o, path, kind in wanted if path is not None], force)
 
+    from .. import OLSEnsembleRegressorCV
     from . import models
     from .report import as_text, render
 
-    summary, saved = _tuned(data, target, drop or [], members, seed, jobs, out_of_core)
+    model = OLSEnsembleRegressorCV(members, inclusion=inclusion, n_jobs=jobs, random_state=seed)
+    summary, saved = _tuned(model, data, target, drop or [], out_of_core)
     if out is not None:
         atomically(out, lambda file: models.save(file, saved))
     if report is not None:
@@ -144,14 +157,12 @@ def fit(
 
 
 def _tuned(
-    data: Path | None, target: str | None, drop: list[str], members: int, seed: int, jobs: int, out_of_core: bool
+    model: OLSEnsembleRegressorCV, data: Path | None, target: str | None, drop: list[str], out_of_core: bool
 ) -> tuple[dict[str, Any], SavedModel]:
-    from .. import OLSEnsembleRegressorCV
     from . import fitting
 
     column = target or ""  # the embedded data bring their own target
     large = fitting.open_large(data, out_of_core)
-    model = OLSEnsembleRegressorCV(members, n_jobs=jobs, random_state=seed)
     if large is not None:
         return fitting.fit_blocks(model, large, column, drop, _command())
     return fitting.fit_loaded(model, data, column, drop, _command())
@@ -329,9 +340,11 @@ def _figure_line(report: dict[str, Any]) -> str:
     return f"{report['name']}  {report['seconds']:6.1f} s  {report['title']}: {found}"
 
 
-def _check_numbers(given: Mapping[str, int]) -> None:
+def _check_numbers(given: Mapping[str, Members]) -> None:
     """Raise for whole numbers out of range: members, seed, jobs."""
     for name, value in given.items():
+        if not isinstance(value, int):
+            continue
         if name == "members" and not 2 <= value <= MOST_MEMBERS:
             raise UsageError(f"--members {value}: an ensemble has at least 2 and at most {MOST_MEMBERS:,}.")
         if name == "seed" and value < 0:
