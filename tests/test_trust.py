@@ -393,3 +393,13 @@ def test_warnings_point_at_the_users_line(Model):
     with pytest.warns(UserWarning, match="holds one value") as caught:
         Model().fit(X, np.ones(20))
     assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_advice_near_the_peak_can_be_taken():
+    """With three rows and an intercept no number of columns lies below the peak, so none is advised."""
+    X = np.random.default_rng(0).standard_normal((3, 6))
+    with pytest.warns(UserWarning, match=r"members have 1 column and 3 rows.*Use at least 4 columns"):
+        OLSEnsembleRegressor(5, 1, random_state=0).fit(X, X[:, 0])
+    X = np.random.default_rng(0).standard_normal((8, 9))
+    with pytest.warns(UserWarning, match=r"Use at most 5 columns \(max_features\), or at least 9 columns"):
+        OLSEnsembleRegressor(5, 7, random_state=0).fit(X, X[:, 0])

@@ -244,8 +244,9 @@ def check_shape(design: Design) -> None:
     if abs(columns - freedom) > 1:
         return
     lost = " less one for the intercept" if design.fit_intercept else ""
+    fewer = f"Use at most {freedom - 2} columns (max_features), or at least" if freedom > 2 else "Use at least"
+    noun = "column" if columns == 1 else "columns"
     messages.warn(
-        f"members have {columns} columns and {rows} rows{lost}: within one of the interpolation peak, where the "
-        f"expected risk of a member is infinite. Use at most {max(1, freedom - 2)} columns (max_features), or at least "
-        f"{freedom + 2} for minimum-norm members, or other rows (max_samples).",
+        f"members have {columns} {noun} and {rows} rows{lost}: within one of the interpolation peak, where the "
+        f"expected risk of a member is infinite. {fewer} {freedom + 2} columns for minimum-norm members, or more rows.",
     )
