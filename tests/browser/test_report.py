@@ -27,18 +27,38 @@ def browser():
         browser.close()
 
 
-@pytest.fixture(scope="module", params=["text and numbers", "embedded"])
+def page_of(browser, path, scheme="light", width=1200):
+    """The page at a path, with what the browser complained about and what it asked the network for."""
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    page = context.new_page()
+    complaints, requests = [], []
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(path.as_uri())
+    return page, complaints, [url for url in requests if not url.startswith(("file:", "data:"))]
+
+
+def write_table(path, long_names=False):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 4))
+    y = X @ [1.0, -1.0, 0.5, 0.3] + 0.2 * rng.standard_normal(len(X))
+    places = ["<b>north</b>", "south & <i>east</i>"] * (len(X) // 2)  # what a careless page would show as markup
+    rows = [",".join([*map(str, row), place, str(t)]) for row, place, t in zip(X, places, y, strict=True)]
+    names = ["W" * 200, "\u6e29\u5ea6" * 40, "g_" * 90] if long_names else ["a", "b", "c"]
+    path.write_text("\n".join([",".join([*names, "<i>d</i>,place,y"]), *rows]), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module", params=["text and numbers", "long names", "few rows", "embedded"])
 def report(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     arguments = ["fit", "--members", "20", "--report", str(folder / "report.html")]
     if request.param != "embedded":
-        rng = np.random.default_rng(0)
-        X = rng.standard_normal((80, 4))
-        y = X @ [1.0, -1.0, 0.0, 0.3] + 0.2 * rng.standard_normal(len(X))
-        places = ["<b>north</b>", "south & <i>east</i>"] * (len(X) // 2)  # what a careless page would show as markup
-        rows = [",".join([*map(str, row), place, str(t)]) for row, place, t in zip(X, places, y, strict=True)]
-        (folder / "data.csv").write_text("\n".join(["a,b,c,<i>d</i>,place,y", *rows]))
-        arguments += ["--target", "y", str(folder / "data.csv")]
+        table = write_table(folder / "data.csv", request.param == "long names")
+        if request.param == "few rows":
+            table.write_text("\n".join(table.read_text().splitlines()[:16]))
+        arguments += ["--target", "y", str(table)]
     assert cli.main(arguments) == 0
     return folder / "report.html"
 
@@ -46,25 +66,92 @@ def report(request, tmp_path_factory):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [400, 1200])
 def test_the_report_opens_without_a_word_and_without_the_network(browser, report, scheme, width):
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-    page = context.new_page()
-    complaints, requests = [], []
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(report.as_uri())
-    assert complaints == []
-    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
-    for name in ("curve", "coefficients", "predicted", "residuals"):
+    page, complaints, requests = page_of(browser, report, scheme, width)
+    assert complaints == [] and requests == []
+    chosen = page.locator("figure#curve, figure#laws")
+    assert chosen.count() == 1, "a curve of sizes, or shares of laws"
+    for name in (chosen.get_attribute("id"), "coefficients", "predicted", "residuals"):
         box = page.locator(f"figure#{name} svg").bounding_box()
-        assert box["width"] > 250 and box["height"] > 60, name
+        assert box["width"] > 250 and box["height"] > (20 if name == "laws" else 60), name
         assert page.locator(f"figure#{name} svg").is_visible()
     assert page.locator("#errors tbody tr").count() == 5
-    assert page.locator("figure#predicted circle").count() >= 80
+    assert page.locator("figure#predicted circle").count() >= 15
     assert page.locator("pre").inner_text().startswith("olsen ")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "nothing sticks out at the side"
     assert page.locator("i, b").count() == 0, "names from the table stay text"
+    page.context.close()
+
+
+def test_no_text_of_a_chart_is_cut_off(browser, report):
+    page, _, _ = page_of(browser, report)
+    outside = page.evaluate("""() => [...document.querySelectorAll("svg text")].filter(text => {
+        const inner = text.getBoundingClientRect(), frame = text.ownerSVGElement.getBoundingClientRect();
+        return inner.left < frame.left - 1 || inner.right > frame.right + 1 ||
+               inner.top < frame.top - 1 || inner.bottom > frame.bottom + 1;
+    }).map(text => text.textContent)""")
+    assert outside == []
+    page.context.close()
+
+
+def test_bars_end_where_the_axis_says(browser, report):
+    """Lengths of bars against their values: one scale for all, and zero where the axis has it."""
+    page, _, _ = page_of(browser, report)
+    bars = page.evaluate("""() => [...document.querySelectorAll("figure#coefficients rect")].map(bar => [
+        bar.querySelector("title").textContent, +bar.getAttribute("x"), +bar.getAttribute("width"),
+        bar.getAttribute("class")])""")
+    zero = float(page.locator("figure#coefficients line.axis").get_attribute("x1"))
+    values = [float(title.rpartition(": ")[2].partition(" ±")[0]) for title, *_ in bars]
+    scale = bars[0][2] / abs(values[0])
+    for value, (_, x, width, style) in zip(values, bars, strict=True):
+        assert width == pytest.approx(max(abs(value) * scale, 0.5), abs=0.3)
+        assert (x if value > 0 else x + width) == pytest.approx(zero, abs=0.6)
+        assert style == ("plus" if value > 0 else "minus")
+    page.context.close()
+
+
+def test_columns_are_found_by_parts_of_their_names(browser, report):
+    page, complaints, _ = page_of(browser, report)
+    rows, box, said = page.locator("#columns tbody tr:visible"), page.locator("#search"), page.locator("#found")
+    everything = page.locator("#columns tbody tr").count()
+    assert rows.count() == min(20, everything) and said.inner_text().endswith(f"of {everything} shown")
+    wanted = page.locator("#columns tbody tr").last.get_attribute("data-name")
+    box.fill(wanted.upper())
+    assert rows.count() >= 1 and wanted in [row.get_attribute("data-name") for row in rows.all()]
+    box.fill("no such column")
+    assert rows.count() == 0 and said.inner_text() == "no column has such a name"
+    box.fill("")
+    assert rows.count() == min(20, everything) and complaints == []
+    page.context.close()
+
+
+def test_without_scripts_all_columns_are_there(browser, report):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert page.locator("#columns tbody tr:visible").count() == page.locator("#columns tbody tr").count() > 3
+    assert not page.locator("#search").is_visible()
     context.close()
+
+
+def test_spectra_have_a_profile(browser, report):
+    page, _, _ = page_of(browser, report)
+    embedded = "soil carbon" in page.content()
+    assert page.locator("figure#profile svg").count() == embedded
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1200])
+def test_the_page_of_a_comparison(browser, tmp_path, scheme, width):
+    table = write_table(tmp_path / "data.csv")
+    arguments = ["compare", str(table), "--target", "y", "--folds", "2", "--jobs", "1"]
+    assert cli.main([*arguments, "--report", str(tmp_path / "page.html")]) == 0
+    page, complaints, requests = page_of(browser, tmp_path / "page.html", scheme, width)
+    assert complaints == [] and requests == []
+    assert page.locator("#models tbody tr").count() == 6 and page.locator("#models tr.best").count() == 1
+    assert page.locator("figure#plot circle").count() + page.locator("figure#plot path.beyond").count() == 6
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.context.close()
 
 
 def test_a_picture_for_the_eye(browser, report, tmp_path):

@@ -11,6 +11,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .. import OLSEnsembleRegressorCV
+    from .fitting import Reading
     from .large_tables import ParquetTable
     from .models import SavedModel
 
     Array = NDArray[np.float64]
 
-__all__ = ["UsageError", "app", "fit", "main", "predict", "reproduce", "risk"]
+__all__ = ["UsageError", "app", "compare", "fit", "main", "predict", "reproduce", "risk", "show"]
 
 Members = int | Literal["auto"]
 Inclusion = Literal["auto", "loo", "uniform", "ridge", "adaptive"]
@@ -48,7 +50,7 @@ def app() -> App:
     options = Parameter(negative=(), converter=_converted)  # no --no-json
     found = App(name="olsen", help=HELP, version=__version__, help_format="plaintext", default_parameter=options,
                 suppress_keyboard_interrupt=False)  # fmt: skip
-    for command in (fit, predict, risk, reproduce):
+    for command in (fit, predict, show, compare, risk, reproduce):
         found.command(command, help_epilogue=EXAMPLES[command.__name__])
     return found
 
@@ -77,6 +79,13 @@ EXAMPLES = {
     "predict": """Examples:
   olsen predict wine.skops new.csv
   olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv""",
+    "show": """Examples:
+  olsen show wine.skops
+  olsen show wine.skops --json""",
+    "compare": """Examples:
+  olsen compare                               the embedded data
+  olsen compare wine.csv --target quality
+  olsen compare wine.csv --target quality --repeats 4 --report compared.html""",
     "risk": """Examples:
   olsen risk --gamma 2 --sigma 1                     the best alpha
   olsen risk --gamma 2 --sigma 1 --alpha 0.2 --k 100
@@ -95,6 +104,12 @@ def fit(
     out: Path | None = None,
     report: Path | None = None,
     drop: list[str] | None = None,
+    missing: Literal["error", "drop", "mean"] = "error",
+    dates: list[str] | None = None,
+    ordinal: list[str] | None = None,
+    id: list[str] | None = None,
+    weight: str | None = None,
+    groups: str | None = None,
     out_of_core: bool = False,
     members: Members = 1000,
     inclusion: Inclusion = "auto",
@@ -119,6 +134,19 @@ def fit(
         Where to write a report (one self-contained .html or .htm file).
     drop : str
         Column to leave out; may be repeated.
+    missing : str
+        What to do with missing cells: "error" refuses them, "drop" leaves out their rows, "mean" fills them and adds a
+        column that says where they were.
+    dates : str
+        Column of dates, which become days since 1970-01-01; may be repeated.
+    ordinal : str
+        Column of categories that have an order, by number or alphabet, or as given in "size=S<M<L"; may be repeated.
+    id : str
+        Column that only names the rows and is left out; may be repeated.
+    weight : str
+        Column that says how much each row counts.
+    groups : str
+        Column of groups; errors are those of rows whose whole group is left out.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory. Errors then come from 5-fold cross-validation.
     members : int or "auto"
@@ -143,11 +171,21 @@ def fit(
     outputs.check({"table": data}, [Output(o, path, kind) for o, path, kind in wanted if path is not None], force)
 
     from .. import OLSEnsembleRegressorCV
-    from . import models
+    from . import fitting, models
     from .report import as_text, render
 
     model = OLSEnsembleRegressorCV(members, inclusion=inclusion, n_jobs=jobs, random_state=seed)
-    summary, saved = _tuned(model, data, target, drop or [], out_of_core)
+    how = fitting.Reading(
+        target or "",
+        tuple(drop or ()),
+        missing,
+        tuple(dates or ()),
+        tuple(ordinal or ()),
+        tuple(id or ()),
+        weight,
+        groups,
+    )  # the embedded data bring their own target
+    summary, saved = _tuned(model, data, how, out_of_core)
     if out is not None:
         atomically(out, lambda file: models.save(file, saved))
     if report is not None:
@@ -157,15 +195,14 @@ def fit(
 
 
 def _tuned(
-    model: OLSEnsembleRegressorCV, data: Path | None, target: str | None, drop: list[str], out_of_core: bool
+    model: OLSEnsembleRegressorCV, data: Path | None, how: Reading, out_of_core: bool
 ) -> tuple[dict[str, Any], SavedModel]:
     from . import fitting
 
-    column = target or ""  # the embedded data bring their own target
     large = fitting.open_large(data, out_of_core)
     if large is not None:
-        return fitting.fit_blocks(model, large, column, drop, _command())
-    return fitting.fit_loaded(model, data, column, drop, _command())
+        return fitting.fit_blocks(model, large, how, _command())
+    return fitting.fit_loaded(model, data, how, _command())
 
 
 def predict(
@@ -175,6 +212,8 @@ def predict(
     *,
     out: Path | None = None,
     interval: float | None = None,
+    id: list[str] | None = None,
+    unknown: Literal["error", "ignore"] = "error",
     out_of_core: bool = False,
     force: bool = False,
     json: bool = False,
@@ -195,6 +234,10 @@ def predict(
     interval : float
         Also give intervals that hold new observations with this probability, from the leave-one-out errors of the fit
         (out of core: from residuals of a sample of rows, scaled up to the cross-validated error).
+    id : str
+        Column that names the rows, which is written beside the predictions; may be repeated.
+    unknown : str
+        What to do with categories that the model has not seen: "error" refuses them, "ignore" takes them for none.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     force : bool
@@ -211,15 +254,18 @@ def predict(
     from .predictions import collected, with_limits, write_predictions
 
     saved = models.load(model)
+    saved = replace(saved, encoding=replace(saved.encoding, unknown=unknown))
     half = None if interval is None else saved.half_width(interval)
     large = fitting.open_large(data, out_of_core)
     shown = large is not None and (json or out is not None)  # a bar would be mixed with predictions on the screen
     with terminal.row_bar("finishing") if shown else nullcontext() as tell:
-        predicted = _predicted(saved, data, large, tell)
+        predicted, names = _predicted(saved, data, large, tell, id or [])
         parts: Iterable[Mapping[str, Array]] = with_limits(saved.encoding.target, predicted, half)
+        if names:
+            parts = ({**names, **part} for part in parts)
         if json:
             parts = [collected(parts)]
-            whole = {name: column.tolist() for name, column in parts[0].items()}
+            whole = {name: list(column) if name in names else column.tolist() for name, column in parts[0].items()}
         if out is not None:
             rows = atomically(out, lambda file: write_predictions(file, parts))
         elif not json:
@@ -231,15 +277,102 @@ def predict(
 
 
 def _predicted(
-    saved: SavedModel, data: Path, large: ParquetTable | None, tell: terminal.Tell | None
-) -> Iterator[Array]:
-    """Predictions of consecutive rows."""
+    saved: SavedModel, data: Path, large: ParquetTable | None, tell: terminal.Tell | None, ids: list[str]
+) -> tuple[Iterator[Array], dict[str, Any]]:
+    """Predictions of consecutive rows, and the columns that name them."""
     from . import large_tables
-    from .tables import read_table
+    from .tables import read_table, texts_of
 
-    if large is None:
-        return iter([saved.predict(read_table(data)[0])])
-    return large_tables.predictions(large, saved.encoding, saved.predict, tell)
+    if large is not None:
+        if ids:
+            raise UsageError("--id needs the table in memory, but it is read in blocks; join the predictions by row.")
+        return large_tables.predictions(large, saved.encoding, saved.predict, tell), {}
+    table, _ = read_table(data, verbatim=ids)
+    try:
+        names = texts_of(table, ids)
+    except KeyError as error:
+        raise UsageError(error.args[0]) from None
+    if saved.encoding.target in names:
+        raise UsageError(f"--id {saved.encoding.target} has the name that the predictions get; rename that column.")
+    return iter([saved.predict(table)]), names
+
+
+def show(
+    model: Path,
+    /,
+    *,
+    json: bool = False,
+) -> None:
+    """Show what is in a model file: its origin, its data, its members, its error and its coefficients.
+
+    Parameters
+    ----------
+    model : path
+        Model saved by ``olsen fit --out``.
+    json : bool
+        Print JSON instead of text.
+    """
+    from . import show as showing
+
+    found = showing.contents(model)
+    terminal.show(found if json else None, showing.as_text(found))
+
+
+def compare(
+    data: Path | None = None,
+    /,
+    *,
+    target: str | None = None,
+    drop: list[str] | None = None,
+    report: Path | None = None,
+    folds: int = 5,
+    repeats: int = 1,
+    seed: int = 0,
+    jobs: int = -1,
+    force: bool = False,
+    json: bool = False,
+) -> None:
+    """Compare the ensemble with ridge, lasso, elastic net, PLS and least squares on the same folds of a table.
+
+    All models stand behind a standardisation of the columns, and tune inside the folds. The table must fit into memory.
+
+    Parameters
+    ----------
+    data : path
+        CSV file, Parquet file or folder of Parquet files. Without one, the embedded soil spectra are used.
+    target : str
+        Column to predict.
+    drop : str
+        Column to leave out; may be repeated.
+    report : path
+        Where to write a page with the table and a plot (one self-contained .html or .htm file).
+    folds : int
+        Parts into which the rows are divided at random, at least 2.
+    repeats : int
+        How often they are divided anew, at least once.
+    seed : int
+        Random seed of the folds and of the members, not negative.
+    jobs : int
+        Threads; -1 means all cores.
+    force : bool
+        Replace a file that is there already and was not written by olsen.
+    json : bool
+        Print JSON instead of a table.
+    """
+    _check_numbers({"folds": folds, "repeats": repeats, "seed": seed, "jobs": jobs})
+    if data is not None and target is None:
+        raise UsageError("--target is needed: the name of the column to predict.")
+    outputs.check({"table": data}, [] if report is None else [Output("--report", report, REPORT)], force)
+
+    from . import compare as comparing
+    from .report import render_comparison
+
+    settings = {"folds": folds, "repeats": repeats, "seed": seed, "jobs": jobs}
+    found = comparing.compare_table(data, target or "", drop or [], **settings, command=_command())
+    if report is not None:
+        atomically(report, lambda file: file.write_text(render_comparison(found), encoding="utf-8"))
+    written = [] if report is None else [str(report)]
+    terminal.show({**found, "written": written} if json else None, comparing.as_text(found) + _listed(written))
 
 
 def risk(
@@ -347,6 +480,10 @@ def _check_numbers(given: Mapping[str, Members]) -> None:
             continue
         if name == "members" and not 2 <= value <= MOST_MEMBERS:
             raise UsageError(f"--members {value}: an ensemble has at least 2 and at most {MOST_MEMBERS:,}.")
+        if name == "folds" and value < 2:
+            raise UsageError(f"--folds {value}: rows are left out in at least 2 folds.")
+        if name == "repeats" and value < 1:
+            raise UsageError(f"--repeats {value}: the folds are made at least once.")
         if name == "seed" and value < 0:
             raise UsageError(f"--seed {value}: a seed is not negative; give 0 or more.")
         if name == "jobs" and value == 0:

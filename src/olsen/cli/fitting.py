@@ -5,22 +5,64 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.model_selection import GroupKFold
 
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
 from ..simulation.storage import versions
 from . import large_tables, report, terminal
 from .models import SavedModel
-from .tables import Encoding, TableError, is_parquet, read_table
+from .shown_text import quoted
+from .tables import Encoding, TableError, is_parquet, learn_table, read_table, shown_name, texts_of
 
-__all__ = ["fit_blocks", "fit_loaded", "open_large"]
+__all__ = ["Reading", "TrainingData", "fit_blocks", "fit_loaded", "open_large", "training_data"]
 
 Array = NDArray[np.float64]
+FEWEST_ROWS = 5
+FOLDS = 5  # of groups
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a user says about the columns of a table."""
+
+    target: str
+    drop: tuple[str, ...] = ()
+    missing: Literal["error", "drop", "mean"] = "error"
+    dates: tuple[str, ...] = ()
+    ordinal: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    weight: str | None = None
+    groups: str | None = None
+
+    def refuse_in_blocks(self) -> None:
+        """Raise for what needs the table in memory."""
+        asked = {"--missing": self.missing != "error", "--dates": self.dates, "--ordinal": self.ordinal,
+                 "--weight": self.weight, "--groups": self.groups}  # fmt: skip
+        if given := [option for option, value in asked.items() if value]:
+            raise terminal.UsageError(
+                f"{given[0]} needs the table in memory, but it is read in blocks; use a sample of its rows, or prepare "
+                f"the columns in the table."
+            )
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A table as numbers."""
+
+    X: Array
+    y: Array
+    encoding: Encoding
+    name: str
+    messages: list[str]
+    weight: Array | None = None
+    groups: list[str] | None = None
 
 
 def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | None:
@@ -35,28 +77,42 @@ def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | N
 
 
 def fit_loaded(
-    model: OLSEnsembleRegressorCV, data: Path | None, target: str, drop: list[str], command: str
+    model: OLSEnsembleRegressorCV, data: Path | None, how: Reading, command: str
 ) -> tuple[dict[str, Any], SavedModel]:
     """Fit an OLSEnsembleRegressorCV on a table in memory: the summary and what to save."""
-    X, y, encoding, data_name, messages = _training_data(data, target, drop)
+    found = training_data(data, how)
+    X, y, encoding, messages = found.X, found.y, found.encoding, found.messages
+    if found.groups is not None:
+        model.set_params(cv=_grouped(found.groups, how.groups or ""))
     with terminal.working(f"fitting {len(y)} rows, {X.shape[1]} columns"), _warnings_as_notes(messages):
-        model.fit(X, y)
-        about = _about(model, data_name, encoding, messages, command)
+        given = {} if found.groups is None else {"groups": found.groups}
+        model.fit(X, y, sample_weight=found.weight, **given)
+        about = _about(model, found.name, encoding, messages, command)
         summary = report.summarise(model, X, y, encoding.names, **about)
-    residuals = np.abs(y - report.left_out_predictions(model, X)[0])
-    return summary, SavedModel(model, encoding, np.sort(residuals))
+    left_out = report.left_out_predictions(model, X)[0]
+    counted = np.isfinite(left_out)  # rows of weight zero are never left out
+    return summary, SavedModel(model, encoding, np.sort(np.abs(y - left_out)[counted]))
+
+
+def _grouped(groups: list[str], name: str) -> GroupKFold:
+    """Five folds that keep groups together, fewer with fewer groups."""
+    count = len(set(groups))
+    if count < 2:
+        raise TableError(f"--groups {quoted(name)} has one group only; errors need rows of other groups.")
+    return GroupKFold(min(FOLDS, count))
 
 
 def fit_blocks(
-    model: OLSEnsembleRegressorCV, table: large_tables.ParquetTable, target: str, drop: list[str], command: str
+    model: OLSEnsembleRegressorCV, table: large_tables.ParquetTable, how: Reading, command: str
 ) -> tuple[dict[str, Any], SavedModel]:
     """The same from one pass over a table that is never loaded."""
+    how.refuse_in_blocks()
     messages = [
         f"read in blocks, out of core ({memory.describe(table.n_bytes)}); errors are those of 5-fold cross-validation."
     ]
     with terminal.row_bar("choosing the size, solving the members") as tell, _warnings_as_notes(messages):
         with _unknown_column_is_usage_error():
-            encoding = large_tables.learn(table, target, drop, tell)
+            encoding = large_tables.learn(table, how.target, [*how.drop, *how.ids], tell)
         messages += encoding.messages
         folds, X, y = large_tables.fit(model, table, encoding, tell)
         about = _about(model, table.path.name, encoding, messages, command)
@@ -64,20 +120,33 @@ def fit_blocks(
     return summary, SavedModel(model, encoding, np.sort(report.sampled_errors(model, folds, X, y)))
 
 
-def _training_data(data: Path | None, target: str, drop: list[str]) -> tuple[Array, Array, Encoding, str, list[str]]:
+def training_data(data: Path | None, how: Reading) -> TrainingData:
+    """A table in memory as numbers; without one, the embedded example."""
     if data is None:
         from ..datasets import load_soil_carbon
 
         soil = load_soil_carbon()
         encoding = Encoding("carbon (g/100 g)", [{"name": name} for name in soil.feature_names])
-        return soil.data, soil.target, encoding, "embedded example, soil carbon from spectra", []
-    table, messages = read_table(data)
+        return TrainingData(soil.data, soil.target, encoding, "embedded example, soil carbon from spectra", [])
+    table, messages = read_table(data, verbatim=how.ids)
+    beside = [name for name in (how.weight, how.groups) if name is not None]
     with _unknown_column_is_usage_error():
-        encoding = Encoding.learn(table, target, drop)
-    y = encoding.response(table)
-    if len(y) < 5:
-        raise TableError(f"{data.name} has {len(y)} rows; at least 5 are needed.")
-    return encoding.features(table), y, encoding, data.name, messages + encoding.messages
+        if how.target in [*how.drop, *how.ids, *beside]:
+            raise KeyError(f"--target {quoted(how.target)} is also left out, or used for something else.")
+        table, encoding = learn_table(
+            table, how.target, [*how.drop, *beside], missing=how.missing, dates=how.dates, ordinal=how.ordinal,
+            ids=how.ids,
+        )  # fmt: skip
+        groups = None if how.groups is None else texts_of(table, [how.groups])[how.groups]
+    y, name = encoding.response(table), shown_name(data)
+    if len(y) < FEWEST_ROWS:
+        raise TableError(f"{name} has {len(y)} rows; at least {FEWEST_ROWS} are needed.")
+    weight = None if how.weight is None else Encoding(how.weight, [], stage="fit").response(table)
+    if weight is not None and weight.min() < 0:
+        raise TableError(
+            f"--weight {quoted(how.weight)} is negative in row {int(np.argmin(weight >= 0)) + 1}; give 0 or more."
+        )
+    return TrainingData(encoding.features(table), y, encoding, name, messages + encoding.messages, weight, groups)
 
 
 def _about(

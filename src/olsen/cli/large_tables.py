@@ -122,7 +122,7 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell | No
     drop = list(drop)
     used = [name for name in table.schema.names if name not in drop]
     if target in used and set(drop) <= set(table.schema.names):  # else a name is wrong, which `Encoding.learn` reports
-        refuse_cells({name: table.missing[name] for name in used if name in table.missing})
+        refuse_cells({name: table.missing[name] for name in used if name in table.missing}, target=target)
     _, head = next(_parts(table, table.schema.names, HEAD_ROWS))
     return Encoding.learn(head, target, drop, lambda names: _distinct_texts(table, names, tell))
 
@@ -134,7 +134,7 @@ def _distinct_texts(table: ParquetTable, names: list[str], tell: Tell | None) ->
         return {}
     for first, part in _parts(table, names, _block_rows(TEXT_WIDTH * len(names)), tell, "finding categories"):
         with _block_in_errors(table, first, part):
-            refuse_missing(part, names, first)
+            refuse_missing(part, names, first, stage="blocks")
         for name in names:
             found[name].update(different_texts(part.column(name)))
         if max(map(len, found.values())) > MAX_CATEGORIES:

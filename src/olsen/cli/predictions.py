@@ -34,6 +34,8 @@ def with_limits(target: str, predicted: Iterable[Array], half: float | None) -> 
 def collected(parts: Iterable[Mapping[str, Array]]) -> dict[str, Array]:
     """Columns that came in parts, each as a whole."""
     kept = list(parts)
+    if len(kept) == 1:
+        return dict(kept[0])
     return {name: np.concatenate([part[name] for part in kept]) for name in kept[0]}
 
 
@@ -58,7 +60,9 @@ def _write_text(file: TextIO, parts: Iterable[Mapping[str, Array]], separator: s
     for columns in parts:
         if not n_rows:
             lines.writerow(columns)
-        values = [[repr(float(v)) for v in column] for column in columns.values()]
+        values = [
+            column if isinstance(column, list) else [repr(float(v)) for v in column] for column in columns.values()
+        ]
         lines.writerows(zip(*values, strict=True))
         n_rows += len(values[0])
     return n_rows

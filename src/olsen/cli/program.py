@@ -61,8 +61,10 @@ def _run(arguments: list[str] | None) -> None:
     from .commands import app
     from .terminal import UsageError
 
+    given = sys.argv[1:] if arguments is None else arguments
+    given = ["/dev/stdin" if argument == "-" else argument for argument in given]  # a lone hyphen is no option
     try:
-        app()(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        app()(given, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
         raise UsageError(str(error)) from None
 

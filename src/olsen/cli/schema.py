@@ -21,6 +21,7 @@ from .._moments import Triangle
 from .._selection.curve import SizeCurve
 from ..subsets import Design
 from .archives import Archive
+from .columns import labels
 from .recognition import MODEL_MARK
 from .shown_text import quoted, shortened
 
@@ -43,6 +44,7 @@ MOST_COLUMN_STRUCTURE = 1 << 24  # of the description of the columns: more than 
 DEEPEST = 40
 TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
+COLUMN_KEYS = ("categories", "ordinal", "decimal", "unit", "date", "means", "indicator")
 KINDS = ("balanced", "independent")
 SAMPLINGS = ("fixed", "bernoulli")
 CURVES = ("own", "same", "other")
@@ -295,8 +297,9 @@ def _same_names(what: str, found: Mapping[str, Any], needed: tuple[str, ...], al
 def _columns(text: str, target: str) -> list[dict[str, Any]]:
     columns = _listing(_parsed(text, MOST_COLUMN_STRUCTURE), "columns")
     for column in columns:
-        _same_names("a column", _mapping(column, "a column"), ("name",), ("categories",))
+        _same_names("a column", _mapping(column, "a column"), ("name",), COLUMN_KEYS)
         _text(column["name"], "the name of a column")
+        _check_kind(column)
         if "categories" in column:
             categories = [_text(value, "a category") for value in _listing(column["categories"], "categories")]
             if not categories or len(set(categories)) < len(categories):
@@ -307,8 +310,24 @@ def _columns(text: str, target: str) -> list[dict[str, Any]]:
     return columns
 
 
+def _check_kind(column: dict[str, Any]) -> None:
+    """How a column becomes numbers; see the module `columns`."""
+    for key, choices in (("decimal", (".", ",")), ("date", ("ymd", "dmy", "mdy")), ("unit", ())):
+        if key in column:
+            _text(column[key], key, choices)
+    for key in ("ordinal", "indicator"):
+        if key in column and column[key] is not True:
+            _wrong(key, column[key])
+    if "ordinal" in column and "categories" not in column:
+        raise SchemaError(f"column {quoted(column['name'])} has an order, but no categories")
+    means = [_number(mean, "a mean") for mean in _listing(column.get("means", []), "means")]
+    plain = {key: value for key, value in column.items() if key != "indicator"}
+    if ("means" in column or "indicator" in column) and len(means) != len(labels(plain)):
+        raise SchemaError(f"column {quoted(column['name'])} does not have a mean for each of its numbers")
+
+
 def _count_encoded(columns: list[dict[str, Any]]) -> int:
-    return sum(len(column["categories"]) - 1 if "categories" in column else 1 for column in columns)
+    return sum(len(labels(column)) for column in columns)
 
 
 def _check_residuals(residuals: Any, state: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from ..._estimators.tuned import OLSEnsembleRegressorCV
 from ..._moments import Moments
 from ..shown_text import shortened, visible
 from .rivals import fold_errors, least_squares_mse, ridge_mse
+from .words import columns_of, counted, number, padded, percent, size_of_members
 
 __all__ = ["as_text", "left_out_predictions", "sampled_errors", "summarise", "summarise_folds"]
 
@@ -20,7 +21,11 @@ Array = NDArray[np.float64]
 
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
 MOST_COEFFICIENTS = 15
+MOST_COLUMNS = 5000  # that are listed with their coefficients
+MOST_OPERATIONS = 3e9  # for standard errors of effects, which take one inverse for each member: 5 s on one core
+FAR = 1e6  # standard deviations: a prediction so far out varies as the coefficient does, and as nothing else
 LONGEST_FILE_NAME = 200
+LONGEST_NAME = 36  # of a column in a table on a terminal
 DRAWN = {
     "uniform": "with equal probability",
     "ridge": "with probabilities that match ridge regression",
@@ -47,13 +52,17 @@ def summarise(model: OLSEnsembleRegressorCV, X: Array, y: Array, names: list[str
     Returns
     -------
     dict
-        ``data``, ``model``, ``errors``, ``coefficients``, ``curve``, ``predictions``, ``command``, ``versions``.
+        ``data``, ``model``, ``errors``, ``coefficients`` (the largest), ``columns`` (all, or many), ``curve``,
+        ``predictions``, ``command``, ``versions``.
     """
     predicted, left_out = left_out_predictions(model, X)
     spread = float(np.mean((y - y.mean()) ** 2)) * (len(y) / (len(y) - 1)) ** 2  # the mean, each row left out
-    errors = _errors(model, spread, least_squares_mse(X, y), *ridge_mse(X, y))
+    errors = _errors(model, spread, least_squares_mse(X, y), *ridge_mse(X, y), folded=model.criterion_ == "kfold")
     points = {**_thinned(y, predicted), "left_out": left_out}
-    return _collect(model, names, len(y), X.std(axis=0), errors, points, out_of_core=False, **about)
+    spreads = X.std(axis=0)
+    largest = _largest(model, spreads, MOST_COEFFICIENTS)
+    uncertain = _effect_errors(model, X, spreads, largest)
+    return _collect(model, names, len(y), spreads, errors, points, uncertain, out_of_core=False, **about)
 
 
 def summarise_folds(
@@ -63,8 +72,9 @@ def summarise_folds(
     whole = reduce(lambda a, b: a.merge(b), folds)
     points = {**_thinned(y, np.ravel(model.predict(X))), "left_out": False}
     spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
-    return _collect(model, names, whole.n_rows, spread, _errors(model, *fold_errors(folds)), points, out_of_core=True,
-                    **about)  # fmt: skip
+    unknown: list[float | None] = [None] * MOST_COEFFICIENTS  # they need every row
+    return _collect(model, names, whole.n_rows, spread, _errors(model, *fold_errors(folds)), points, unknown,
+                    out_of_core=True, **about)  # fmt: skip
 
 
 def sampled_errors(model: OLSEnsembleRegressorCV, folds: list[Moments], X: Array, y: Array) -> Array:
@@ -86,6 +96,7 @@ def _collect(
     spread: Array,
     errors: list[dict[str, Any]],
     points: dict[str, Any],
+    uncertain: list[float | None],
     *,
     out_of_core: bool,
     data_name: str,
@@ -101,9 +112,12 @@ def _collect(
                  "out_of_core": out_of_core},
         "model": {"members": int(model.n_estimators_), "columns_per_member": size, "share": share, "seed": seed,
                   "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_),
-                  "criterion": model.criterion_, "inclusion": model.inclusion_kind_},
+                  "criterion": model.criterion_, "inclusion": model.inclusion_kind_,
+                  "mean_columns_per_member": float(model.inclusion_.sum()), "laws": dict(model.inclusion_shares_),
+                  "kept": int(model.selected_.sum()) if len(model.selected_) else None},
         "errors": errors,
-        "coefficients": _coefficients(model, spread, names),
+        "coefficients": _coefficients(model, spread, names, uncertain),
+        "columns": _columns(model, spread, names),
         "curve": _curve(model, size),
         "predictions": points,
         "command": command,
@@ -119,8 +133,15 @@ def left_out_predictions(model: OLSEnsembleRegressorCV, X: Array) -> tuple[Array
 
 
 def _errors(
-    model: OLSEnsembleRegressorCV, spread: float, squares: float | None, ridge: float | None, penalty: float | None
+    model: OLSEnsembleRegressorCV,
+    spread: float,
+    squares: float | None,
+    ridge: float | None,
+    penalty: float | None,
+    *,
+    folded: bool = False,
 ) -> list[dict[str, Any]]:
+    """Errors of the ensemble and of others; `folded` says that the ensemble's comes from folds and theirs does not."""
     chosen = int(np.flatnonzero(model.cv_results_["size"] == _tuned_size(model))[0])
     ours, infinite = -float(model.best_score_), float(model.cv_results_["mse_infinity"][chosen])
     standardised = (
@@ -128,7 +149,7 @@ def _errors(
     )
     k = int(model.n_estimators_)
     lines = [
-        (f"ensemble, {k} members", ours, ""),
+        (f"ensemble, {k} members", ours, "a fifth of the rows left out, single rows for others" if folded else ""),
         ("ensemble, infinitely many", infinite, "limit of more and more members of this size"),
         ("ridge", ridge, standardised),
         ("least squares", squares, "" if squares is not None else "too many columns"),
@@ -147,15 +168,55 @@ def _line(name: str, mse: float | None, spread: float, note: str) -> dict[str, A
     return {"name": name, "rmse": float(np.sqrt(mse)), "r2": 1 - mse / spread if spread > 0 else None, "note": note}
 
 
-def _coefficients(model: OLSEnsembleRegressorCV, spread: Array, names: list[str]) -> list[dict[str, Any]]:
+def _largest(model: OLSEnsembleRegressorCV, spread: Array, most: int) -> NDArray[np.intp]:
+    return np.argsort(-np.abs(np.ravel(model.coef_) * spread), kind="stable")[:most]
+
+
+def _effect_errors(
+    model: OLSEnsembleRegressorCV, X: Array, spread: Array, columns: NDArray[np.intp]
+) -> list[float | None]:
+    """Standard errors of the effects of some columns, from those of predictions; None where they cannot be had.
+
+    A prediction t standard deviations of a column away from the mean has the standard error of t effects and of the
+    mean, which is nothing beside it if t is large.
+    """
+    (n, p), size = X.shape, float(model.inclusion_.sum())
+    k = model.n_estimators_ if size < p else 1  # members of all columns are one and the same
+    with np.errstate(over="ignore"):
+        away = np.tile(X.mean(axis=0), (len(columns), 1))
+        away[np.arange(len(columns)), columns] += FAR * spread[columns]
+    if not np.isfinite(away).all() or k * size**2 * (n + size) > MOST_OPERATIONS:
+        return [None] * len(columns)
+    found = np.ravel(model.predict(away, return_std=True)[1]) / FAR
+    moves = (np.ravel(model.coef_) * spread)[
+        columns
+    ] != 0  # of a column that is constant, or in no member, nothing varies
+    return [float(value) if known else None for value, known in zip(found, moves & np.isfinite(found), strict=True)]
+
+
+def _coefficients(
+    model: OLSEnsembleRegressorCV, spread: Array, names: list[str], uncertain: list[float | None]
+) -> list[dict[str, Any]]:
     coef = np.ravel(model.coef_)
     effect = coef * spread
-    order = np.argsort(-np.abs(effect))[:MOST_COEFFICIENTS]
     return [
         {"name": names[j], "coefficient": float(coef[j]), "effect": float(effect[j]),
-         "drawn": float(model.inclusion_[j])}
-        for j in order
+         "drawn": float(model.inclusion_[j]), "standard_error": error}
+        for j, error in zip(_largest(model, spread, MOST_COEFFICIENTS), uncertain, strict=False)
     ]  # fmt: skip
+
+
+def _columns(model: OLSEnsembleRegressorCV, spread: Array, names: list[str]) -> dict[str, Any]:
+    """All columns in their order, or those with the largest effects."""
+    listed = np.sort(_largest(model, spread, MOST_COLUMNS))
+    coef, kept = np.ravel(model.coef_), model.selection_frequency_
+    return {
+        "name": [names[j] for j in listed],
+        "coefficient": coef[listed].tolist(),
+        "effect": (coef * spread)[listed].tolist(),
+        "drawn": model.inclusion_[listed].tolist(),
+        "kept": kept[listed].tolist() if len(kept) else None,
+    }
 
 
 def _curve(model: OLSEnsembleRegressorCV, size: int) -> dict[str, Any]:
@@ -182,21 +243,27 @@ def as_text(summary: dict[str, Any]) -> str:
     """The summary for a terminal; names of columns are shortened, in the dict they are whole."""
     data, model = summary["data"], summary["model"]
     name, target = shortened(data["name"], LONGEST_FILE_NAME), shortened(data["target"])
-    lines = [f"{name}: {data['rows']} rows, {data['columns']} columns, target {target}"]
+    lines = [f"{name}: {counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}, target {target}"]
     lines += [f"  note: {visible(message)}" for message in data["messages"]]
     lines += ["", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
     for e in summary["errors"]:
         note = f"   {e['note']}" if e["note"] else ""
-        lines.append(f"  {e['name']:<26}{_number(e['rmse']):>10}{_number(e['r2'], '.3f'):>8}{note}")
-    lines += ["", f"{model['members']} members of {model['columns_per_member']} columns ({model['share']:.0%}), "
+        lines.append(f"  {e['name']:<26}{number(e['rmse']):>10}{number(e['r2'], '.3f'):>8}{note}")
+    size = size_of_members(model["mean_columns_per_member"], data["columns"])
+    lines += ["", f"{model['members']} members of {size},",
               f"drawn {DRAWN[model['inclusion']]}, scale {model['scale']:.3g}, seed {model['seed']}"]  # fmt: skip
-    names = [shortened(c["name"]) for c in summary["coefficients"]]
-    width = max(20, *map(len, names))
-    lines += ["", f"{'largest effects':<{width + 2}}{'coefficient':>12}{'per s.d.':>12}{'drawn':>8}"]
-    for name, c in list(zip(names, summary["coefficients"], strict=True))[:10]:
-        lines.append(f"  {name:<{width}}{c['coefficient']:>12.4g}{c['effect']:>12.4g}{c['drawn']:>8.0%}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_effect_lines(summary["coefficients"][:10])])
 
 
-def _number(value: float | None, form: str = ".4g") -> str:
-    return "-" if value is None else format(value, form)
+def _effect_lines(coefficients: list[dict[str, Any]]) -> list[str]:
+    names = [shortened(c["name"], LONGEST_NAME) for c in coefficients]
+    width = max(20, *map(columns_of, names))
+    known = any(c["standard_error"] is not None for c in coefficients)
+    lines = [f"{'largest effects':<{width + 2}}{'coefficient':>12}{'per s.d.':>12}{'    ± s.e.' if known else ''}"
+             f"{'drawn':>8}"]  # fmt: skip
+    for name, c in zip(names, coefficients, strict=True):
+        error = f"{number(c['standard_error'], '.2g'):>10}" if known else ""
+        lines.append(
+            f"  {padded(name, width)}{c['coefficient']:>12.4g}{c['effect']:>12.4g}{error}{percent(c['drawn']):>8}"
+        )
+    return lines

@@ -1,0 +1,121 @@
+"""Texts that are numbers to people: with marks between thousands, decimal commas, percent signs and currencies.
+
+A column is decided upon as a whole, from its different texts: each of them must be a number in the same notation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .shown_text import quoted
+
+__all__ = ["Ambiguous", "Notation", "looks_like_number", "notation_of", "number"]
+
+CODES = (
+    "AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "HUF", "ILS", "INR", "JPY", "KRW", "MXN",
+    "NOK", "NZD", "PLN", "RUB", "SEK", "SGD", "TRY", "TWD", "USD", "ZAR", "US$", "A$", "C$", "R$", "Fr.", "Fr", "kr",
+    "zł", "Kč",
+)  # fmt: skip
+SYMBOLS = "$€£¥₹₽₩₺₪₫₴₦฿¢"
+CURRENCY = "|".join([*map(re.escape, sorted(CODES, key=len, reverse=True)), f"[{SYMBOLS}]"])
+MARKS = "' \u2019\u00a0\u202f\u2009"  # between thousands, besides point and comma: apostrophes and spaces
+PERCENT = "%"
+LONGEST = 60  # characters of a number with all that belongs to it
+CELL = re.compile(
+    rf"(?P<open>\()?(?P<sign>[+-])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+-])?"
+    rf"(?P<body>(?:\d|[.,]\d)[\d.,{MARKS}]*?(?:[eE][+-]?\d+)?)\s*(?P<after>{CURRENCY}|%)?(?P<close>\))?"
+)
+DIGITS = {  # of a number, by its decimal point; groups of three digits have one and the same mark between them
+    point: re.compile(
+        rf"(?:\d+|\d{{1,3}}(?P<mark>[{other}{MARKS}])\d{{3}}(?:(?P=mark)\d{{3}})*)?"
+        rf"(?:{re.escape(point)}\d*)?(?:[eE][+-]?\d+)?"
+    )
+    for point, other in ((".", ","), (",", "."))
+}
+
+
+class Ambiguous(ValueError):
+    """Texts that are numbers in more than one way, and which."""
+
+
+class Notation(NamedTuple):
+    """How the numbers of a column are written: decimal point or comma, and a percent sign or a currency, or nothing."""
+
+    decimal: str
+    unit: str
+
+
+def notation_of(texts: Iterable[str]) -> Notation | None:
+    """The one notation in which all texts are numbers; None if there is none.
+
+    >>> notation_of(["1.234,50 €", "12 €"])
+    Notation(decimal=',', unit='€')
+    """
+    bodies, units = set(), set()
+    for text in texts:
+        cell = _taken_apart(text)
+        if cell is None:
+            return None
+        bodies.add(cell[1])
+        units.add(cell[2])
+    unit = max(units, default="")
+    decimals = [point for point in DIGITS if all(DIGITS[point].fullmatch(body) for body in bodies)]
+    if not bodies or not decimals or (PERCENT in units and len(units) > 1):
+        return None
+    if len(units - {""}) > 1:
+        first, second = sorted(units - {""})[:2]
+        raise Ambiguous(f"amounts in {quoted(first)} and in {quoted(second)}")
+    return Notation(decimals[0] if len(decimals) == 1 else _likely_decimal(bodies, unit), unit)
+
+
+def _likely_decimal(bodies: set[str], unit: str) -> str:
+    """The decimal point where every text allows both, such as 1,234.
+
+    Shares are below 1000 %, so a lone mark is their decimal point. A lone comma is one between thousands. So is a lone
+    point before three digits in money, perhaps, or it is a price to the tenth of a cent: nobody can tell.
+    """
+    marks = {mark for mark in ".," for body in bodies if mark in body}
+    if not marks:
+        return "."
+    if unit == PERCENT and len(marks) == 1:
+        return marks.pop()
+    if marks == {","} or (marks == {"."} and not unit):
+        return "."
+    example = next(body for body in sorted(bodies) if "." in body)
+    raise Ambiguous(f"{quoted(example)}, which may be {example} or {example.replace('.', '')}")
+
+
+def number(text: str, notation: Notation) -> float | None:
+    """The number that a text is in a notation; None if it is none.
+
+    Money may go without its currency. 12.5 % is 12.5, so that a column means the same with the sign and without it.
+    """
+    cell = _taken_apart(text)
+    if cell is None or not DIGITS[notation.decimal].fullmatch(cell[1]):
+        return None
+    if cell[2] != notation.unit and (cell[2] or notation.unit == PERCENT):
+        return None
+    digits = re.sub(rf"[^\d{re.escape(notation.decimal)}eE+-]", "", cell[1])
+    return cell[0] * float(digits.replace(notation.decimal, "."))
+
+
+def looks_like_number(text: str) -> bool:
+    """Whether a text is a number in any notation."""
+    cell = _taken_apart(text)
+    return cell is not None and any(pattern.fullmatch(cell[1]) for pattern in DIGITS.values())
+
+
+def _taken_apart(text: str) -> tuple[int, str, str] | None:
+    """Sign, digits with their marks, and unit of a text; None if it is no number.
+
+    Digits after a leading zero are those of a code, such as a postcode, and not of a number.
+    """
+    cell = None if len(text) > LONGEST else CELL.fullmatch(text.strip().replace("\u2212", "-"))
+    if cell is None or bool(cell["open"]) != bool(cell["close"]) or (cell["sign"] and cell["inner"]):
+        return None
+    if (cell["before"] and cell["after"]) or re.match(r"0\d", cell["body"]):
+        return None
+    negative = "-" in (cell["sign"], cell["inner"]) or bool(cell["open"])
+    return -1 if negative else 1, cell["body"].strip(), cell["before"] or cell["after"] or ""

@@ -1,0 +1,87 @@
+"""Numbers in words that stay true: one column is not "1 columns", and 99.6 % is not all of them."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+
+__all__ = ["columns_of", "counted", "listed", "number", "padded", "percent", "size_of_members", "with_error"]
+
+WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
+SAME_AS_WHOLE = 0.995  # a share from which on rounding to per cent would make it all
+
+
+def counted(n: int, noun: str) -> str:
+    """
+    >>> counted(1, "column"), counted(732, "row")
+    ('1 column', '732 rows')
+    """
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def percent(share: float) -> str:
+    """A share in per cent; what is not all, or not nothing, is not rounded to it.
+
+    >>> percent(0.5), percent(1.0), percent(0.999), percent(0.001)
+    ('50%', '100%', '>99%', '<1%')
+    """
+    if SAME_AS_WHOLE <= share < 1 - WHOLE:
+        return ">99%"
+    return "<1%" if 0 < share < 1 - SAME_AS_WHOLE else f"{share:.0%}"
+
+
+def size_of_members(mean: float, n_columns: int) -> str:
+    """How many of the columns a member has, exactly or on average.
+
+    >>> size_of_members(3, 6), size_of_members(5.94, 6), size_of_members(6, 6)
+    ('3 of 6 columns (50%)', '5.94 of 6 columns on average (99%)', 'all 6 columns')
+    """
+    columns = counted(n_columns, "column")
+    if mean >= n_columns - WHOLE:
+        return f"all {columns}" if n_columns > 1 else "the one column"
+    if abs(mean - round(mean)) < WHOLE:
+        return f"{round(mean)} of {columns} ({percent(mean / n_columns)})"
+    shown = f"{mean:.3g}" if mean < 1000 else f"{mean:.0f}"
+    shown = f"almost {n_columns}" if float(shown) >= n_columns else shown
+    return f"{shown} of {columns} on average ({percent(mean / n_columns)})"
+
+
+def padded(text: str, width: int) -> str:
+    """A text with spaces behind it, up to a width on a terminal, where some letters are as wide as two.
+
+    >>> padded("ab", 4), padded("\u6e29\u5ea6", 5)
+    ('ab  ', '\u6e29\u5ea6 ')
+    """
+    return text + " " * (width - columns_of(text))
+
+
+def columns_of(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
+
+
+def number(value: float | None, form: str = ".4g") -> str:
+    """A number, or a dash where there is none."""
+    return "-" if value is None or not math.isfinite(value) else format(value, form)
+
+
+def listed(names: list[str]) -> str:
+    """
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def with_error(value: float | None, error: float | None) -> str:
+    """A difference with its standard error, which says how many digits there are; nothing where there is none.
+
+    >>> with_error(0.0049171, 0.0042), with_error(-1234.5, 21.3), with_error(None, None)
+    ('+0.0049 ± 0.0042', '-1234 ± 21', '')
+    """
+    if value is None:
+        return ""
+    if error is None or not 1e-4 <= error < 1e5:
+        return f"{value:+.3g} ± {number(error, '.2g')}"
+    digits = max(0, 1 - math.floor(math.log10(error)))
+    return f"{value:+.{digits}f} ± {error:.{digits}f}"

@@ -1,0 +1,206 @@
+"""What is in a model file, for people: where it comes from, what it was fitted on, and what it holds."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import OLSEnsembleRegressorCV
+from . import archives, models
+from .report.words import columns_of, counted, number, padded, percent, size_of_members
+from .shown_text import shortened
+
+__all__ = ["as_text", "contents"]
+
+MOST_COEFFICIENTS = 10
+MOST_NAMED = 8  # columns with text, and columns kept, that are named on a terminal
+LONGEST_NAME = 36
+LONGEST_FILE_NAME = 200
+CRITERIA = {
+    "loo": "rows left out one at a time",
+    "gcv": "generalised cross-validation",
+    "kfold": "folds of rows left out",
+    "oob": "rows that members were not given",
+}
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """What a model file holds, as plain types; what its version did not store is None.
+
+    Parameters
+    ----------
+    path : Path
+        A model written by ``olsen fit``, of this version or an older one. It is checked before anything is read from
+        it, as for predictions.
+
+    Returns
+    -------
+    dict
+        ``file``, ``target``, ``rows``, ``columns``, ``members``, ``laws``, ``kept``, ``error``, ``coefficients``.
+    """
+    saved = models.load(path)
+    model, names = saved.estimator, saved.encoding.names
+    return {
+        "file": _origin(path),
+        "target": saved.encoding.target,
+        "rows": _rows(saved),
+        "columns": _kinds(saved),
+        "members": {
+            "number": int(model.n_estimators_),
+            "mean_columns": float(model.inclusion_.sum()),
+            "scale": float(model.scale_),
+            "solver": str(model.solver_),
+        },
+        "laws": _laws(model),
+        "kept": _kept(model, names),
+        "error": _error(saved),
+        "coefficients": _coefficients(model, names),
+    }
+
+
+def _origin(path: Path) -> dict[str, Any]:
+    """Where a file comes from, as far as it says; it has been checked."""
+    with zipfile.ZipFile(path) as archive:
+        written = datetime(*archive.getinfo(archives.SCHEMA).date_time)
+        stored = json.loads(archive.read(archives.SCHEMA))["content"]
+    return {
+        "name": path.name,
+        "bytes": path.stat().st_size,
+        "format": _stored_text(stored.get("format")),
+        "olsen": _stored_text(stored.get("olsen")),
+        "written": written.isoformat(sep=" ", timespec="minutes"),
+    }
+
+
+def _stored_text(node: Any) -> str | None:
+    """A text as skops stores it; None where there is none, or something else."""
+    try:
+        text = json.loads(node["content"])
+    except (TypeError, KeyError, ValueError):
+        return None
+    return text if isinstance(text, str) else None
+
+
+def _rows(saved: models.SavedModel) -> int:
+    """Rows of the table that was fitted."""
+    design = saved.estimator.__getstate__()["_fitted"]["design"]
+    return int(design["n_rows"] if design.get("n_given") is None else design["n_given"])
+
+
+def _kinds(saved: models.SavedModel) -> dict[str, Any]:
+    columns = saved.encoding.columns
+    text = [{"name": c["name"], "categories": len(c["categories"])} for c in columns if "categories" in c]
+    dates = [c["name"] for c in columns if "date" in c]
+    return {
+        "table": len(columns),
+        "numbers": len(columns) - len(text) - len(dates),
+        "dates": dates,
+        "text": text,
+        "encoded": len(saved.encoding.names),
+    }
+
+
+def _laws(model: Any) -> dict[str, float] | None:
+    """Shares of the laws of inclusion; older models have one law."""
+    if not isinstance(model, OLSEnsembleRegressorCV):
+        return None
+    return dict(getattr(model, "inclusion_shares_", {model.inclusion_kind_: 1.0}))
+
+
+def _kept(model: Any, names: list[str]) -> list[dict[str, Any]] | None:
+    """Columns that a sparse model would keep, the surest first; None where that was not asked, or is not known."""
+    selected = getattr(model, "selected_", np.empty(0, dtype=bool))
+    if not len(selected):
+        return None
+    share = model.selection_frequency_
+    order = sorted(np.flatnonzero(selected), key=lambda j: -share[j])
+    return [{"name": names[j], "frequency": float(share[j])} for j in order]
+
+
+def _error(saved: models.SavedModel) -> dict[str, Any]:
+    """Error of prediction with its standard error, as tuning found it; otherwise from the errors in the file."""
+    model = saved.estimator
+    if not isinstance(model, OLSEnsembleRegressorCV) or not math.isfinite(model.best_score_):
+        squares = saved.residuals**2
+        return _root(float(squares.mean()), float(squares.std() / math.sqrt(len(squares))), "the errors in the file")
+    results = model.cv_results_
+    size = model.max_samples_ if model.tune == "max_samples" else model.max_features_
+    place = np.flatnonzero(results["size"] == size)
+    spread = float(results["standard_error"][place[0]]) if len(place) else math.nan
+    return _root(-float(model.best_score_), spread, CRITERIA.get(model.criterion_, model.criterion_))
+
+
+def _root(mse: float, error: float, source: str) -> dict[str, Any]:
+    rmse = math.sqrt(max(mse, 0.0))
+    spread = error / (2 * rmse) if rmse > 0 else math.nan  # delta method
+    return {"rmse": rmse, "standard_error": spread if math.isfinite(spread) else None, "from": source}
+
+
+def _coefficients(model: Any, names: list[str]) -> list[dict[str, Any]]:
+    coef = np.ravel(model.coef_)
+    order = np.argsort(-np.abs(coef), kind="stable")[:MOST_COEFFICIENTS]
+    return [{"name": names[j], "coefficient": float(coef[j]), "drawn": float(model.inclusion_[j])} for j in order]
+
+
+def as_text(found: dict[str, Any]) -> str:
+    """The contents for a terminal."""
+    file, members, error, encoded = found["file"], found["members"], found["error"], found["columns"]["encoded"]
+    version = f"olsen {shortened(file['olsen'])}" if file["olsen"] else "a version of olsen that did not say which"
+    plus_minus = "" if error["standard_error"] is None else f" ± {number(error['standard_error'], '.2g')}"
+    lines = [
+        f"{shortened(file['name'], LONGEST_FILE_NAME)}: a model of {shortened(found['target'])}",
+        "",
+        f"  written   {file['written']} (local time there) by {version}, {_bytes(file['bytes'])}",
+        f"  data      {counted(found['rows'], 'row')}, {_columns_text(found['columns'])}",
+        f"  members   {members['number']} of {size_of_members(members['mean_columns'], encoded)}, "
+        f"scale {members['scale']:.3g}, solver {shortened(members['solver'])}",
+    ]
+    if found["laws"]:
+        shares = sorted(found["laws"].items(), key=lambda law: -law[1])
+        lines.append(f"  drawn by  {', '.join(f'{shortened(name)} {percent(share)}' for name, share in shares)}")
+    lines.append(f"  error     {number(error['rmse'])}{plus_minus} (root mean square, from {shortened(error['from'])})")
+    if found["kept"] is not None:
+        lines.append(f"  a sparse model {_kept_text(found['kept'], encoded)}")
+    return "\n".join([*lines, "", *_coefficient_lines(found["coefficients"])])
+
+
+def _columns_text(columns: dict[str, Any]) -> str:
+    text, dates = columns["text"], columns["dates"]
+    if not text and not dates:
+        return f"{counted(columns['table'], 'column')} of numbers"
+    kinds = [f"{columns['numbers']} of numbers"]
+    kinds += [f"{len(dates)} of dates"] if dates else []
+    if text:
+        named = ", ".join(f"{shortened(c['name'], LONGEST_NAME)} {c['categories']}" for c in text[:MOST_NAMED])
+        more = f" and {len(text) - MOST_NAMED} more" if len(text) > MOST_NAMED else ""
+        kinds.append(f"{len(text)} of text (categories: {named}{more})")
+    return f"{counted(columns['table'], 'column')}: {', '.join(kinds)}; {columns['encoded']} after coding"
+
+
+def _kept_text(kept: list[dict[str, Any]], encoded: int) -> str:
+    if not kept:
+        return "would keep no column"
+    named = ", ".join(f"{shortened(c['name'], LONGEST_NAME)} {percent(c['frequency'])}" for c in kept[:MOST_NAMED])
+    more = f" and {len(kept) - MOST_NAMED} more" if len(kept) > MOST_NAMED else ""
+    return f"would keep {len(kept)} of {counted(encoded, 'column')} (in so many folds): {named}{more}"
+
+
+def _coefficient_lines(coefficients: list[dict[str, Any]]) -> list[str]:
+    names = [shortened(c["name"], LONGEST_NAME) for c in coefficients]
+    width = max(20, *map(columns_of, names))
+    lines = [f"{'largest coefficients':<{width + 2}}{'per unit':>12}{'drawn':>8}"]
+    lines += [
+        f"  {padded(name, width)}{c['coefficient']:>12.4g}{percent(c['drawn']):>8}"
+        for name, c in zip(names, coefficients, strict=True)
+    ]
+    return [*lines, "Coefficients are in units of the columns, whose spread the file does not hold."]
+
+
+def _bytes(n: int) -> str:
+    return f"{n:,} bytes" if n < 10_000 else f"{n / 1000:,.0f} kB"

@@ -1,0 +1,271 @@
+"""The report of a fit: what it says is so, and what it draws can be read off."""
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes
+
+from olsen import OLSEnsembleRegressorCV
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("cyclopts")
+pytest.importorskip("skops")
+
+from olsen.cli import report
+from olsen.cli.report import svg
+from olsen.cli.report.words import size_of_members
+
+VOID = {"meta", "link", "input", "br"}
+
+
+def problem(n=60, p=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) * np.arange(1, p + 1)
+    return X, X[:, 0] - X[:, -1] + 0.5 * rng.standard_normal(n)
+
+
+def summary_of(X, y, names=None, target="y", **parameters):
+    model = OLSEnsembleRegressorCV(**{"n_estimators": 40, "random_state": 0, "n_jobs": 1, **parameters}).fit(X, y)
+    names = names or [f"x{j}" for j in range(X.shape[1])]
+    about = {"data_name": "t.csv", "target": target, "messages": [], "seed": 0, "command": "olsen fit",
+             "versions": {"olsen": "1"}}  # fmt: skip
+    return model, report.summarise(model, X, y, names, **about)
+
+
+class Page(HTMLParser):
+    """Elements of a page by name; raises if they are not closed in their order."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.open, self.found = [], []
+        self.feed(html)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.found.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, tag, **wanted):
+        return [a for t, a in self.found if t == tag and all(a.get(k) == v for k, v in wanted.items())]
+
+
+def figure(html, name):
+    return html.split(f'<figure id="{name}">')[1].split("</figure>")[0]
+
+
+def polylines(html, style):
+    texts = re.findall(rf'<polyline class="{style}" points="([^"]*)"', html)
+    return [np.array([pair.split(",") for pair in text.split()], dtype=float) for text in texts]
+
+
+# words
+
+
+def test_the_size_of_members_agrees_with_how_often_columns_are_drawn():
+    X, y = problem()
+    model, summary = summary_of(X, y)
+    mean = np.mean([len(columns) for columns in model.feature_subsets_])
+    assert summary["model"]["mean_columns_per_member"] == pytest.approx(mean)
+    assert size_of_members(mean, 6) in report.as_text(summary)
+    drawn = [c["drawn"] for c in summary["coefficients"]]
+    assert ("all 6 columns" in report.as_text(summary)) == (min(drawn) == 1)
+
+
+def test_one_column_is_one_column():
+    X, y = problem(p=1)
+    text = report.as_text(summary_of(X, y + X[:, 0])[1])
+    assert "1 column," in text and "1 columns" not in text
+    assert "from 1 column<" in report.render(summary_of(X, y + X[:, 0])[1])
+
+
+def test_a_long_name_does_not_make_the_lines_long():
+    X, y = problem()
+    text = report.as_text(summary_of(X, y, ["n" * 500, *"bcdef"], target="t" * 500)[1])
+    assert max(map(len, text.splitlines())) <= 120 and "n…n" in text
+
+
+def test_wide_letters_keep_the_columns_of_the_table_in_line():
+    import unicodedata
+
+    X, y = problem()
+    text = report.as_text(summary_of(X, y, ["\u6e29\u5ea6", *"bcdef"])[1])
+    rows = text.split("drawn\n")[1].splitlines()
+    widths = {sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in row) for row in rows}
+    assert len(rows) == 6 and len(widths) == 1
+
+
+def test_folds_are_not_passed_off_as_single_rows():
+    X, y = problem()
+    model, summary = summary_of(X, y)
+    assert model.criterion_ == "kfold"
+    assert "single rows for others" in summary["errors"][0]["note"]
+    assert "a fifth at a time for the ensemble, one at a time for others" in report.render(summary)
+    assert summary_of(X, y, inclusion="uniform")[1]["errors"][0]["note"] == ""
+
+
+# standard errors
+
+
+def test_standard_errors_of_effects_are_those_of_the_coefficients():
+    """With all columns in every member the ensemble is least squares, whose derivative is the pseudo-inverse."""
+    X, y = problem(n=80, p=4)
+    n, p = X.shape
+    _, summary = summary_of(X, y, max_features=[p], inclusion="uniform", scale=1.0)
+    A = np.column_stack([np.ones(n), X])
+    derivative, hat = np.linalg.pinv(A), A @ np.linalg.pinv(A)
+    left_out = (y - hat @ y) / (1 - np.diag(hat))
+    errors = np.sqrt((1 - (p + 1) / n) * (derivative[1:] ** 2) @ left_out**2) * X.std(axis=0)
+    for c in summary["coefficients"]:
+        assert c["standard_error"] == pytest.approx(errors[int(c["name"][1:])], rel=1e-4)
+    whiskers = figure(report.render(summary), "coefficients").count('class="whisker"')
+    assert whiskers == p
+
+
+def test_a_constant_column_has_no_standard_error():
+    X, y = problem()
+    X[:, 2] = 3.0
+    errors = {c["name"]: c["standard_error"] for c in summary_of(X, y)[1]["coefficients"]}
+    assert errors["x2"] is None and errors["x0"] > 0
+
+
+def test_without_standard_errors_there_are_no_lines(monkeypatch):
+    X, y = problem()
+    monkeypatch.setattr("olsen.cli.report.summary.MOST_OPERATIONS", 1)
+    summary = summary_of(X, y)[1]
+    html = figure(report.render(summary), "coefficients")
+    assert all(c["standard_error"] is None for c in summary["coefficients"])
+    assert "whisker" not in html and "Standard errors are left out" in html and "s.e." not in report.as_text(summary)
+
+
+# charts
+
+
+@pytest.mark.parametrize(
+    "limits", [(0.83, 1.04), (0, 1), (-3, 12), (1e-7, 9e-7), (-5e7, 4e7), (0.999, 1.002), (2, 2.1)]
+)
+def test_ticks_have_as_many_decimals_as_each_other(limits):
+    ticks = svg._labelled(*limits, False)
+    assert 3 <= len(ticks) <= 9
+    decimals = {len(text.partition("e")[0].partition(".")[2]) for value, text in ticks if value}
+    assert len(decimals) == 1
+    for value, text in ticks:
+        assert float(text.replace("\N{MINUS SIGN}", "-")) == pytest.approx(value, rel=1e-9, abs=1e-12 * abs(limits[1]))
+        assert limits[0] <= value <= limits[1]
+
+
+def with_curve(rmse, standard_error=0.01):
+    _, summary = summary_of(*problem(), inclusion="uniform")
+    n = len(rmse)
+    return {**summary, "curve": {"size": list(range(1, n + 1)), "rmse": rmse, "rmse_infinite": rmse, "chosen": 1,
+                                 "standard_error": [standard_error] * n}}  # fmt: skip
+
+
+@pytest.mark.parametrize("rmse", [[1.0, 2.0, 9.0, 4.0], [1.0, 2.0, 40.0, 4.0], [1.0, 2.0, 5000.0, 40.0]])
+def test_the_curve_is_not_flat_where_the_error_is_not(rmse):
+    (line,) = polylines(figure(report.render(with_curve(rmse)), "curve"), "first")
+    assert np.all(np.diff(line[:, 1]) * np.diff(rmse) < 0), "up where the error grows, down where it falls"
+    beyond = "leaves the frame and goes up to 5e+03" in report.render(with_curve(rmse))
+    assert beyond == (max(rmse) > 100)
+
+
+def test_an_infinite_error_is_a_gap():
+    html = report.render(with_curve([1.0, 2.0, np.inf, 4.0, 3.0]))
+    assert [len(line) for line in polylines(figure(html, "curve"), "first")] == [2, 2]
+    assert "In the gap it is infinite." in html
+
+
+def test_the_band_is_inside_the_frame():
+    html = figure(report.render(with_curve([1.0, 1.1, 1.2], standard_error=0.5)), "curve")
+    band = re.search(r'<polygon class="band" points="([^"]*)"', html)[1]
+    ys = [float(pair.split(",")[1]) for pair in band.split()]
+    assert min(ys) >= svg.TOP and max(ys) <= svg.HEIGHT - svg.BOTTOM
+
+
+def test_one_size_is_shown_as_shares_of_laws():
+    model, summary = summary_of(*load_diabetes(return_X_y=True))
+    assert model.inclusion_kind_ == "mixed" and len(summary["curve"]["size"]) == 1
+    html = report.render(summary)
+    assert '<figure id="curve">' not in html
+    widths = [float(w) for w in re.findall(r'<rect class="part\d"[^>]* width="([0-9.]+)"', figure(html, "laws"))]
+    shares = sorted(model.inclusion_shares_.values(), reverse=True)
+    assert np.array(widths) + 1 == pytest.approx(np.array(shares) * svg.WIDTH, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("names", "label"),
+    [
+        ([f"{w} nm" for w in range(400, 440)], "nm"),
+        ([f"{w}" for w in np.arange(4000.5, 3960, -1)][:40], "name of the column"),
+        ([f"nm{w / 2}" for w in range(800, 840)], "nm"),
+        ([f"{w} cm-1" for w in range(400, 440)], "cm-1"),
+        ([f"{w} nm" for w in range(400, 439)] + ["age"], "nm"),
+        ([f"x{j}" for j in range(40)], None),  # counted, not measured
+        ([f"V{j}" for j in range(1, 41)], None),
+        ([f"{w} nm" for w in [*range(400, 420), *range(400, 380, -1)]], None),
+        ([f"{w} nm" for w in range(400, 420)] + [f"col{chr(97 + j)}" for j in range(20)], None),
+        ([chr(0x4E00 + j) for j in range(40)], None),
+    ],
+)
+def test_columns_that_are_a_scale_have_a_profile(names, label):
+    model, summary = summary_of(*problem(n=50, p=40), names=names)
+    html = report.render(summary)
+    assert ('<figure id="profile">' in html) == (label is not None)
+    if label is not None:
+        (line,) = polylines(figure(html, "profile"), "first")
+        part = figure(html, "profile")
+        assert f">{label}</text>" in part and len(line) == sum(
+            label in n or label == "name of the column" for n in names
+        )
+        assert np.corrcoef(line[:, 1], np.ravel(model.coef_)[: len(line)])[0, 1] == pytest.approx(-1, abs=1e-3)
+
+
+def test_names_are_whole_for_the_pointer_and_have_room():
+    names = ["W" * 80, "\u6e29" * 60, "<b>" * 30, "concentration_of_something_measured_in_spring", "e", "f"]
+    html = report.render(summary_of(*problem(), names=names)[1])
+    page = Page(html)
+    assert not page.all("b")
+    titles = re.findall(r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "coefficients"))
+    assert len(titles) == 6
+    titles = [(unescape(whole), unescape(shown)) for whole, shown in titles]
+    for whole, shown in titles:
+        assert len(shown) < 30 and (shown == whole or "…" in shown)
+    assert {"W" * 80, "\u6e29" * 60} <= {whole for whole, _ in titles}
+
+
+# the page
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else():
+    html = report.render(summary_of(*problem())[1])
+    page = Page(html)
+    assert "http:" not in html and "https:" not in html and "url(" not in html.replace("url(#", "")
+    assert len(page.all("script")) == 1 and not page.all("img")
+    names = [a["id"] for _, a in page.found if "id" in a]
+    assert len(names) == len(set(names))
+
+
+def test_all_columns_are_listed_the_largest_effects_first():
+    model, summary = summary_of(*problem(n=50, p=40))
+    rows = Page(report.render(summary)).all("tr")
+    listed = [row["data-name"] for row in rows if "data-name" in row]
+    effects = np.abs(np.ravel(model.coef_) * problem(n=50, p=40)[0].std(axis=0))
+    assert listed == [f"x{j}" for j in np.argsort(-effects, kind="stable")]
+
+
+def test_of_very_many_columns_the_largest_are_listed(monkeypatch):
+    monkeypatch.setattr("olsen.cli.report.summary.MOST_COLUMNS", 4)
+    summary = summary_of(*problem(), names=[str(w) for w in range(400, 406)])[1]
+    assert len(summary["columns"]["name"]) == 4
+    assert {c["name"] for c in summary["coefficients"][:4]} == set(summary["columns"]["name"])
+    html = report.render(summary)
+    assert "The 2 columns with the smallest effects are left out." in html
