@@ -72,11 +72,6 @@ class Mixed:
     kept: NDArray[np.bool_]  # (p,) columns that the sparse law keeps
     stability: Array  # (p,) share of the folds in which it does
 
-    @property
-    def size(self) -> float:
-        """Expected columns of a member."""
-        return float(self.shares @ self.probabilities.sum(axis=1))
-
 
 def repeats_for(n: int) -> int:
     """Times that rows in memory are left out: with few of them, the choice of folds would decide."""
@@ -214,7 +209,7 @@ class _Laws:
         law = laws_of_members(shares[used], len(orders))
         own = {used[i]: np.flatnonzero(law == i) for i in range(len(used))}
         drawn = [orders.take(pairs).drawn(self.probabilities(tuned, i)) for i, pairs in own.items() if len(pairs)]
-        return solved(self.rows, _joined(drawn), None)
+        return solved(self.rows, Subsets.joined(drawn), None)
 
 
 @dataclass(frozen=True)
@@ -374,10 +369,3 @@ def _left_out(tested: list[tuple[Testing, Trial]], n: int) -> Array | None:
         np.add.at(total, test.rows, residual)
         np.add.at(times, test.rows, 1)
     return total / times[:, None] if times.all() else None
-
-
-def _joined(drawn: list[Subsets]) -> Subsets:
-    """Members of several draws, one after the other."""
-    sizes = np.concatenate([features.sizes for features in drawn])
-    ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Subsets(drawn[0].n_items, ends, np.concatenate([features.indices for features in drawn]))

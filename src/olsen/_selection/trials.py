@@ -21,7 +21,7 @@ MOST_PAIRS = 60  # of members in a trial ...
 PAIRS_FLOPS = 5e8  # ... as many as take about so many operations ...
 PAIRS_COLUMNS = 6e4  # ... and as many columns to draw from
 STREAM = 4  # of the seed, for the orders that trials share
-LARGEST_SHARE = 0.85  # of the rows: uniform members stay clear of the interpolation peak
+LARGEST_SHARE = 0.85  # of the rows: members stay clear of the interpolation peak
 HALF_A_STEP = np.array([0.0, 0.5])  # between the two members of a pair, as in `subsets`
 
 

@@ -31,13 +31,13 @@ from .folds import FoldCurve
 from .inclusion import RidgeFamily
 from .mixture import Mixed, mix, repeats_for
 from .paths import Paths, Splits
+from .trials import LARGEST_SHARE
 
 __all__ = ["Candidate", "Evidence", "Request", "Selection", "choose", "weigh"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-LARGEST_SHARE = 0.85  # of the rows: members stay clear of the interpolation peak
 EXCESS = 0.01  # of a finite ensemble over an infinite one, where the number of members is to be found
 FEWEST_MIXED = 100  # members, so that laws have their shares
 TIE = 0.5  # standard errors by which uniform probabilities must win over ridge-matched ones

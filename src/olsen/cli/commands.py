@@ -125,7 +125,8 @@ def fit(
     Parameters
     ----------
     data : path
-        CSV file, Parquet file or folder of Parquet files. Without one, the embedded soil spectra are used.
+        Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
+        embedded soil spectra are used.
     target : str
         Column to predict.
     out : path
@@ -227,8 +228,7 @@ def predict(
     model : path
         Model saved by ``olsen fit --out``.
     data : path
-        CSV file, Parquet file or folder of Parquet files with the columns of the training table; the target may be
-        missing.
+        Table as for fit, with the columns of the training table; the target may be missing.
     out : path
         Where to write the predictions (.csv, .tsv or .parquet). Without one they are printed.
     interval : float
@@ -339,7 +339,8 @@ def compare(
     Parameters
     ----------
     data : path
-        CSV file, Parquet file or folder of Parquet files. Without one, the embedded soil spectra are used.
+        Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
+        embedded soil spectra are used.
     target : str
         Column to predict.
     drop : str

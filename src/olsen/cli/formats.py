@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import stat
 import sys
 import zipfile
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from .._execution import memory
+from .._execution import files, memory
 from .table_errors import TableError, listed, one_line
 
 __all__ = ["Source", "is_parquet", "is_stream", "open_source", "shown_name"]
@@ -102,13 +101,7 @@ def shown_name(path: Path) -> str:
 
 def is_stream(path: Path) -> bool:
     """Whether a path is standard input, a pipe or a device: what can be read once only."""
-    if path == STANDARD_INPUT:
-        return True
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return path == STANDARD_INPUT or files.is_stream(path)
 
 
 def is_parquet(path: Path) -> bool:

@@ -78,6 +78,16 @@ class Subsets(Sequence[NDArray[np.int64]]):
         indices = np.concatenate(arrays) if arrays else np.empty(0, dtype=np.int64)
         return cls(n_items, indptr.astype(np.int64), indices.astype(np.int64))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Subsets], n_items: int = 0) -> Subsets:
+        """Members of several draws, one after the other; `n_items` is needed where there are no draws."""
+        if len(parts) == 1:
+            return parts[0]
+        sizes = np.concatenate([part.sizes for part in parts]) if parts else np.empty(0, dtype=np.int64)
+        indices = np.concatenate([part.indices for part in parts]) if parts else np.empty(0, dtype=np.int64)
+        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return cls(parts[0].n_items if parts else n_items, ends, indices)
+
     def __len__(self) -> int:
         return len(self.indptr) - 1
 

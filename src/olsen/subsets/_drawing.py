@@ -232,7 +232,7 @@ def _draw_groups(
     else:
         parts = list(chain.from_iterable(mapper(work, count)))
     skip = start - first * per_group
-    return _join(parts, n_items).slice(skip, skip + stop - start)
+    return Subsets.joined(parts, n_items).slice(skip, skip + stop - start)
 
 
 def _from_array(drawn: NDArray[Any] | Subsets, n_items: int) -> Subsets:
@@ -244,15 +244,6 @@ def _from_array(drawn: NDArray[Any] | Subsets, n_items: int) -> Subsets:
     count, size = drawn.shape
     indptr = np.arange(count + 1, dtype=np.int64) * size
     return Subsets(n_items, indptr, np.ascontiguousarray(drawn, dtype=np.int64).reshape(-1))
-
-
-def _join(parts: list[Subsets], n_items: int) -> Subsets:
-    """Members of several draws, one after the other."""
-    if len(parts) == 1:
-        return parts[0]
-    sizes = np.concatenate([p.sizes for p in parts]) if parts else np.empty(0, dtype=np.int64)
-    indices = np.concatenate([p.indices for p in parts]) if parts else np.empty(0, dtype=np.int64)
-    return Subsets(n_items, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), indices)
 
 
 def draw_members(
