@@ -68,9 +68,10 @@ dist: $(READY)  ## wheel and source archive, tested in an environment without ex
 
 bench: $(READY)  ## us and the peers side by side, in 20 minutes on an idle machine: make bench DATA=folder of CSV files
 	$(BIN)/python benchmarks/compare.py $(if $(DATA),--data $(DATA))
+	$(BIN)/python benchmarks/uncertainty.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/report.py
 
-test-browser: $(READY)  ## the report in a real browser (installs Debian's Chromium if there is none)
+test-browser: $(READY)  ## the report and the explorer in a real browser (installs Debian's Chromium if there is none)
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.45'
 	$(BIN)/python -m pytest -m browser tests/browser

@@ -17,6 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+from olsen import OLSEnsembleRegressor
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = {  # rows at toy size
     "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
@@ -347,6 +349,35 @@ def test_simulations_are_summed_up_by_shape(tmp_path, capsys):
     header, _, row = page.read_text(encoding="utf-8").splitlines()
     assert row.startswith(f"| 20 | 4 | 18 | {np.mean(list(ratios.values())):.3f} |")
     assert f"| {max(ratios.values()):.3f} ± " in row and row.count("|") == header.count("|")
+
+
+def test_uncertainty_has_an_oracle_of_its_own(seed):
+    """The average of least squares that MAPIE refits is the ensemble with these columns."""
+    X, y = load("problems").linear(40, 8, seed)
+    model = OLSEnsembleRegressor(6, 3, random_state=seed).fit(X, y)
+    mean = load("uncertainty").MeanOfLeastSquares(np.array(list(model.feature_subsets_))).fit(X, y)
+    np.testing.assert_allclose(mean.coef_, model.coef_, atol=1e-12)
+    np.testing.assert_allclose(mean.predict(X), model.predict(X), atol=1e-12)
+
+
+def test_uncertainty_without_mapie_says_how_to_install_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mapie", None)
+    assert load("uncertainty").main(["--quick"]) == 0
+    assert "pip install 'mapie" in capsys.readouterr().out
+
+
+def test_uncertainty_is_that_of_mapie(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("mapie")
+    write_signal(tmp_path / "a.csv", 40, 6, seed=0)
+    run, module = ["--quick", "--data", str(tmp_path), "--only", "a", "b"], load("uncertainty")
+    assert module.main([*run, "--json", str(tmp_path / "rows.json"), "--markdown", str(tmp_path / "rows.md")]) == 0
+    assert "b.csv is not there" in capsys.readouterr().out
+    rows = json.loads((tmp_path / "rows.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["shape"]["data"] for row in rows] == ["Gaussian", "a"]
+    assert all(0 <= gap <= 1e-8 for row in rows for gap in row["difference"].values())
+    assert len((tmp_path / "rows.md").read_text(encoding="utf-8").splitlines()) == 2 + len(rows)
+    monkeypatch.setattr(module, "AGREE", -1.0)
+    assert module.main(run) == 1
 
 
 def asv_classes():

@@ -1,8 +1,10 @@
 """The command line as a new user meets it: real files with real faults, each with a clear outcome."""
 
 import errno
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from unittest.mock import Mock
@@ -308,18 +310,152 @@ def test_reproduce_says_how_far_simulation_is_from_theory(olsen, tmp_path):
 # the program itself
 
 
-def test_help_has_examples_and_the_version_is_ours(olsen):
-    for command in ("fit", "predict", "risk", "reproduce"):
-        code, out, _ = olsen(command, "--help")
-        assert code == 0 and "Examples:" in out and f"olsen {command}" in out
-    assert olsen("--version")[1].strip() == __version__
+def process(*arguments, **settings):
+    """Exit code, standard output and error stream of the real command."""
+    command = [sys.executable, "-m", "olsen", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, **settings)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("command", ["fit", "predict", "show", "compare", "risk", "reproduce", "--install-completion"])
+def test_help_explains_every_option_on_a_small_screen(command):
+    code, out, err = process(command, "--help", env=os.environ | {"COLUMNS": "80"})
+    assert (code, err) == (0, "") and "``" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    examples = out.partition("Examples:")[2]
+    assert examples.count(f"olsen {command}") >= 2
+    function = getattr(cli.commands, command, None)
+    for name in inspect.signature(function).parameters if function else ["shell"]:
+        shown = name.upper() if f"│ {name.upper()} " in out or f"  {name.upper()} " in out else f"--{name}"
+        assert re.search(rf"{shown.replace('_', '-')}(?: [A-Z.|]+)? {{2,}}\S", out), name
+
+
+def test_help_has_the_exit_codes_and_the_version_is_ours():
+    code, out, err = process("--help", env=os.environ | {"COLUMNS": "80"})
+    assert (code, err) == (0, "") and max(map(len, out.splitlines())) <= 80
+    for words in ("Exit codes:", "130  stopped with Ctrl-C", "--install-completion", "olsen fit wine.csv"):
+        assert words in out
+    assert process("--version") == (0, f"{__version__}\n", "")
+
+
+def test_defaults_are_in_the_help():
+    out = process("fit", "--help")[1]
+    for default in ("error", "1000", "auto", "0", "-1"):
+        assert f"[default: {default}]" in out
+    assert "default: False" not in out and "default: None" not in out
+
+
+def test_completion_is_installed_and_what_was_there_stays(tmp_path):
+    """In bash, asked as the tab key would ask; twice is as good as once."""
+    old = b"alias ll='ls -l'\n# \xff no UTF-8, and no end of line"
+    (tmp_path / ".bashrc").write_bytes(old)
+    home = os.environ | {"HOME": str(tmp_path)}
+    for _ in range(2):
+        code, out, err = process("--install-completion", "--shell", "bash", env=home)
+        assert (code, err) == (0, "") and "completion for bash written to" in out
+    added = (tmp_path / ".bashrc").read_bytes()
+    assert added.startswith(old) and added.count(b"completions/olsen ]") == 1
+    script = tmp_path / ".local/share/bash-completion/completions/olsen"
+    asked = '. "$1"; COMP_WORDS=(olsen "$2" "$3"); COMP_CWORD=$4; _olsen; echo "${COMPREPLY[@]}"'
+    ask = ["bash", "-c", asked, "bash", script]
+    commands = subprocess.run([*ask, "", "", "1"], capture_output=True, text=True).stdout.split()
+    assert {"fit", "predict", "show", "compare", "risk", "reproduce"} <= set(commands)
+    options = subprocess.run([*ask, "fit", "--mi", "2"], capture_output=True, text=True).stdout.split()
+    assert options == ["--missing"]
+    script.write_text("# mine")
+    code, _, err = process("--install-completion", "--shell", "bash", env=home)
+    assert code == 2 and "not written by olsen" in one_line(err) and script.read_text() == "# mine"
+    assert process("--install-completion", "--shell", "zsh", env=home)[0] == 0
+    assert "#compdef olsen" in (tmp_path / ".zsh/completions/_cyclopts_olsen").read_text()
 
 
 def test_as_a_process(csv_file):
-    run = subprocess.run(
-        [sys.executable, "-m", "olsen", "fit", csv_file, "--target", "z"], capture_output=True, text=True
-    )
-    assert run.returncode == 2 and run.stdout == "" and one_line(run.stderr)
+    code, out, err = process("fit", csv_file, "--target", "z")
+    assert code == 2 and out == "" and one_line(err)
+
+
+def test_what_saving_needs_is_said_before_anything_is_read(tmp_path):
+    (tmp_path / "skops").mkdir()
+    (tmp_path / "skops" / "__init__.py").write_text("raise ModuleNotFoundError('no skops', name='skops')")
+    command = ("fit", "nothing.csv", "--target", "y", "--out", "m.skops")
+    code, out, err = process(*command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)})
+    assert (code, out) == (1, "") and "needs skops, which is not installed: pip install" in one_line(err)
+
+
+def test_long_names_and_single_columns(tmp_path):
+    """A name of 500 characters is shortened, and no advice is given that could not be typed."""
+    name, X = "n" * 500, np.random.default_rng(0).standard_normal((30, 2))
+    lines = "".join(f"{a},{b}\n" for a, b in X)
+    (tmp_path / "t.csv").write_text(f"{name},y\n{lines}")
+    code, out, err = process("fit", "t.csv", "--target", "y", "--members", "5", cwd=tmp_path)
+    assert (code, err) == (0, "") and "30 rows, 1 column," in out and "1 columns" not in out
+    assert max(map(len, out.splitlines())) < 120
+    code, out, err = process("fit", "t.csv", "--target", name[1:], cwd=tmp_path)
+    assert (code, out) == (2, "") and "no column 'nnn" in one_line(err) and len(err) < 400
+    (tmp_path / "t.csv").write_text(f"{name},y\n" + "".join(f"2024-01-{i:02d},{i}\n" for i in range(1, 29)))
+    code, _, err = process("fit", "t.csv", "--target", "y", cwd=tmp_path)
+    assert code == 1 and "--drop and its name" in one_line(err) and "--drop 'n" not in err and len(err) < 400
+
+
+@pytest.mark.skipif(not os.path.exists("/bin/bash"), reason="bash")
+def test_pipes_of_the_shell(csv_file, model_file, tmp_path):
+    """What a process substitution and a lone hyphen read is the table."""
+    expected = process("predict", model_file, csv_file)
+    assert expected[0] == 0
+    for command in ('predict "$2" <(cat "$3")', 'predict "$2" - < "$3"', 'predict "$2" /dev/stdin < "$3"'):
+        ask = ["/bin/bash", "-c", f'"$1" -m olsen {command}', "bash", sys.executable, model_file, csv_file]
+        done = subprocess.run(ask, capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr) == expected
+
+
+def on_a_terminal(*arguments, cwd):
+    """Exit code and what a terminal shows of the error stream; standard output is a pipe."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "olsen", *map(str, arguments)]
+    shown, settings = b"", os.environ | {"COLUMNS": "100", "TERM": "xterm"}
+    with subprocess.Popen(command, cwd=cwd, stdout=subprocess.DEVNULL, stderr=theirs, env=settings) as running:
+        os.close(theirs)
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # Linux says so when the other side is closed
+                break
+            shown += part
+            if not part:
+                break
+        os.close(ours)
+    return running.returncode, shown.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
+@pytest.mark.parametrize("name", ["fit", "predict", "compare", "reproduce"])
+def test_terminals_see_progress_and_pipes_do_not(tmp_path, name):
+    import pyarrow.csv as pv
+
+    X, y = numbers(60_000 if name == "predict" else 60, 8)
+    columns = {f"x{j}": X[:, j] for j in range(8)} | {"y": y}
+    pv.write_csv(pa.table(columns), tmp_path / "t.csv")
+    pv.write_csv(pa.table(columns).slice(0, 60), tmp_path / "s.csv")
+    if name == "predict":
+        assert cli.main(["fit", str(tmp_path / "s.csv"), "--target", "y", "--out", str(tmp_path / "m.skops")]) == 0
+    arguments, words = {
+        "fit": (("fit", "t.csv", "--target", "y"), [r"fitting 60 rows, 8 columns", r"\d:\d\d:\d\d"]),
+        "predict": (
+            ("predict", "m.skops", "t.csv", "--out", "p.csv"),
+            [r"reading t.csv", r"of \d+ MB", r"predicting", r"of 60,000 rows"],
+        ),
+        "compare": (
+            ("compare", "t.csv", "--target", "y", "--repeats", "2"), [r"comparing", r"\d+/60", r"\d:\d\d:\d\d"]),
+        "reproduce": (
+            ("reproduce", "figure4", "--scale", "quick", "--out", "f"), [r"figure4", r"\d+/\d+", r"\d:\d\d:\d\d"]),
+    }[name]  # fmt: skip
+    code, shown = on_a_terminal(*arguments, cwd=tmp_path)
+    assert code == 0 and not [word for word in words if not re.search(word, shown)], shown[-2000:]
+    assert shown.rstrip().endswith("written to p.csv") or "\x1b[?25h" in shown  # the cursor is given back
+    code, _, err = process(*arguments, cwd=tmp_path)
+    assert code == 0 and err == ("60000 predictions written to p.csv\n" if name == "predict" else "")
 
 
 def test_missing_packages_are_named(capsys, monkeypatch):

@@ -149,7 +149,7 @@ def test_a_folder_of_files_is_one_table(olsen, parquet, tmp_path):
 
 
 def test_the_report_says_how_errors_were_estimated(olsen, parquet, tmp_path):
-    for extra, words in ([], "left out one at a time"), (["--out-of-core"], "left out a fifth at a time"):
+    for extra, words in ([], "left out one at a time"), (["--out-of-core"], "left out a fold at a time"):
         assert olsen("fit", parquet, "--target", "y", "--report", tmp_path / "r.html", *extra)[0] == 0
         assert words in (tmp_path / "r.html").read_text()
 

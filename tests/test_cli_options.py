@@ -45,6 +45,22 @@ def write(path, table):
         lines.writerows(table)
 
 
+def real(*arguments, cwd):
+    """The same as a process of its own."""
+    command = [sys.executable, "-m", "olsen", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    return done.returncode, done.stdout, done.stderr
+
+
+def as_parquet(path):
+    """A table written as Parquet, beside it."""
+    import pyarrow.csv as pv
+    import pyarrow.parquet as pq
+
+    pq.write_table(pv.read_csv(path), "t.parquet")
+    return "t.parquet"
+
+
 def predictions(text):
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -125,8 +141,56 @@ def test_unknown_categories_are_refused_or_none(run, tmp_path):
     write("t.csv", table)
     code, _, err = run("predict", "m.skops", "t.csv")
     assert code == 1 and "XXL" in err
-    code, out, _ = run("predict", "m.skops", "t.csv", "--unknown", "ignore")
-    assert code == 0 and len(predictions(out)) == 120
+    assert "--unknown ignore" in err and err.count("\n") == 1
+    table[7]["size"] = "XS"
+    write("t.csv", table)
+    for command in (["t.csv"], [as_parquet("t.csv"), "--out-of-core"]):
+        code, out, err = real("predict", "m.skops", *command, "--unknown", "ignore", cwd=tmp_path)
+        assert code == 0 and len(predictions(out)) == 120
+        assert err == (
+            "olsen: note: categories that the model has not seen, taken for none of those it knows: 2 cells, "
+            "'size' (2).\n"
+        )
+    table[0]["size"] = table[7]["size"] = "S"
+    write("t.csv", table)
+    assert real("predict", "m.skops", "t.csv", "--unknown", "ignore", cwd=tmp_path)[2] == ""
+
+
+def test_notes_about_a_table_to_predict_are_shown_once_and_apart_from_the_predictions(run, tmp_path):
+    table = [{"länge": r["a"], "b": r["b"], "y": r["y"]} for r in rows()]
+    write("t.csv", table)
+    run("fit", "t.csv", "--target", "y", "--members", 20, "--out", "m.skops")
+    text = (tmp_path / "t.csv").read_text(encoding="utf-8")
+    (tmp_path / "old.csv").write_bytes(f"# of 1998\n{text}".encode("latin-1"))
+    (tmp_path / "tabs.csv").write_text(text.replace(",", "\t"), encoding="utf-8")
+    plain = real("predict", "m.skops", "t.csv", cwd=tmp_path)
+    assert plain[0] == 0 and plain[2] == ""
+    assert real("predict", "m.skops", "tabs.csv", cwd=tmp_path) == plain  # not worth a word: columns have names
+    code, out, err = real("predict", "m.skops", "old.csv", cwd=tmp_path)
+    assert (code, out) == plain[:2]
+    assert err.splitlines() == [
+        "olsen: note: line 1 above the header begins with #; left out.",
+        "olsen: note: the file is not UTF-8; read as Latin-1.",
+    ]
+
+
+def test_a_column_of_the_model_may_name_the_rows(run, tmp_path):
+    write("t.csv", [{"a": r["a"], "b": r["b"], "y": r["y"]} for r in rows()])
+    run("fit", "t.csv", "--target", "y", "--members", 20, "--out", "m.skops")
+    code, out, err = real("predict", "m.skops", "t.csv", "--id", "a", cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert [float(r["a"]) for r in predictions(out)] == [float(r["a"]) for r in rows()]
+    assert [r["y"] for r in predictions(out)] == [r["y"] for r in predictions(run("predict", "m.skops", "t.csv")[1])]
+
+
+@pytest.mark.parametrize("target", ["lower", "upper"])
+def test_a_target_called_like_a_limit_keeps_its_predictions(run, tmp_path, target):
+    write("t.csv", [{"a": r["a"], "b": r["b"], target: r["y"]} for r in rows()])
+    run("fit", "t.csv", "--target", target, "--members", 20, "--out", "m.skops")
+    code, out, err = real("predict", "m.skops", "t.csv", "--interval", "0.9", cwd=tmp_path)
+    found = predictions(out)
+    assert (code, err) == (0, "") and list(found[0]) == [target, "lower_limit", "upper_limit"]
+    assert [r[target] for r in found] == [r[target] for r in predictions(run("predict", "m.skops", "t.csv")[1])]
 
 
 @pytest.mark.parametrize(("arguments", "words"), [

@@ -173,7 +173,7 @@ def test_what_would_lose_a_file_is_refused_and_changes_nothing(refusals, name):
         (("reproduce", "figure1", "--out", "parts"), "parts/figure1.csv is there already"),
     ],
 )
-def test_variations_are_refused_too(olsen, made, tmp_path, monkeypatch, arguments, words):
+def test_variations_are_refused_too(made, tmp_path, monkeypatch, arguments, words):
     here = furnished(made, tmp_path / "here")
     monkeypatch.chdir(here)
     (here / "link.html").symlink_to("n.skops")  # which is not there yet
@@ -187,7 +187,7 @@ def test_variations_are_refused_too(olsen, made, tmp_path, monkeypatch, argument
     (here / "other.html").write_text("<!doctype html><p>A page of mine.")
     (here / "half.skops").write_bytes((here / "m.skops").read_bytes()[:500])
     before = hashes(tmp_path)
-    code, out, err = olsen(*arguments)
+    code, out, err = run(*arguments, cwd=here)
     assert (code, out) == (2, "") and words in one_line(err) and hashes(tmp_path) == before
 
 
@@ -255,11 +255,31 @@ A = 1 / 3  # as many digits as there are
         (f"y,a,b\n{A},{A},{A}\n", False),
         (f"a,y\n{A},{A}\n", False),
         ("y\n", False),
+        (f"row,y\nr1,{A}\n", True),
+        (f'row,y\n"one\nand, two",{A}\n', True),
+        (f"plot,y\nr1,{A}\n", False),  # rows are named by another column
+        ("row,y\nr1,1.5\n", False),
+        (f"plot,other,y,lower,upper\nr1,x,{A},{A / 3},inf\n", True),
+        (f"plot,y,lower,upper\nr1,{A},{2 * A},{3 * A}\n", False),  # limits that are none
     ],
 )
 def test_predictions_are_known_by_their_digits(tmp_path, text, ours):
     (tmp_path / "p.csv").write_text(text)
-    assert recognition.is_predictions(tmp_path / "p.csv") is ours
+    assert recognition.is_predictions(tmp_path / "p.csv", ["row"]) is ours
+
+
+def test_predictions_with_names_of_rows_are_replaced(place):
+    """A table of the same form that was measured is not."""
+    ids = ("--id", "x0")
+    for extra in (ids, (*ids, "--interval", "0.9"), ("--interval", "0.9")):
+        for name in ("p.csv", "p.tsv", "p.parquet"):
+            assert cli.main(["predict", "m.skops", "y.csv", "--out", name, *extra]) == 0
+        code, _, err = run("predict", "m.skops", "y.csv", "--out", "p.csv", *extra, cwd=place)
+        assert code == 0, err
+    (place / "mine.csv").write_text("x0,y\n1.25,3.5\n2.5,4.25\n")
+    before = hashes(place)
+    code, _, err = run("predict", "m.skops", "y.csv", "--out", "mine.csv", *ids, cwd=place)
+    assert code == 2 and "not predictions written by olsen" in one_line(err) and hashes(place) == before
 
 
 @pytest.mark.parametrize("path", OLD_MODELS, ids=lambda p: p.stem)
@@ -325,37 +345,6 @@ def hidden(folder):
     return [name for name in os.listdir(folder) if name.startswith(".")]
 
 
-def kill_at(moment, folder):
-    """Start a fit over old outputs and kill it: after some seconds, or as soon as it writes a file of some suffix."""
-    with start(*FIT, "--seed", "7", "--out", "m.skops", "--report", "r.html", cwd=folder) as process:
-        if isinstance(moment, str):
-            while process.poll() is None and not any(name.endswith(moment) for name in hidden(folder)):
-                time.sleep(0.001)
-        else:
-            time.sleep(moment)
-        process.kill()
-        process.communicate()
-
-
-@posix
-def test_a_run_that_is_killed_leaves_old_or_complete_new_files(olsen, made, tmp_path, monkeypatch, seed):
-    """Two killed at random moments, two while they write. The next run removes what they left behind."""
-    draw = random.Random(seed)
-    moments = [draw.uniform(0, 5), draw.uniform(0, 5), ".skops", ".html"]
-    folders = [tmp_path / f"killed {i}" for i in range(len(moments))]
-    for folder in folders:
-        shutil.copytree(made, folder)
-    together([lambda moment=m, folder=f: kill_at(moment, folder) for m, f in zip(moments, folders, strict=True)])
-    known = hashes(made)
-    for folder in folders:
-        left = hashes(folder)
-        assert all(left[name] == known[name] for name in ("y.csv", "y.parquet", "lower.csv", "upper.csv"))
-        assert whole_model(folder / "m.skops") and whole_report(folder / "r.html")
-        monkeypatch.chdir(folder)
-        assert olsen(*FIT, "--out", "m.skops", "--report", "r.html")[0] == 0
-        assert not hidden(folder)
-
-
 @posix
 def test_what_the_dead_left_is_removed_and_what_the_living_write_is_not(place):
     """The temporary file of this process stays while the real command writes into the same folder."""
@@ -378,45 +367,127 @@ def test_what_the_dead_left_is_removed_and_what_the_living_write_is_not(place):
     assert (place / "new.txt").read_text() == "being written" and whole_report(place / "n.html")
 
 
-def limited():
+@pytest.fixture(scope="module")
+def finished(made, tmp_path_factory):
+    """What was made, with outputs of every command beside it."""
+    folder = shutil.copytree(made, tmp_path_factory.mktemp("finished") / "here")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in ("p.csv", "p.tsv", "p.parquet"):
+            assert cli.main(["predict", "m.skops", "y.csv", "--out", name]) == 0
+        assert cli.main([*COMPARE, "--report", "c.html"]) == 0
+        for suffix in ("csv", "parquet"):
+            assert cli.main([*REPRODUCE, "--out", f"figures {suffix}", "--format", suffix]) == 0
+    return folder
+
+
+COMPARE = ("compare", "y.csv", "--target", "y", "--folds", "2", "--jobs", "1")
+REPRODUCE = ("reproduce", "figure1", "--scale", "quick", "--jobs", "1")
+FULL = {  # name -> the largest file there is room for, the command, and what cannot be written
+    "model": (3000, (*FIT, "--report", "r.html", "--out", "m.skops"), "m.skops"),
+    "report": (3000, (*FIT, "--report", "r.html"), "r.html"),
+    "report in a new folder": (3000, (*FIT, "--report", "new/folder/n.html"), "new/folder/n.html"),
+    "predictions as CSV": (500, ("predict", "m.skops", "y.csv", "--interval", "0.9", "--out", "p.csv"), "p.csv"),
+    "predictions with tabs": (500, ("predict", "m.skops", "y.csv", "--interval", "0.9", "--out", "p.tsv"), "p.tsv"),
+    "predictions as Parquet": (500, ("predict", "m.skops", "y.csv", "--out", "p.parquet"), "p.parquet"),
+    "comparison": (3000, (*COMPARE, "--report", "c.html"), "c.html"),
+    "table of a figure": (500, (*REPRODUCE, "--out", "figures csv"), "figures csv/figure1.csv"),
+    "Parquet of a figure": (
+        500, (*REPRODUCE, "--out", "figures parquet", "--format", "parquet"), "figures parquet/figure1.parquet"),
+    "picture": (6000, (*REPRODUCE, "--out", "figures csv"), "figures csv/figure1.p"),
+    "trials": (100, (REPRODUCE[0], "figure4", *REPRODUCE[2:], "--out", "new figures"), "new figures/trials/"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def full_disks(finished, tmp_path_factory):
+    """Outcome of every command without room for what it writes, imitated by a limit on the size of files."""
     import resource
 
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+    def limited(name):
+        room, arguments, _ = FULL[name]
+        folder = shutil.copytree(finished, tmp_path_factory.mktemp("full") / "here")
+        before = hashes(folder)
+        limits = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))}
+        return run(*arguments, cwd=folder, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, **limits), before, folder
+
+    return dict(zip(FULL, together([lambda name=name: limited(name) for name in FULL]), strict=True))
 
 
 @posix
-def test_a_full_disk_leaves_the_old_file(made, tmp_path):
-    """Imitated by a limit on the size of files."""
-    folder = shutil.copytree(made, tmp_path / "full")
-    commands = ((*FIT, "--report", "r.html", "--out", "m.skops"), (*FIT, "--report", "new/folder/n.html"))
-    before = hashes(folder)
-    outcomes = together([lambda c=c: run(*c, cwd=folder, preexec_fn=limited) for c in commands])
-    for arguments, (code, out, err) in zip(commands, outcomes, strict=True):
-        assert (code, out) == (1, "") and f"nothing was changed: {arguments[-1]}" in one_line(err)
-    assert hashes(folder) == before
+@pytest.mark.parametrize("name", FULL)
+def test_a_full_disk_leaves_the_old_file(full_disks, name):
+    (code, out, err), before, folder = full_disks[name]
+    assert (code, out) == (1, "") and f"nothing was changed: {FULL[name][2]}" in one_line(err)
+    assert same_figures(hashes(folder), before, folder)
+
+
+def same_figures(after, before, folder):
+    """Whether nothing has changed but how long a figure took."""
+    manifests = {name for name in after if name.endswith("figure1.json")}
+    assert all(json.loads((folder / name).read_text())["figure"] for name in manifests)
+    return after | dict.fromkeys(manifests) == before | dict.fromkeys(manifests)
 
 
 READY = "import sys; from olsen.cli import main; print('ready', flush=True); sys.exit(main())"
+LONG = {  # commands that would take long, or for ever
+    "fit": ("fit", "--members", "3000", "--jobs", "1", "--report", "new/n.html"),
+    "predict": ("predict", "m.skops", "-", "--out", "new/p.csv"),  # from a pipe into which nobody writes
+    "compare": ("compare", "--repeats", "99", "--jobs", "1", "--report", "new/c.html"),
+    "reproduce": ("reproduce", "figure2", "--jobs", "1", "--out", "new"),
+}
+
+
+def interrupted(folder, arguments, delay, **settings):
+    """Exit code and errors of a command that is stopped with Ctrl-C, some seconds after it was called."""
+    command = [sys.executable, "-c", READY, *arguments]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, **pipes | settings) as process:
+        process.stdout.readline()
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        err = process.stderr.read() if process.stderr else None
+    return process.returncode, err
 
 
 @posix
-def test_control_c_is_one_line_from_the_first_moment(made, tmp_path, seed):
-    """As soon as the command is called: while it imports, reads, fits and writes."""
-    draw = random.Random(seed)
+@pytest.mark.parametrize("latest", [0.3, 3.0])
+def test_control_c_is_one_line_from_the_first_moment(made, tmp_path, seed, latest):
+    """Of every command: while it imports, reads, works and writes. Trials that are finished stay."""
+    draw = random.Random(f"{seed} {latest}")
 
-    def stopped(i):
-        folder = shutil.copytree(made, tmp_path / f"stopped {i}")
-        command = [sys.executable, "-c", READY, "fit", "--members", "3000", "--report", "new/n.html"]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen(command, cwd=folder, **pipes) as process:
-            process.stdout.readline()
-            time.sleep(draw.uniform(0.02, 0.3))
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate()
-        return process.returncode, err, hashes(folder)
+    def stopped(name):
+        folder = shutil.copytree(made, tmp_path / name)
+        said = interrupted(folder, LONG[name], draw.uniform(0.02, latest))
+        shutil.rmtree(folder / "new" / "trials", ignore_errors=True)
+        return said, {name: said for name, said in hashes(folder).items() if name != "new"}
 
-    for code, err, after in together([lambda i=i: stopped(i) for i in range(2)]):
-        assert (code, err) == (130, "olsen: stopped\n") and after == hashes(made)
+    for said, after in together([lambda name=name: stopped(name) for name in LONG]):
+        assert said == (130, "olsen: stopped\n") and after == hashes(made)
+
+
+@posix
+def test_control_c_on_a_terminal_gives_the_cursor_back(made, tmp_path):
+    import pty
+
+    ours, theirs = pty.openpty()
+    said = interrupted(shutil.copytree(made, tmp_path / "here"), LONG["compare"], 4.0, stderr=theirs)
+    os.close(theirs)
+    assert said[0] == 130 and until_closed(ours).endswith("\x1b[?25h\r\nolsen: stopped\r\n")
+
+
+def until_closed(terminal):
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux says so when the other side is closed
+            part = b""
+        if not part:
+            os.close(terminal)
+            return b"".join(parts).decode()
+        parts.append(part)
 
 
 @posix
@@ -481,6 +552,18 @@ def test_damaged_trials_are_computed_again(tmp_path, damage):
     assert all(np.load(path)["values"].shape[0] == 4 for path in tmp_path.glob("*.npz"))
 
 
+def test_an_empty_file_of_trials_is_no_obstacle(olsen, tmp_path, monkeypatch):
+    """As a full disk, or a machine that lost its power, may leave it."""
+    command = ("reproduce", "figure4", "--scale", "quick", "--jobs", "1", "--out", "f")
+    monkeypatch.chdir(tmp_path)
+    assert olsen(*command)[0] == 0
+    trials = sorted((tmp_path / "f" / "trials").iterdir())
+    before = {path: path.read_bytes() for path in [tmp_path / "f" / "figure4.csv", *trials]}
+    trials[0].write_bytes(b"")
+    code, _, err = run(*command, cwd=tmp_path)
+    assert (code, err) == (0, "") and all(path.read_bytes() == known for path, known in before.items())
+
+
 def test_figures_of_ours_are_made_again(olsen, tmp_path):
     command = ("reproduce", "figure1", "--scale", "quick", "--out", tmp_path)
     assert olsen(*command)[0] == 0
@@ -520,9 +603,9 @@ def test_figures_of_ours_are_made_again(olsen, tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_numbers_out_of_range_are_bad_usage(olsen, place, arguments, words):
+def test_numbers_out_of_range_are_bad_usage(place, arguments, words):
     before = hashes(place)
-    code, out, err = olsen(*arguments)
+    code, out, err = run(*arguments, cwd=place)
     assert (code, out) == (2, "") and words in one_line(err) and hashes(place) == before
 
 

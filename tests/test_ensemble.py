@@ -172,7 +172,7 @@ def test_pickle_is_kilobytes_and_predicts(seed):
     again = pickle.loads(stored)
     np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
     np.testing.assert_array_equal(again.feature_subsets_.indices, model.feature_subsets_.indices)
-    with pytest.raises(ValueError, match=r"needs the training rows: pickles.*Call fit"):
+    with pytest.raises(ValueError, match=r"needs the training data: pickles.*Call fit"):
         again.predict_interval(X[:5])
 
 

@@ -186,7 +186,7 @@ def test_callbacks_are_set_up_once_a_fit_and_always_taken_down():
     X = np.random.default_rng(0).standard_normal((90, 5))
     blocks = ((X[i : i + 30], X[i : i + 30, 0]) for i in range(0, 90, 30))
     OLSEnsembleRegressor(10, random_state=0).set_callbacks(Callback()).fit(blocks, None)
-    assert calls[0] == "setup" and calls[-1] == "teardown" and set(calls[1:-1]) == {"rows", "members"}
+    assert calls[0] == "setup" and calls[-1] == "teardown" and set(calls[1:-1]) == {"rows", "members", "fit"}
 
 
 # memory, in containers too

@@ -30,7 +30,7 @@ pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 
 MODELS = Path(__file__).parent / "models"
-MODEL = (MODELS / "model_1.skops").read_bytes()
+MODEL = (MODELS / "model_2.skops").read_bytes()
 TABLE = MODELS / "table.csv"
 SCHEMA = "schema.json"
 
@@ -177,6 +177,8 @@ def wrong_values(rng):
 
 def missing_keys(rng):
     for path in NODES:
+        if path[-1] == "left_out":  # a model that was saved without what the jackknife+ needs
+            continue
         yield f"without {path[-1]}", with_schema(lambda schema, path=path: at(schema, path[:-1]).pop(path[-1]))
     for path in DICTS:
         node = single("1")
@@ -282,7 +284,8 @@ def foreign_types(rng, canary):
 
 def other_formats(rng):
     for text in (
-        '"olsen model 2"',
+        '"olsen model 0"',
+        '"olsen model 3"',
         '"olsen model 999999"',
         '"olsen model 01x"',
         '"olsen model"',
@@ -356,7 +359,7 @@ SOMETIMES_HARMLESS = (
 
 @pytest.fixture(scope="module")
 def right():
-    return predictions_of(MODELS / "model_1.skops")[1]
+    return predictions_of(MODELS / "model_2.skops")[1]
 
 
 def predictions_of(path):
@@ -468,7 +471,7 @@ def large_tables(tmp_path_factory):
 def measurements(bomb_files, large_tables):
     commands = [("predict", file, TABLE) for file in bomb_files]
     commands += [("fit", file, "--target", "y", "--members", "5") for file in large_tables]
-    found = measured(("predict", MODELS / "model_1.skops", TABLE), *commands)
+    found = measured(("predict", MODELS / "model_2.skops", TABLE), *commands)
     return dict(zip([*bomb_files, *large_tables], found, strict=True))
 
 
@@ -503,15 +506,20 @@ def test_recognition_does_not_open_bombs(olsen, bomb_files):
 
 def test_a_newer_format_names_the_version_to_install(olsen, tmp_path):
     def newer(schema):
-        schema["content"]["format"] = single('"olsen model 2"')
+        schema["content"]["format"] = single('"olsen model 3"')
         schema["content"]["olsen"] = single('"3.1.4"')
         schema["content"]["model"] = {"__class__": "Fit", "__module__": "olsen", "__loader__": "ObjectNode"}
 
     path = tmp_path / "new.skops"
     path.write_bytes(with_schema(newer))
     code, _, err = olsen("predict", path, TABLE)
-    assert code == 1 and "format 2" in err and "pip install 'olsen>=3.1.4'" in err
-    path.write_bytes(replaced(("content", "format"), single('"olsen model 2"')))
+    assert code == 1 and "format 3" in err and "pip install 'olsen>=3.1.4'" in err
+
+    def unsigned(schema):
+        newer(schema)
+        del schema["content"]["olsen"]
+
+    path.write_bytes(with_schema(unsigned))
     assert "pip install --upgrade olsen" in olsen("predict", path, TABLE)[2]
 
 

@@ -17,10 +17,12 @@ SOURCE = Path(olsen.__file__).parent
 # rooms from the ground floor up: each may import from those before it, and from none after it
 LAYERS = [
     "_execution", "subsets", "theory", "datasets", "_trust", "_moments", "_members", "equivalence", "_selection",
-    "_engines", "_estimators", "_dropout", "simulation", "figures", "cli",
+    "_engines", "_estimators", "_dropout", "onnx", "simulation", "figures", "displays", "explorer", "cli",
 ]  # fmt: skip
 NEVER = {"simulation": {"theory"}}  # evidence stays independent of what it is evidence for
 DOORS = {"__init__", "__main__"}  # may import everything
+# Doors that lead upwards, each opened inside of one function: `report` of a model writes the command's page.
+UPWARDS = {"_estimators/report_door.py": {"cli", "simulation"}}
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 PUBLIC_CLASSES = [getattr(olsen, name) for name in olsen.__all__ if inspect.isclass(getattr(olsen, name))]
@@ -52,7 +54,7 @@ def test_imports_go_one_way(path):
     if room in DOORS:
         return
     assert room in LAYERS, f"{room} is a new room: give it a place in LAYERS"
-    for used in set(imported_rooms(path)) - {room}:
+    for used in set(imported_rooms(path)) - {room} - UPWARDS.get(path.relative_to(SOURCE).as_posix(), set()):
         known = (SOURCE / f"{used}.py").exists() or (SOURCE / used).is_dir()
         if known:
             assert LAYERS.index(used) < LAYERS.index(room), f"{path.name} imports {used}, which comes after {room}"
@@ -83,7 +85,7 @@ def foreign_writes(path):
 
 
 # undoing a failed fit, and copying oneself, are done to whole estimators by their own room
-ALLOWED_WRITES = {"_estimators/inputs.py": 2, "_estimators/fitted.py": 1}
+ALLOWED_WRITES = {"_estimators/inputs.py": 2, "_estimators/fitted.py": 2}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))

@@ -231,3 +231,32 @@ def test_moments_that_do_not_fit_beside_the_data_go_to_the_host(xp, seed, monkey
     model = OLSEnsembleRegressorCV(20, random_state=seed).fit(*given)
     assert model.max_features_ == expected.max_features_
     np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-9)
+
+
+# Uncertainty
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_intervals_and_standard_errors_are_those_of_blocks(xp, tuned, seed):
+    """The same folds, read again where they are; results come back there."""
+    X, y = data(seed)
+    y = y[:, 0]
+    new = np.random.default_rng(seed).standard_normal((20, 30))
+
+    def model():
+        return (OLSEnsembleRegressorCV(30) if tuned else OLSEnsembleRegressor(30, 8)).set_params(random_state=seed)
+
+    there, blocks = model().fit(xp.asarray(X), xp.asarray(y)), model().fit(lambda: iter([(X, y)]), None)
+    space = space_of(xp.asarray(X))
+    for method in ("auto", "cv+", "normal"):
+        found = there.predict_interval(xp.asarray(new), 0.8, method)
+        assert type(found) is type(xp.asarray(X))
+        np.testing.assert_allclose(space.get(found), blocks.predict_interval(new, 0.8, method), rtol=1e-6)
+    np.testing.assert_allclose(there.coef_std_, blocks.coef_std_, rtol=1e-6)
+    np.testing.assert_allclose(there.coef_interval(0.8), blocks.coef_interval(0.8), rtol=1e-5, atol=1e-9)
+    std = there.predict(xp.asarray(new), return_std=True)[1]
+    np.testing.assert_allclose(space.get(std), blocks.predict(new, return_std=True)[1], rtol=1e-6)
+    moved = space.get(there.monte_carlo_std(xp.asarray(new)))
+    np.testing.assert_allclose(moved, blocks.monte_carlo_std(new), rtol=1e-5, atol=1e-9)
+    with pytest.raises(ValueError, match=r"leave-one-out is not computed on other devices.*method='cv\+'"):
+        there.predict_interval(xp.asarray(new), method="jackknife+")

@@ -109,7 +109,7 @@ def test_folds_are_not_passed_off_as_single_rows():
     model, summary = summary_of(X, y)
     assert model.criterion_ == "kfold"
     assert "single rows for others" in summary["errors"][0]["note"]
-    assert "a fifth at a time for the ensemble, one at a time for others" in report.render(summary)
+    assert "a fold at a time for the ensemble, one at a time for others" in report.render(summary)
     assert summary_of(X, y, inclusion="uniform")[1]["errors"][0]["note"] == ""
 
 

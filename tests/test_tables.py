@@ -227,7 +227,7 @@ REFUSED = {
     "zeros.csv": (b"a,b\x00,y\n" + TEXT, ["zeros.csv is neither text nor Parquet"], ()),
     "picture.csv": (b"\x89PNG\r\n\x1a\n" + bytes(20), ["picture.csv is a picture"], ()),
     "pointer.csv": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", ["Git LFS", "git lfs pull"], ()),
-    "cut.parquet": (PARQUET[:-30], ["cut.parquet is a damaged Parquet file"], ()),
+    "cut.parquet": (PARQUET[:-30], ["cut.parquet is a damaged Parquet file", "get it again, or write it anew"], ()),
     "cut.arrow": (as_arrow(stream=False)[:-30], ["cut.arrow is a damaged Arrow file"], ()),
     "cut.arrows": (as_arrow(stream=True)[:-300], ["cut.arrows is a damaged Arrow file"], ()),
     "header only.csv": (b"a,b,y\n", ["header only.csv has a header but no rows"], ()),
@@ -271,7 +271,12 @@ REFUSED = {
     "target text.csv": (text(lines(y=lambda v: "high" if v > 0 else "low")), ["the target 'y' holds text"], NO_DROP),
     "target dates.csv": (text([lines()[0], *(f"1,2,{d}" for d in DAYS)]), ["the target 'y' holds dates"], NO_DROP),
     "target lists.parquet": (as_parquet({"a": A, "y": [[1.0]] * N}), ["the target 'y' is of type list"], NO_DROP),
-    "infinite.csv": (spoiled(8, "inf,1,1"), ["1 cell missing or not finite", "'a' (1)", "row 7"], ()),
+    "infinite.csv": (
+        spoiled(8, "inf,1,1"), ["1 cell infinite", "'a' (1)", "row 7", "--missing drop", "--drop"], ["--missing mean"]),
+    "infinite and missing.csv": (
+        spoiled(8, "inf,,1"), ["2 cells missing or not finite (1 infinite)", "--missing drop"], ["--missing mean"]),
+    "infinite target.csv": (
+        spoiled(8, "1,1,-inf"), ["1 cell infinite", "'y' (1)", "--missing drop"], ["--missing mean", "--drop"]),
     "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["'a' is infinite in row 1"], ()),
     "lists.parquet": (as_parquet({"a": A, "c": [[1]] * N, "y": Y}), ["'c' is of type list", "--drop 'c'"], ()),
     "bytes.parquet": (as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}), ["'c' holds texts that are not UTF-8"], ()),
@@ -286,6 +291,7 @@ KNOWN = text(
 )
 ASKED = {
     "as before.csv": (b"a,kind\n1,clay\n2,sand\n", None),
+    "infinite.csv": (b"a,kind\n1,clay\n-inf,sand\n", ["1 cell infinite", "'a' (1)", "row 2", "Correct them"]),
     "gap.csv": (b"a,kind\n1,clay\n,sand\n", ["1 cell missing", "row 2"]),
     "gap of text.csv": (b"a,kind\n1,\n3,sand\n", ["1 cell missing", "row 1"]),
     "peat.csv": (b"a,kind\n1,peat\n", ["'kind' holds 'peat'", "'clay', 'sand'"]),
@@ -348,6 +354,7 @@ def run_all(commands, here, **settings):
 
 # Folders of files, and ways to read a file through a pipe
 
+LARGE = [2**53 + 2 * i + 1 for i in range(N)]
 FOLDERS = {
     "csv": {"one.csv": TEXT, "two.csv": TEXT},
     "parquet": {"one.parquet": PARQUET, "_SUCCESS": b""},
@@ -379,6 +386,8 @@ def results(tmp_path_factory):
             (here / "folders" / folder / name).write_bytes(content)
         asked["folder", folder] = ("fit", here / "folders" / folder, *FIT)
     asked["folder", "."] = ("fit", ".", *FIT)
+    (here / "whole.csv").write_bytes(with_column(map(str, LARGE), "key"))
+    asked["whole", "large"] = ("fit", here / "whole.csv", *FIT)
     for name, (content, path) in PIPES.items():
         (here / f"{name}.piped").write_bytes(content)
         asked["pipe", name] = (here / f"{name}.piped", ("fit", path, *FIT))
@@ -440,6 +449,7 @@ def test_predict_advises_nothing_that_cannot_be_typed(name, results):
         assert code == 0 and len(json.loads(out)["y"]) == 2
     else:
         assert code == 1 and out == "" and one_line(err) and "--drop" not in err and "--dates" not in err
+        assert "infinite" not in err or "--missing" not in err
         assert not [word for word in words if word not in err], err
 
 
@@ -538,14 +548,11 @@ def test_excel(results, olsen, tmp_path):
 # Whole numbers that floating point rounds
 
 
-def test_large_whole_numbers_are_rounded_and_said(olsen, tmp_path):
-    path = tmp_path / "t.csv"
-    numbers = [2**53 + 2 * i + 1 for i in range(N)]
-    path.write_bytes(with_column(map(str, numbers), "key"))
-    code, out, err = olsen("fit", path, *FIT)
+def test_large_whole_numbers_are_rounded_and_said(results, tmp_path):
+    code, out, err = results["whole", "large"]
     assert (code, err) == (0, "") and "above 2^53" in out and "--drop 'key'" in out
-    table, _ = read_table(path)
-    np.testing.assert_array_equal(Encoding.learn(table, "y").features(table)[:, 1], np.array(numbers, dtype=float))
+    table = table_of(tmp_path, with_column(map(str, LARGE), "key"))
+    np.testing.assert_array_equal(Encoding.learn(table, "y").features(table)[:, 1], np.array(LARGE, dtype=float))
 
 
 # What is chosen for columns: dates, orders, identifiers, unknown categories, gaps

@@ -189,11 +189,11 @@ def test_without_room_for_all_changes_they_are_made_anew(kwargs, seed, monkeypat
     X, y = random_problem(seed, n=70, p=12)
     model = OLSEnsembleRegressor(40, random_state=seed, scale=0.7, **kwargs).fit(X, y)
     new = np.random.default_rng(seed).standard_normal((7, 12))
-    expected = model.predict_interval(new, 0.8), model.predict(new, return_std=True)[1]
+    expected = model.predict_interval(new, 0.8, "jackknife+"), model.predict(new, return_std=True)[1]
     again = OLSEnsembleRegressor(40, random_state=seed, scale=0.7, **kwargs).fit(X, y)
     monkeypatch.setattr(uncertainty, "KEPT_BYTES", 0.0)
     monkeypatch.setattr(memory, "available_bytes", lambda: 4.0 * 3 * 8 * 70)
-    np.testing.assert_allclose(again.predict_interval(new, 0.8), expected[0], rtol=1e-10)
+    np.testing.assert_allclose(again.predict_interval(new, 0.8, "jackknife+"), expected[0], rtol=1e-10)
     np.testing.assert_allclose(again.predict(new, return_std=True)[1], expected[1], rtol=1e-10)
     X[:] = X[::-1].copy()
     for ask in (lambda: again.predict_interval(new), lambda: again.predict(new, return_std=True)):
@@ -212,8 +212,9 @@ def test_where_jackknife_plus_is_out_of_reach_the_jackknife_is_not(seed, monkeyp
         with pytest.raises(
             MemoryError, match=r"each of 50 rows without each of 70 .* method='jackknife', which is exact"
         ):
-            model.predict_interval(new)
+            model.predict_interval(new, method="jackknife+")
     np.testing.assert_allclose(model.predict_interval(new, method="jackknife"), expected, rtol=1e-12)
+    np.testing.assert_array_equal(model.predict_interval(new), model.predict_interval(new, method="cv+"))
 
 
 def test_the_jackknife_keeps_little_beside_the_rows(seed):

@@ -15,30 +15,38 @@ __all__ = [
     "OLSEnsembleRegressorCV",
     "__version__",
     "datasets",
+    "displays",
     "equivalence",
+    "explorer",
     "figures",
+    "load",
     "member_coefficients",
+    "onnx",
+    "save",
     "simulation",
     "subsets",
     "theory",
 ]
 
 # Where the names live. They are loaded when first used: `olsen --version` need not wait for scikit-learn.
-_ROOMS = ("datasets", "equivalence", "figures", "simulation", "subsets", "theory")
+_ROOMS = ("datasets", "displays", "equivalence", "explorer", "figures", "onnx", "simulation", "subsets", "theory")
 _HOMES = {
     "DropoutRegressor": "olsen._dropout.estimator",
     "OLSEnsembleRegressor": "olsen._estimators.ensemble",
     "OLSEnsembleRegressorCV": "olsen._estimators.tuned",
+    "load": "olsen.cli.pipelines",
     "member_coefficients": "olsen._estimators.given_members",
+    "save": "olsen.cli.pipelines",
 }
 
 TYPE_CHECKING = False  # the module typing would take as long to import as all the rest here
 if TYPE_CHECKING:
-    from . import datasets, equivalence, figures, simulation, subsets, theory
+    from . import datasets, displays, equivalence, explorer, figures, onnx, simulation, subsets, theory
     from ._dropout.estimator import DropoutRegressor
     from ._estimators.ensemble import OLSEnsembleRegressor
     from ._estimators.given_members import member_coefficients
     from ._estimators.tuned import OLSEnsembleRegressorCV
+    from .cli.pipelines import load, save
 else:  # hidden from type checkers, which would believe any name otherwise
 
     def __getattr__(name):

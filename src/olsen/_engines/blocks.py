@@ -25,10 +25,21 @@ from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
 from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size
 from .checks import require_positive
-from .engine import Options
+from .engine import NeedsRows, Options, nobody
+from .left_out import FoldFit, Refit, fold_design, residuals, thinned
 from .sources import BlockSource, Checked, checked, name_bad_rows, split_rows
 
-__all__ = ["GROUPS", "Blocks", "Summary", "add_rows", "groups_for", "require_rows", "solve_summed"]
+__all__ = [
+    "GROUPS",
+    "Blocks",
+    "Summary",
+    "add_rows",
+    "fits_of_others",
+    "fold_errors",
+    "groups_for",
+    "require_rows",
+    "solve_summed",
+]
 
 GROUPS = 20  # groups of rows when members draw rows
 LANES_BYTES = 1 << 26  # sums that are made side by side
@@ -140,8 +151,58 @@ class Blocks:
     def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
         return solve_summed(self.summary, design, start, stop, self.options)
 
+    def again(self) -> Blocks | None:
+        return Blocks(self.source, replace(self.options, listen=nobody)) if self.source.rereadable else None
+
+    def sums(self) -> Moments:
+        parts = self._sum(1, 0).parts if self._summary is None else self._summary.parts
+        return Moments.merge_all(parts)
+
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
+        summary = self._sum(count, seed)
+        fits = fits_of_others(summary, refit, self.options)
+        errors: list[list[Any]] = [[] for _ in fits]
+        for block in checked(self.source):
+            for g, residual in fold_errors(block, fits, seed, summary.n_given, most):
+                errors[g].append(residual)
+            if block.release:
+                block.release()
+        return [fit._replace(residual=np.concatenate(own)) for fit, own in zip(fits, errors, strict=True)]
+
     def _sum(self, n_groups: int, seed: int) -> Summary:
         return _Pass(self.source, self.options, n_groups, seed).summary()
+
+
+def fits_of_others(summary: Summary, refit: Refit, options: Options) -> list[FoldFit]:
+    """The ensemble without each group of rows, from moments of the others."""
+    if not refit.design.all_rows:
+        raise NeedsRows(
+            f"max_samples={refit.design.max_samples!r} gives members groups of rows, which folds would tear apart; use "
+            f"max_samples=1.0, or method='normal'."
+        )
+    return [
+        FoldFit.of(_without(summary, g, refit, options), refit.scale, summary.shape[1])
+        for g in range(len(summary.parts))
+    ]
+
+
+def _without(summary: Summary, group: int, refit: Refit, options: Options) -> Members:
+    def others(parts: list[Any]) -> list[Any]:
+        return parts[:group] + parts[group + 1 :]
+
+    rest = replace(summary, parts=others(summary.parts), factor=lambda: others(summary.triangles))
+    return solve_summed(rest, fold_design(refit.design, rest.n_rows), 0, len(refit.weights), options)
+
+
+def fold_errors(
+    block: Checked, fits: list[FoldFit], seed: int, n_rows: int, most: int
+) -> Iterator[tuple[int, NDArray[np.float64]]]:
+    """(fold, errors of the fit without it) for rows of a block; of many rows only some."""
+    kept = thinned(block.first, len(block.X), n_rows, most, seed)
+    weight = np.ones(len(block.X)) if block.weight is None else block.weight
+    some = replace(block, weight=np.where(kept, weight, 0.0))
+    for g, X, Y, _ in split_rows(some, len(fits), seed):
+        yield g, residuals(fits[g], X, Y)
 
 
 def groups_for(design: Design) -> int:

@@ -31,8 +31,9 @@ from .._members.mean import member_sum
 from .._moments import Accumulator, DistinctRows, Moments, Triangle
 from ..subsets import Design, Subsets, resolve_size
 from . import dask_parts
-from .blocks import Summary, add_rows, groups_for, require_rows, solve_summed
-from .engine import Options
+from .blocks import Summary, add_rows, fits_of_others, fold_errors, groups_for, require_rows, solve_summed
+from .engine import Options, nobody
+from .left_out import FoldFit, Refit
 from .sources import BLOCK_BYTES, Checked, check_weights, name_bad_rows, split_rows
 
 __all__ = ["ClusterRows", "Dask", "predict"]
@@ -102,6 +103,21 @@ class Dask:
         self._summary = self._sum(count, seed)
         return self._summary.parts
 
+    def again(self) -> Dask:
+        return Dask(self.X, self.y, self.weight, replace(self.options, listen=nobody))
+
+    def sums(self) -> Moments:
+        self._rows(lengths=False)
+        parts = self._sum(1, 0).parts if self._summary is None else self._summary.parts
+        return Moments.merge_all(parts)
+
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
+        rows = self._rows(lengths=True)
+        fits = fits_of_others(self._sum(count, seed), refit, self.options)
+        tasks = _tasks(_chunk_errors, rows, fits, seed, rows.n_rows, most)
+        errors: list[Array] = dask_parts.compute(dask_parts.tree(tasks, _join_errors))[0]
+        return [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)]
+
     def solve(self, design: Design, start: int, stop: int, weights: Array | None = None) -> Members:
         if self._summary is not None:
             return solve_summed(self._summary, design, start, stop, self.options)
@@ -169,6 +185,20 @@ def _predict_chunk(block: Any, coef: Any, intercept: Any) -> Any:
 
 
 # A Gram matrix that fits: moments as a tree
+
+
+def _chunk_errors(
+    X: Any, y: Any, weight: Any, place: dask_parts.Place, fits: list[FoldFit], seed: int, n_rows: int, most: int
+) -> list[Array]:
+    errors = [[fit.residual] for fit in fits]
+    for block in _slices(X, y, weight, place):
+        for g, residual in fold_errors(block, fits, seed, n_rows, most):
+            errors[g].append(residual)
+    return [np.concatenate(own) for own in errors]
+
+
+def _join_errors(parts: list[list[Array]]) -> list[Array]:
+    return [np.concatenate(own) for own in zip(*parts, strict=True)]
 
 
 class _ChunkSums(NamedTuple):

@@ -24,7 +24,8 @@ from .._trust import refuse_extremes
 from ..subsets import Design, Subsets, row_groups
 from ..subsets._on_device import draw_on_device
 from .checks import require_positive
-from .engine import Options
+from .engine import Options, nobody
+from .left_out import FoldFit, Refit, fold_design
 
 __all__ = ["Device", "lives_elsewhere", "predict", "refuse_unfollowed"]
 
@@ -107,6 +108,29 @@ class Device:
             total.refitted,
             self.rows.space,
         )
+
+    def again(self) -> Device:
+        return replace(self, options=replace(self.options, listen=nobody))
+
+    def sums(self) -> Moments:
+        return self.rows.moments.on_host()
+
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
+        fold = row_groups(0, self.n_given, count, seed)
+        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        return [self._fold_fit(np.flatnonzero(fold != f), np.flatnonzero(fold == f), refit) for f in range(count)]
+
+    def _fold_fit(self, train: NDArray[np.int64], test: NDArray[np.int64], refit: Refit) -> FoldFit:
+        part = replace(self, rows=_take(self.rows, train), kept_rows=None, n_given=len(train))
+        members = part.solve(fold_design(refit.design, len(train)), 0, len(refit.weights))
+        fit, left, get = (
+            FoldFit.of(members, refit.scale, self.rows.Y.shape[1]),
+            _take(self.rows, test),
+            self.rows.space.get,
+        )
+        coef, intercept = members.scaled(refit.scale, self.rows.X.dtype)
+        off = self.rows.space.cast(left.Y) - self.rows.space.cast(left.X @ coef.T + intercept)
+        return fit._replace(residual=np.asarray(get(off), dtype=float))
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         """Made on the device, and left there if there is room; rows fall where they would in blocks."""

@@ -14,13 +14,15 @@ from .._execution.threads import Report, Sharing
 from .._members import Members, Problem
 from .._moments import Moments
 from ..subsets import Design
+from .left_out import FoldFit, Refit
 
-__all__ = ["Engine", "NeedsRows", "Options"]
+__all__ = ["Engine", "NeedsRows", "Options", "nobody"]
 
 Listener = Callable[[str, int | str], Report | None]  # (what is done, how many items) -> who hears of finished ones
 
 
-def _nobody(_task: str, _count: int | str) -> None:
+def nobody(_task: str, _count: int | str) -> None:
+    """Hears of nothing."""
     return None
 
 
@@ -34,7 +36,7 @@ class Options:
     tol: float | None = None
     n_threads: int = 1
     as_tasks: bool = False  # members are tasks of the cluster that joblib's backend stands for
-    listen: Listener = _nobody
+    listen: Listener = nobody
 
     def sharing(self, task: str, count: int | str) -> Sharing:
         """Threads for a piece of work that is reported under a name."""
@@ -89,6 +91,15 @@ class Engine(Protocol):
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         """Moments of random folds of rows; may read the data."""
+
+    def again(self) -> Engine | None:
+        """The data before anything was read of them, to be kept with a fit; None where they cannot be had again."""
+
+    def sums(self) -> Moments:
+        """Moments of all rows, on the host; reads the data."""
+
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
+        """The ensemble without each of some random folds, with its errors for at most about `most` of the rows."""
 
 
 class NeedsRows(ValueError):

@@ -15,7 +15,8 @@ from .._members import Members, Problem, Solution
 from .._moments import DistinctRows, Moments, from_data
 from ..subsets import Design, Subsets, row_groups
 from .checks import require_positive
-from .engine import Options
+from .engine import Options, nobody
+from .left_out import FoldFit, Refit, fold_design, residuals
 
 __all__ = ["Memory", "sliceable"]
 
@@ -85,6 +86,29 @@ class Memory:
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
         parts = [self.problem.take(np.flatnonzero(fold == f)) for f in range(count)]
         return [from_data(part.X, part.Y, part.weight, centre=part.fit_intercept) for part in parts]
+
+    def again(self) -> Memory:
+        return replace(self, options=replace(self.options, listen=nobody))
+
+    def sums(self) -> Moments:
+        return self.problem.moments
+
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
+        fold = row_groups(0, self.n_given, count, seed)
+        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
+        return self.left_out_of([split for split in splits if len(split[1])], refit)
+
+    def left_out_of(self, splits: list[tuple[Any, Any]], refit: Refit) -> list[FoldFit]:
+        """The ensemble on the rows of each split that it is trained on, with its errors for the others."""
+        return [self._fold_fit(train, test, refit) for train, test in splits]
+
+    def _fold_fit(self, train: Any, test: Any, refit: Refit) -> FoldFit:
+        part = replace(self, problem=self.problem.take(train), options=replace(self.options, listen=nobody))
+        design = fold_design(refit.design, len(train))
+        members = part.solve(design, 0, len(refit.weights), refit.weights)
+        left, fit = self.problem.take(test), FoldFit.of(members, refit.scale, self.problem.Y.shape[1])
+        return fit._replace(residual=residuals(fit, left.X, left.Y))
 
 
 def sliceable(X: Any) -> Any:

@@ -14,6 +14,7 @@ from .._moments import DistinctRows, Moments, Triangle
 from .._trust import refuse_extremes
 from ..subsets import Design
 from .engine import NeedsRows, Options
+from .left_out import FoldFit, Refit
 from .memory import Memory, sliceable
 
 __all__ = ["Stream"]
@@ -77,4 +78,15 @@ class Stream:
         return replace(members, intercept=mean_y - mean_x @ members.coef, mean_y=mean_y)
 
     def folds(self, count: int, seed: int) -> list[Moments]:
+        raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
+
+    def again(self) -> Stream:
+        return self
+
+    def sums(self) -> Moments:
+        X, Y, mean_x, mean_y, _ = self.triangle.centred(self.options.fit_intercept)
+        n, weight = self.triangle.n_rows, float(self.triangle.R[0, 0] ** 2)
+        return Moments(n, weight, mean_x, mean_y, X.T @ X, X.T @ Y, (Y * Y).sum(axis=0), self.options.fit_intercept)
+
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")

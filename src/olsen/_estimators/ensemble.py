@@ -193,6 +193,7 @@ class OLSEnsembleRegressor(FittingEnsemble):
         with unchanged_on_failure(self):
             self._check_parameters()
             engine = open_training(self, X, y, sample_weight)
+            self._note_library(X)
             kept = self._kept(engine)
             design = self._design(engine, self._seed(kept), self.max_features, self.max_samples)
             obstacle = None if kept is None else self._obstacle(kept, engine, design, self.n_estimators)
@@ -227,6 +228,7 @@ class OLSEnsembleRegressor(FittingEnsemble):
             self._check_parameters()
             before = self._fitted
             batch = open_training(self, X, y, sample_weight, reset=before is None, min_rows=1)
+            self._note_library(X)
             if not isinstance(batch, Memory):
                 raise ValueError(
                     "partial_fit takes batches that are arrays in memory. Give files, blocks, Dask collections and "

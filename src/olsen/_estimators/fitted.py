@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -16,21 +16,28 @@ from sklearn.utils.validation import check_is_fitted
 from .. import _engines, _members
 from .._engines import Engine, NeedsRows, Options, Stream
 from .._execution import callbacks
+from .._execution.threads import Sharing
 from .._members import Members
 from .._moments import DistinctRows, Triangle
 from .._selection.curve import SizeCurve
+from .._selection.paths import Splits
 from .._selection.tuning import Candidate, Request, Selection
 from ..subsets import Design, Subsets
-from . import uncertainty
-from .inputs import check_choice, check_number, options_of, validate_new_rows
+from .certainty import Certainty
+from .inputs import options_of, validate_new_rows
 from .kept_rows import KeptRows
+from .left_out import LeftOut
+from .shown import Shown
+from .uncertain import Uncertain
 
 __all__ = ["FittedEnsemble", "FittedResult"]
 
 NOT_IN_PICKLES = (
     "pickles, and copies sent to other processes, hold coefficients only. Call fit with the training data once more "
-    "where it is needed"
+    "where it is needed. For predict_interval alone olsen.save and olsen.load keep what it needs, and tuned models "
+    "have method='normal'"
 )
+NOT_IN_FILE = "the model came from a file, which holds what predict_interval needs, not the rows. Call fit once more"
 COLUMNS = ("n_features_in_", "feature_names_in_")  # which scikit-learn notes for arrays
 
 
@@ -64,6 +71,14 @@ class FittedResult:
         What the seed came from: the same object means the same members in a warm start.
     evidence : tuple or None
         Request and candidates of tuning, kept for a warm start only.
+    left_out : LeftOut or None
+        What intervals need, in a model that came from a file.
+    data : Engine or None
+        The training data, to be read again: rows in memory or on a device, files, collections.
+    splits : list of tuple or None
+        Rows to train and to test on, where tuning had such.
+    n_groups : int or None
+        Groups that these keep together.
     """
 
     design: Design
@@ -78,17 +93,15 @@ class FittedResult:
     stream: Stream | None = None
     random_state: Any = None
     evidence: tuple[Request, list[Candidate]] | None = None
+    left_out: LeftOut | None = None
+    data: Engine | None = None
+    splits: Splits | None = None
+    n_groups: int | None = None
 
     @cached_property
-    def deletions(self) -> uncertainty.Deletions:
-        """The ensemble without each of its rows; computed when it is first asked for."""
-        rows, members = self.kept_rows("predict_interval"), self.members
-        assert members is not None
-        features, samples = self.design.draw(0, len(members))
-        check = partial(rows.check_members, "predict_interval (and return_std)", fitted=members)
-        found = self.selection
-        error = found.mse if found is not None and found.inclusion in ("mixed", "adaptive") else None
-        return uncertainty.Deletions(rows.problem, features, samples, members.weights, self.scale, check, error)
+    def certainty(self) -> Certainty:
+        """How sure it is; computed when it is asked for, and kept."""
+        return Certainty(self)
 
     def kept_rows(self, what: str) -> KeptRows:
         """The training rows, or an error that says why there are none and what to do."""
@@ -99,16 +112,27 @@ class FittedResult:
     def plain(self) -> dict[str, Any]:
         """What a pickle or a model file keeps, as numbers, texts and arrays: no room of this package is named."""
         stream = self.stream
+        kept = {} if self.left_out is None else {"left_out": self.left_out.plain()}
         return {
             "design": self.design.plain(),
             "scale": self.scale,
             "curve": None if self.curve is None else self.curve.plain(),
             "stream": None if stream is None else stream.triangle.plain(),
             "distinct": None if stream is None else [digest.hex() for digest in sorted(stream.distinct.seen)],
+            **kept,
         }
 
+    def without_rows(self, intervals: bool, sharing: Sharing) -> FittedResult:
+        """What a file holds: with what intervals need if that was asked for and the training rows are there."""
+        left = self.left_out
+        if self.rows is not None:
+            left = self.certainty.deletions.left_out(sharing, plus=intervals)
+        elif left is not None and not intervals:
+            left = replace(left, changes=None)
+        return replace(self, members=None, rows=None, evidence=None, left_out=left, why_no_rows=NOT_IN_FILE)
 
-class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator):
+
+class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator):
     """What both ensembles have in common once they are fitted: predictions, uncertainty, members."""
 
     _fitted: FittedResult | None = None
@@ -154,39 +178,9 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
             names = getattr(self, "feature_names_in_", None)
             there = _engines.predict(X, self.coef_, self.intercept_, type(self).__name__, names)
             return self._predict_here(validate_new_rows(self, X)) if there is None else there
-        deletions = self._deletions("predict(return_std=True)")
-        X = self._host_rows(X)
-        y = self._predict_here(X)
-        return y, deletions.std(X, options_of(self).quietly).reshape(y.shape)
-
-    def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "jackknife+") -> NDArray[np.float64]:
-        """Intervals that hold new observations with the given probability.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-            Rows to predict.
-        coverage : float, default=0.9
-            Probability that a new observation falls inside.
-        method : {"jackknife+", "jackknife"}, default="jackknife+"
-            Jackknife+ moves the centre with every deleted row and carries a guarantee; the plain jackknife gives all
-            rows one width, and serves any number of training rows with little more memory than they take.
-
-        Returns
-        -------
-        interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-            Lower and upper ends; infinite where there are too few training rows for the coverage.
-        """
-        check_is_fitted(self)
-        check_number("coverage", coverage, "a number strictly between 0 and 1", 0.0, 1.0)
-        if coverage in (0, 1):
-            raise ValueError(f"coverage={coverage!r} must be a number strictly between 0 and 1.")
-        check_choice("method", method, ("jackknife+", "jackknife"))
-        deletions = self._deletions("predict_interval")
-        X = self._host_rows(X)
-        y = self._predict_here(X).reshape(X.shape[0], -1)
-        ends = deletions.interval(X, y, coverage, method == "jackknife+", options_of(self).quietly)
-        return ends[:, 0] if self.coef_.ndim == 1 else ends
+        rows, back = self._on_host(X)
+        y, std = self._predict_on_host(rows), self._std(rows)
+        return (back(y[:, 0]), back(std[:, 0])) if self.coef_.ndim == 1 else (back(y), back(std))
 
     def member_coefs(self) -> Any:
         """Coefficients of the single members, solved again from the training data.
@@ -267,19 +261,17 @@ class FittedEnsemble(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupport
         rows.check_members(what, again.coef, again.intercept, members)
         return problem, features, solution
 
-    def _deletions(self, what: str) -> uncertainty.Deletions:
-        fitted = self._result()
-        fitted.kept_rows(what)
-        return fitted.deletions
-
-    def _host_rows(self, X: Any) -> Any:
-        """Checked rows for what is computed on the host only."""
-        if _engines.lives_elsewhere(X) or _engines.is_dask(X):
-            raise ValueError(
-                f"X is of type {type(X).__name__}, but standard errors and intervals are computed in memory on the "
-                f"host. Give them X as a NumPy array."
-            )
-        return validate_new_rows(self, X)
+    def _for_file(self, intervals: bool) -> Self:
+        """A copy of numbers and texts: it refers to no training rows, to no names of columns (a file has its own) and
+        to no objects, such as splitters and random states, which parameters may be but which predict nothing.
+        """
+        other = self.__copy__()
+        other.__dict__.pop("feature_names_in_", None)
+        default = type(self)()
+        objects = [name for name, value in self.get_params(deep=False).items() if not _is_plain(value)]
+        other.set_params(**{name: getattr(default, name) for name in objects})
+        other._fitted = self._result().without_rows(intervals, options_of(self).quietly)
+        return other
 
     def _predict_here(self, X: Any) -> NDArray[Any]:
         return np.asarray(np.asarray(X @ self.coef_.T) + self.intercept_)
@@ -316,6 +308,15 @@ def _is_fitted_attribute(name: str) -> bool:
     return name.endswith("_") and not name.startswith("_") and name not in COLUMNS
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether a parameter is a number, a text, or numbers in a row."""
+    if isinstance(value, (list, tuple)):
+        return all(isinstance(part, (int, float, np.number)) for part in value)
+    if isinstance(value, np.ndarray):
+        return value.ndim == 1 and value.dtype.kind in "iuf"
+    return value is None or isinstance(value, (bool, int, float, str, np.number, np.bool_))
+
+
 def _from_plain(plain: dict[str, Any]) -> FittedResult:
     design, stream = Design(**plain["design"]), None
     if plain["stream"] is not None:
@@ -323,4 +324,7 @@ def _from_plain(plain: dict[str, Any]) -> FittedResult:
         distinct = replace(DistinctRows.of_columns(design.n_columns), seen=seen)
         stream = Stream(Triangle(**plain["stream"]), distinct, Options(design.fit_intercept), design.n_given or 0)
     curve = None if plain["curve"] is None else SizeCurve(**plain["curve"])
-    return FittedResult(design, None, plain["scale"], curve=curve, why_no_rows=NOT_IN_PICKLES, stream=stream)
+    left, why = None, NOT_IN_PICKLES
+    if plain.get("left_out") is not None:
+        left, why = LeftOut.from_plain(plain["left_out"]), NOT_IN_FILE
+    return FittedResult(design, None, plain["scale"], curve=curve, why_no_rows=why, stream=stream, left_out=left)

@@ -120,6 +120,7 @@ class FittingEnsemble(FittedEnsemble):
             advantage=how.advantage,
             rows=rows,
             why_no_rows=engine.why_no_rows,
+            data=engine.again(),
             random_state=self.random_state,
         )
 

@@ -14,8 +14,9 @@ from .._engines import Engine, Memory, NeedsRows
 from .._execution import callbacks, messages
 from .._members.problem import Problem
 from .._selection.paths import Splits
-from .._selection.tuning import Candidate, Evidence, Request, Selection, choose, weigh
-from ..subsets import resolve_size
+from .._selection.tuning import EXCESS, Candidate, Evidence, Request, Selection, choose, weigh
+from ..subsets import Design, resolve_size
+from .draws import Draws
 from .fitted import FittedResult
 from .fitting import FittingEnsemble
 from .inputs import check_choice, check_switch, open_training, unchanged_on_failure
@@ -24,6 +25,8 @@ from .splits import row_splits, suspicious_repeats
 __all__ = ["OLSEnsembleRegressorCV"]
 
 INCLUSIONS = ("auto", "loo", "uniform", "ridge", "adaptive")
+PILOT = 100  # members that tell how many are needed
+MOST_MEMBERS = 100_000
 FOLDS = 5  # where rows are not kept and cv is None
 
 
@@ -38,7 +41,8 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     Parameters
     ----------
     n_estimators : int or "auto", default=1000
-        Number of members. ``"auto"``: as many as keep the estimated excess over an infinite ensemble below 1 %.
+        Number of members. ``"auto"``: as many as keep the estimated excess over an infinite ensemble, which is the
+        variance over draws of the members, below 1 % of the error.
         The default is larger than that of :class:`OLSEnsembleRegressor`: with many more columns than rows, a few
         hundred members leave an excess that shows on real data, and members are cheap.
     max_features : array-like of int or float, default=None
@@ -99,7 +103,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     random_state : int, RandomState instance or None, default=None
         Seed of paths and members.
     verbose : int, default=0
-        Whether to print progress.
+        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
 
     Attributes
     ----------
@@ -258,13 +262,15 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             self._check_parameters()
             self._check_fit_params(params)
             engine = open_training(self, X, y, sample_weight)
+            self._note_library(X)
             kept = self._kept(engine)
             request = self._request(self._seed(kept))
             evidence = self._evidence(engine, request, params)
             candidates = self._candidates(kept, request, evidence, engine)
             k = None if self.n_estimators == "auto" else int(self.n_estimators)
             found = choose(candidates, request, k, evidence)
-            self._adopt(self._fit_choice(engine, request, candidates, found, kept), engine)
+            fitted = self._fit_choice(engine, request, candidates, found, kept)
+            self._adopt(replace(fitted, splits=evidence.splits, n_groups=_count_groups(params)), engine)
         return self
 
     def risk_curve(self, k: float = np.inf) -> NDArray[np.float64]:
@@ -391,7 +397,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         """Risk curves; a warm start with the same request has them already."""
         if kept is not None and kept.evidence is not None and self._same_request(kept.evidence[0], request):
             return kept.evidence[1]
-        return weigh(evidence, request, engine.options.quietly)
+        return weigh(evidence, request, engine.options.sharing("paths", "an unknown number"))
 
     def _same_request(self, before: Request, now: Request) -> bool:
         # a splitter may give other folds at every call, so only what is known to repeat itself counts as the same
@@ -413,6 +419,8 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             assert found.mixture is not None
             columns, shares = found.mixture.probabilities, found.mixture.shares
         design = self._design(engine, request.seed, columns, rows, shares)
+        if self.n_estimators == "auto" and found.inclusion == "mixed":
+            found = replace(found, n_estimators=_enough_members(engine, design, found))
         if kept is not None and self._obstacle(kept, engine, design, found.n_estimators) is not None:
             kept = None
         scale = self.scale if self.mixing == "stacking" else found.scale
@@ -441,6 +449,18 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         self.inclusion_shares_ = dict(zip(names, [1.0] if mixed is None else mixed.shares.tolist(), strict=True))
         self.selected_ = np.empty(0, dtype=bool) if mixed is None else mixed.kept.copy()
         self.selection_frequency_ = np.empty(0) if mixed is None else mixed.stability.copy()
+
+
+def _count_groups(params: dict[str, Any]) -> int | None:
+    groups = params.get("groups")
+    return None if groups is None else len(set(np.asarray(groups, dtype=object).tolist()))
+
+
+def _enough_members(engine: Engine, design: Design, found: Selection) -> int:
+    """As many as leave another draw of them one per cent of the error: laws that are mixed have no curve over k."""
+    pilot = Draws.of(engine, design, np.full(PILOT, 1 / PILOT), found.scale)
+    needed = pilot.members_for(EXCESS * found.mse * len(pilot.intercept[0]), engine)
+    return int(np.clip(np.ceil(needed), PILOT, MOST_MEMBERS)) if np.isfinite(needed) else PILOT
 
 
 def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:

@@ -35,7 +35,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
@@ -46,6 +45,7 @@ from .._members.problem import Problem, Units
 from .._moments import weighted_mean
 from .._trust import power_of_two
 from ..subsets import Subsets
+from .left_out import AT_A_TIME, LeftOut, about, order_statistics, rank_of, steps
 
 __all__ = ["Deletions"]
 
@@ -54,17 +54,6 @@ Indices = NDArray[np.int64]
 INTERPOLATES = 1e-12  # (1 - tr H / n)^2 from which on it is rounding
 KEPT_BYTES = float(1 << 28)  # of changes that are kept with a fitted model
 MOST_PASSES = 20  # over all members, for one call
-AT_A_TIME = 1 << 22  # bytes of predictions of a thread
-
-
-@dataclass(frozen=True)
-class _Left:
-    """What every row leaves behind when it goes, in the users' units of y."""
-
-    residual: Array  # (n, q) leave-one-out residuals of the ensemble
-    offset: Array  # (n, q) change of the prediction at the means of all rows
-    centre: Array  # (p,) these means, in the units of the problem
-    units: Units
 
 
 @dataclass(frozen=True)
@@ -124,8 +113,7 @@ class Deletions:
     ) -> None:
         self.problem, self.features, self.samples = problem, features, samples
         self.weights, self.scale, self.check, self.error = weights, scale, check, error
-        self._left: _Left | None = None
-        self._changes: Array | None = None  # (q, p, n), scaled, in the users' units of y
+        self._left: LeftOut | None = None
         self._derivative: _Derivative | None = None
 
     def interval(self, X: Any, prediction: Array, coverage: float, plus: bool, sharing: Sharing) -> Array:
@@ -141,27 +129,49 @@ class Deletions:
         with one_blas_thread():
             return self._std(X, sharing)
 
+    def coef_std(self, sharing: Sharing) -> Array:
+        """Standard error of the expected coefficients, shape (p, q)."""
+        with one_blas_thread():
+            return self._coef_std(sharing)
+
     def _interval(self, X: Any, prediction: Array, coverage: float, plus: bool, sharing: Sharing) -> Array:
         n = len(self.problem.Y)
-        rank = max(1, math.ceil(coverage * (n + 1) - 1e-9))
+        rank = rank_of(coverage, n)
+        if not plus or rank > n:
+            return self._left_behind(sharing).interval(X, prediction, coverage, False, sharing)
+        if self.changes_fit:
+            return self._all_changes(sharing).interval(X, prediction, coverage, True, sharing)
         out = np.empty((*prediction.shape, 2))
-        if plus and rank <= n:
-            self._jackknife_plus(X, prediction, rank, out, sharing)
-            return out
-        width = np.abs(self._left_behind(sharing).residual)
-        half = np.partition(width, rank - 1, axis=0)[rank - 1] if rank <= n else np.inf
-        out[..., 0], out[..., 1] = prediction - half, prediction + half
+        for here in self._passes(X.shape[0]):
+            change, left = self._changes_at(X[here], sharing)
+            order_statistics(change, prediction[here], left, rank, out[here], sharing)
         return out
+
+    def _coef_std(self, sharing: Sharing) -> Array:
+        found = self._by_targets(sharing)
+        squares, unit = self._squared_errors(sharing)
+        blocks = found.rows.blocks()
+
+        def work(start: int, stop: int) -> Array:
+            rows = slice(blocks[start].start, blocks[stop - 1].stop)
+            return found.columns(rows) ** 2 @ squares[rows]
+
+        total = sum(sharing.quiet()(work, len(blocks), chunk=1))
+        return np.asarray(np.sqrt(found.shrink * total) * unit / found.units.x)
+
+    def _squared_errors(self, sharing: Sharing) -> tuple[Array, float]:
+        """Squares of the leave-one-out residuals, (n, q), in a unit in which none is too large."""
+        residual = self._left_behind(sharing).residual
+        unit = power_of_two(float(np.abs(residual).max(initial=0.0)))
+        return (residual / unit) ** 2, unit
 
     def _std(self, X: Any, sharing: Sharing) -> Array:
         found = self._by_targets(sharing)
-        residual = self._left_behind(sharing).residual
-        unit = power_of_two(float(np.abs(residual).max(initial=0.0)))
-        squares = (residual / unit) ** 2
+        squares, unit = self._squared_errors(sharing)
         blocks = found.rows.blocks()
         out = np.empty((X.shape[0], squares.shape[1]))
-        for here in _steps(X.shape[0], 8.0 * len(squares) / len(blocks), AT_A_TIME):
-            new = _about(X[here], found.rows.mean_x, found.units)
+        for here in steps(X.shape[0], 8.0 * len(squares) / len(blocks), AT_A_TIME):
+            new = about(X[here], found.rows.mean_x, found.units.x)
 
             def work(start: int, stop: int, new: Array = new) -> Array:
                 rows = slice(blocks[start].start, blocks[stop - 1].stop)
@@ -170,49 +180,44 @@ class Deletions:
             out[here] = sum(sharing.quiet()(work, len(blocks), chunk=1))
         return np.asarray(np.sqrt(found.shrink * out) * unit)
 
-    def _jackknife_plus(self, X: Any, prediction: Array, rank: int, out: Array, sharing: Sharing) -> None:
+    @property
+    def changes_fit(self) -> bool:
+        """Whether there is room for what the jackknife+ needs, whatever the new rows."""
         (n, p), q = self.problem.shape, self.problem.Y.shape[1]
-        if self._changes is None and not _can_be_kept(8.0 * p * n * q):
-            for here in self._passes(X.shape[0]):
-                change, left = self._changes_at(X[here], sharing)
-                _order_statistics(change, prediction[here], left, rank, out[here], sharing)
-            return
-        changes, left = self._all_changes(sharing)
-        for here in _steps(X.shape[0], 8.0 * n * q, 8 * AT_A_TIME):
-            new = _about(X[here], left.centre, left.units)
-            change = np.empty((q, len(new), n))
+        return (self._left is not None and self._left.changes is not None) or _can_be_kept(8.0 * p * n * q)
 
-            def work(start: int, stop: int, new: Array = new, change: Array = change) -> None:
-                np.matmul(new[start:stop], changes, out=change[:, start:stop])
-
-            sharing.quiet()(work, len(new), chunk=max(1, -(-len(new) // 8)))
-            _order_statistics(change, prediction[here], left, rank, out[here], sharing)
+    def left_out(self, sharing: Sharing, *, plus: bool) -> LeftOut:
+        """What intervals need: for the jackknife+ if there is room for it, otherwise for the plain jackknife."""
+        with one_blas_thread():
+            if plus and self.changes_fit:
+                return self._all_changes(sharing)
+            return replace(self._left_behind(sharing), changes=None)
 
     def _passes(self, count: int) -> list[slice]:
         """New rows to be predicted in each pass over all members, or an error where there would be too many."""
         n, q = self.problem.Y.shape
         free = memory.available_bytes()
-        steps = _steps(count, 8.0 * n * q, free / 4)
-        if 8.0 * n * q > free / 4 or len(steps) > MOST_PASSES:
+        parts = steps(count, 8.0 * n * q, free / 4)
+        if 8.0 * n * q > free / 4 or len(parts) > MOST_PASSES:
             raise MemoryError(
                 f"method='jackknife+' predicts each of {count} rows without each of {n} training rows, which takes "
                 f"{memory.describe(8.0 * count * n * q)} or more than {MOST_PASSES} passes over all members, but "
                 f"{memory.describe(free)} of memory are free. Use method='jackknife', which is exact from "
                 f"leave-one-out residuals alone whatever the number of rows, or give fewer rows at a time."
             )
-        return steps
+        return parts
 
     # Passes over all members
 
-    def _left_behind(self, sharing: Sharing) -> _Left:
+    def _left_behind(self, sharing: Sharing) -> LeftOut:
         if self._left is None:
             self._pass(*self._present(), sharing)
         assert self._left is not None
         return self._left
 
-    def _all_changes(self, sharing: Sharing) -> tuple[Array, _Left]:
-        """Changes of the coefficients, (q, p, n), by each row."""
-        if self._changes is None:
+    def _all_changes(self, sharing: Sharing) -> LeftOut:
+        """With changes of the coefficients, (q, p, n), by each row."""
+        if self._left is None or self._left.changes is None:
             problem, units = self._present()
             (n, p), q = problem.shape, problem.Y.shape[1]
             changes = np.zeros((q, p, n))
@@ -223,17 +228,17 @@ class Deletions:
                 else:
                     changes[np.ix_(np.arange(q), columns, rows)] += change
 
-            self._pass(problem, units, sharing, visit)
+            left = self._pass(problem, units, sharing, visit)[0]
             changes *= self.scale * units.y
-            self._changes = changes
-        return self._changes, self._left_behind(sharing)
+            self._left = replace(left, changes=changes)
+        return self._left
 
-    def _changes_at(self, X: Any, sharing: Sharing) -> tuple[Array, _Left]:
+    def _changes_at(self, X: Any, sharing: Sharing) -> tuple[Array, LeftOut]:
         """Changes of predictions for new rows, (q, new, n), but for the offset of each row."""
         problem, units = self._present()
         n, q = problem.Y.shape
         centre = weighted_mean(problem.X, problem.weight) if problem.fit_intercept else np.zeros(problem.shape[1])
-        new = _about(X, centre, units)
+        new = about(X, centre, units.x)
         found = np.zeros((q, len(new), n))
 
         def visit(columns: Indices, rows: Any, change: Array) -> None:
@@ -270,7 +275,7 @@ class Deletions:
         sharing: Sharing,
         visit: Visit | None = None,
         operator: bool = False,
-    ) -> tuple[_Left, Deleted, TrainingRows]:
+    ) -> tuple[LeftOut, Deleted, TrainingRows]:
         """Sums over all members, checked to be those of the fit."""
         sums, rows = delete_rows(
             problem, self.features, self.samples, self.weights, sharing, visit=visit, operator=operator
@@ -279,7 +284,8 @@ class Deletions:
         predicted = sums.mean_y + self.scale * (problem.Y - sums.residual - sums.mean_y)
         offset = self.scale * sums.moved + (1 - self.scale) * sums.mean_change
         residual = self._honest((problem.Y - predicted) * units.y)
-        self._left = _Left(residual, offset * units.y, rows.mean_x, units)
+        kept = None if self._left is None else self._left.changes
+        self._left = LeftOut(residual, offset * units.y, rows.mean_x, units.x, kept)
         return self._left, sums, rows
 
     def _honest(self, residual: Array) -> Array:
@@ -320,7 +326,7 @@ def _triangle(rows: TrainingRows) -> tuple[Array, Array]:
     """
     n, p = rows.problem.shape
     R, total = np.zeros((0, p)), np.zeros(p)
-    for here in _steps(n, 1.0, max(4.0 * p, 1024.0)):
+    for here in steps(n, 1.0, max(4.0 * p, 1024.0)):
         x = rows.block(here)[:-1]
         R = np.asarray(np.linalg.qr(np.vstack([R, x.T]), mode="r"))
         total += x.sum(axis=1)
@@ -330,33 +336,3 @@ def _triangle(rows: TrainingRows) -> tuple[Array, Array]:
 def _can_be_kept(n_bytes: float) -> bool:
     """Whether there is room for an array; how much memory is free is looked up for large ones only."""
     return n_bytes <= KEPT_BYTES and (n_bytes < 64e6 or n_bytes <= memory.available_bytes() / 4)
-
-
-def _about(X: Any, centre: Array, units: Units) -> Array:
-    """New rows about the means of the training rows, in their units, as a dense array."""
-    dense = X.toarray() if sp.issparse(X) else X
-    return np.asarray(dense / units.x - centre, dtype=np.float64)
-
-
-def _steps(count: int, bytes_each: float, room: float) -> list[slice]:
-    """Slices of range(count) of which none takes more room, unless it is a single one."""
-    step = int(max(1.0, min(float(count), room // max(1.0, bytes_each))))
-    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
-
-
-def _order_statistics(change: Array, prediction: Array, left: _Left, rank: int, out: Array, sharing: Sharing) -> None:
-    """Ends of the intervals, (new, q, 2), from changes of the predictions by each row, (q, new, n)."""
-    q, count, n = change.shape
-    width, offset = np.abs(left.residual).T, left.offset.T
-
-    def work(start: int, stop: int) -> None:
-        for here in _steps(stop - start, 8.0 * n, AT_A_TIME / 4):
-            here = slice(start + here.start, start + here.stop)
-            for t in range(q):
-                without = prediction[here, t, None] - offset[t] - change[t, here]
-                out[here, t, 0] = np.partition(without - width[t], n - rank, axis=1)[:, n - rank]
-                without += width[t]
-                without.partition(rank - 1, axis=1)
-                out[here, t, 1] = without[:, rank - 1]
-
-    sharing.quiet()(work, count, chunk=max(1, -(-count // 8)))

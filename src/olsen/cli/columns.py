@@ -20,11 +20,11 @@ from .cells import PERCENT, Ambiguous, Notation, looks_like_number, notation_of,
 from .dates import days, order_of
 from .gaps import is_missing
 from .shown_text import quoted, shortened
-from .table_errors import TableError, listed, way_out
+from .table_errors import TableError, listed, option, way_out
 
 __all__ = [
-    "MAX_CATEGORIES", "decide_numbers", "decide_order", "decide_text", "different_texts", "encode", "examples",
-    "is_text", "labels", "numbers", "numbers_of_texts", "texts_of",
+    "MAX_CATEGORIES", "as_text", "decide_numbers", "decide_order", "decide_text", "different_texts", "encode",
+    "examples", "is_text", "labels", "numbers", "numbers_of_texts", "texts_of", "unknown_cells",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -45,7 +45,7 @@ def decide_numbers(column: Any, name: str, dates: bool) -> Decision:
 
     if dates and not _holds_dates(column):
         raise TableError(
-            f"column {quoted(name)} holds no dates ({shortened(column.type)}); leave out --dates {quoted(name)}."
+            f"column {quoted(name)} holds no dates ({shortened(column.type)}); leave out {option('--dates', name)}."
         )
     if dates:
         return {"name": name, "date": "ymd"}, [_date_message(name)]
@@ -57,7 +57,7 @@ def decide_numbers(column: Any, name: str, dates: bool) -> Decision:
         if column.null_count < len(column) and max(-ends["min"], ends["max"]) > EXACT:
             return {"name": name}, [
                 f"column {quoted(name)} holds whole numbers above 2^53, rounded to 16 digits; if they are identifiers, "
-                f"leave it out with --drop {quoted(name)}."
+                f"leave it out with {option('--drop', name)}."
             ]
     return {"name": name}, []
 
@@ -100,7 +100,7 @@ def _order(values: list[str], name: str) -> str:
         strange = [v for v in values if not _are_dates([v])] or values
         raise TableError(
             f"column {quoted(name)} holds {listed(strange, 3)}, not only dates in one form; correct these cells, or "
-            f"leave out --dates {quoted(name)}."
+            f"leave out {option('--dates', name)}."
         )
     return order
 
@@ -134,7 +134,7 @@ def _categories(values: list[str], name: str, n_rows: int) -> list[str]:
         many = f"more than {MAX_CATEGORIES}" if len(values) > MAX_CATEGORIES else len(values)
         raise TableError(
             f"column {quoted(name)} holds {many} different texts ({listed(sorted(values), 3)}), too many for "
-            f"categories; leave it out with --drop {quoted(name)}."
+            f"categories; leave it out with {option('--drop', name)}."
         )
     return sorted(values)
 
@@ -170,8 +170,8 @@ def _date_message(name: str) -> str:
 
 def _dates_refused(name: str, what: str) -> str:
     return (
-        f"column {quoted(name)} holds {what}; turn them into days since 1970-01-01 with --dates {quoted(name)}, or "
-        f"leave the column out with --drop {quoted(name)}."
+        f"column {quoted(name)} holds {what}; turn them into days since 1970-01-01 with {option('--dates', name)}, or "
+        f"leave the column out with {option('--drop', name)}."
     )
 
 
@@ -250,19 +250,31 @@ def _or_nan(value: float | None) -> float:
 
 def _encode_categories(column: Any, how: dict[str, Any], unknown: str) -> Array:
     name, known = how["name"], how["categories"]
-    texts = column if is_text(column.type) else _as_text(column)
+    texts = column if is_text(column.type) else as_text(column)
     place, gaps = _places(texts, known), is_missing(column)
     strange = (place < 0) & ~gaps
     if strange.any() and (unknown == "error" or how.get("ordinal")):
         found = sorted(set(different_texts(texts)) - {*known, None})
+        ignore = "" if how.get("ordinal") else ", or take them for none of these with --unknown ignore"
         raise TableError(
             f"column {quoted(name)} holds {listed(found, 5)}, which the model has not seen; it knows "
-            f"{listed(known, 8)}."
+            f"{listed(known, 8)}. Correct these cells{ignore}."
         )
     levels = [place] if how.get("ordinal") else [place == i for i in range(1, len(known))]
     encoded = np.array(levels, dtype=float).reshape(len(levels), len(place)).T
     encoded[gaps] = np.nan
     return encoded
+
+
+def unknown_cells(table: Any, decided: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Column -> cells of a table whose category was not learned, where there are some; orders have no such cells."""
+    found = {}
+    for how in decided:
+        if "categories" in how and not how.get("ordinal"):
+            column = table.column(how["name"])
+            place = _places(column if is_text(column.type) else as_text(column), how["categories"])
+            found[how["name"]] = int(((place < 0) & ~is_missing(column)).sum())
+    return {name: count for name, count in found.items() if count}
 
 
 def _places(column: Any, categories: list[str]) -> NDArray[np.int64]:
@@ -360,12 +372,12 @@ def texts_of(table: Any, names: Iterable[str]) -> dict[str, list[str]]:
         raise KeyError(f"there is no column {listed(unknown)}; the table has {listed(table.column_names, 12)}.")
     columns = {name: table.column(name) for name in names}
     return {
-        name: ["" if text is None else text for text in (c if is_text(c.type) else _as_text(c)).to_pylist()]
+        name: ["" if text is None else text for text in (c if is_text(c.type) else as_text(c)).to_pylist()]
         for name, c in columns.items()
     }
 
 
-def _as_text(column: Any) -> Any:
+def as_text(column: Any) -> Any:
     """Numbers, truth values and dates as the texts that a table would have for them: 1 and not 1.0."""
     import pyarrow as pa
 

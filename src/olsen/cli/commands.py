@@ -1,4 +1,4 @@
-"""The commands: fit, predict, risk, reproduce.
+"""The commands: fit, predict, show, compare, risk, reproduce.
 
 Each looks at its numbers and its outputs first, then imports what it needs and does its work. Results go to standard
 output, as a table or with ``--json``.
@@ -6,21 +6,25 @@ output, as a table or with ``--json``.
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import __version__
+from .._execution.extras import from_extra
 from .._execution.files import atomically
 from . import outputs, terminal
-from .outputs import MODEL, PREDICTIONS, REPORT, Output
+from .outputs import MODEL, PAGE, REPORT, Output
 from .program import main
-from .shown_text import visible
+from .shown_text import quoted, visible
 from .terminal import UsageError
 
 if TYPE_CHECKING:
@@ -30,29 +34,83 @@ if TYPE_CHECKING:
 
     from .. import OLSEnsembleRegressorCV
     from .fitting import Reading
-    from .large_tables import ParquetTable
     from .models import SavedModel
 
     Array = NDArray[np.float64]
 
-__all__ = ["UsageError", "app", "compare", "fit", "main", "predict", "reproduce", "risk", "show"]
+__all__ = ["UsageError", "app", "compare", "explore", "fit", "main", "predict", "reproduce", "risk", "show"]
 
 Members = int | Literal["auto"]
 Inclusion = Literal["auto", "loo", "uniform", "ridge", "adaptive"]
 HELP = "Ensembles of ordinary least squares on random submatrices of the data."
+EPILOGUE = """Examples:
+  olsen fit wine.csv --target quality --out wine.skops
+  olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
+  olsen fit --help                       what a command takes, with examples
+
+Exit codes:
+  0    done
+  1    the work failed: a table or a model that cannot be used, a full disk
+  2    what was typed is wrong; nothing was written
+  130  stopped with Ctrl-C
+
+Results go to standard output; progress, notes and errors to the error stream.
+An input is never changed, and a file of another origin replaced only with
+--force."""
 MOST_MEMBERS = 10**9
+ROWS_WRITTEN = 1 << 16  # predictions that are written between two looks at the clock
 
 
 def app() -> App:
     """The commands as an application of cyclopts."""
     from cyclopts import App, Parameter
 
-    options = Parameter(negative=(), converter=_converted)  # no --no-json
-    found = App(name="olsen", help=HELP, version=__version__, help_format="plaintext", default_parameter=options,
-                suppress_keyboard_interrupt=False)  # fmt: skip
-    for command in (fit, predict, show, compare, risk, reproduce):
-        found.command(command, help_epilogue=EXAMPLES[command.__name__])
+    options = Parameter(negative=(), converter=_converted, show_default=_shown_default)  # no --no-json
+    found = App(name="olsen", help=HELP, help_epilogue=EPILOGUE, version=__version__, help_format="plaintext",
+                default_parameter=options, suppress_keyboard_interrupt=False)  # fmt: skip
+    commands: list[Callable[..., None]] = [fit, predict, show, compare, risk, explore, reproduce]
+    for place, command in enumerate(commands):
+        command.__doc__ = _flowing(command.__doc__ or "")
+        found.command(command, help_epilogue=EXAMPLES[command.__name__], sort_key=place)
+
+    def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -> None:
+        """Have the shell complete commands, options and names of files with the tab key.
+
+        Writes a script into the user's folder, and for bash and zsh a line that loads it into .bashrc or .zshrc.
+
+        Parameters
+        ----------
+        shell : str
+            Shell to complete in. Without it, the one in use.
+        """
+        from . import completion
+
+        print(completion.install(found, shell))
+
+    install_completion.__doc__ = _flowing(install_completion.__doc__ or "")
+    found.command(install_completion, name="--install-completion", help_epilogue=EXAMPLES["completion"], group="Setup")
     return found
+
+
+def _shown_default(value: object) -> str | None:
+    """A default for the help; that a switch is off by default goes without saying."""
+    return None if value is None or value is False else str(value)
+
+
+def _flowing(text: str) -> str:
+    """A docstring with every paragraph in one line, which help breaks at the width of the terminal, and no markup."""
+    lines: list[str] = []
+    for line in inspect.cleandoc(text).replace("``", "").splitlines():
+        same = lines and lines[-1].strip() and line.strip() and _indent(line) == _indent(lines[-1])
+        if same and not re.match(r"-+$|\w+ : ", line) and not re.match(r"-+$", lines[-1]):
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _converted(kind: Any, tokens: Any) -> Any:
@@ -75,10 +133,13 @@ EXAMPLES = {
   olsen fit                                   the embedded data
   olsen fit wine.csv --target quality         tune, compare, print
   olsen fit wine.csv --target quality --out wine.skops --report wine.html
+  olsen fit wine.csv --target quality --drop id --missing mean
   olsen fit big.parquet --target price --out price.skops    larger than memory""",
     "predict": """Examples:
-  olsen predict wine.skops new.csv
-  olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv""",
+  olsen predict wine.skops new.csv                 to the screen
+  olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
+  olsen predict wine.skops new.csv --id bottle --out predictions.parquet
+  zcat new.csv.gz | olsen predict wine.skops - > predictions.csv""",
     "show": """Examples:
   olsen show wine.skops
   olsen show wine.skops --json""",
@@ -90,9 +151,16 @@ EXAMPLES = {
   olsen risk --gamma 2 --sigma 1                     the best alpha
   olsen risk --gamma 2 --sigma 1 --alpha 0.2 --k 100
   olsen risk --gamma 2 --sigma 1 --n 200 --k 100     exact at 200 x 400""",
+    "explore": """Examples:
+  olsen explore                               opens the browser
+  olsen explore --out explorer.html           to be passed on""",
     "reproduce": """Examples:
   olsen reproduce --scale quick               all figures, fewer trials
-  olsen reproduce figure2 figure3 --out paper""",
+  olsen reproduce figure2 figure3 --out paper
+  olsen reproduce figure2 --out paper         go on after it was stopped""",
+    "completion": """Examples:
+  olsen --install-completion                  for the shell in use
+  olsen --install-completion --shell bash     for one of them""",
 }
 
 
@@ -115,6 +183,7 @@ def fit(
     inclusion: Inclusion = "auto",
     seed: int = 0,
     jobs: int = -1,
+    no_intervals: bool = False,
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -128,13 +197,13 @@ def fit(
         Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
         embedded soil spectra are used.
     target : str
-        Column to predict.
+        Column to predict. Needed with a table, not with the embedded data.
     out : path
-        Where to save the model (a .skops file).
+        Where to save the model (a .skops file). Without it the model is not kept.
     report : path
-        Where to write a report (one self-contained .html or .htm file).
+        Where to write a report (one self-contained .html or .htm file). Without it there is none.
     drop : str
-        Column to leave out; may be repeated.
+        Column to leave out; may be repeated. All others are used.
     missing : str
         What to do with missing cells: "error" refuses them, "drop" leaves out their rows, "mean" fills them and adds a
         column that says where they were.
@@ -145,9 +214,9 @@ def fit(
     id : str
         Column that only names the rows and is left out; may be repeated.
     weight : str
-        Column that says how much each row counts.
+        Column that says how much each row counts, 0 or more. Without it all count alike.
     groups : str
-        Column of groups; errors are those of rows whose whole group is left out.
+        Column of groups; errors are then those of rows whose whole group is left out, and not of single rows.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory. Errors then come from 5-fold cross-validation.
     members : int or "auto"
@@ -160,6 +229,9 @@ def fit(
         Random seed for drawing the members, not negative.
     jobs : int
         Threads; -1 means all cores.
+    no_intervals : bool
+        Leave out of the model what jackknife+ intervals need: 8 bytes for each row and column of the table, 4 where
+        there are more than a million. Intervals of its predictions are then those of the plain jackknife.
     force : bool
         Replace files that are there already and were not written by olsen.
     json : bool
@@ -170,6 +242,9 @@ def fit(
         raise UsageError("--target is needed: the name of the column to predict.")
     wanted = [("--out", out, MODEL), ("--report", report, REPORT)]
     outputs.check({"table": data}, [Output(o, path, kind) for o, path, kind in wanted if path is not None], force)
+
+    if out is not None:
+        from_extra("skops.io", "cli", "--out")  # said before a long fit, not after it
 
     from .. import OLSEnsembleRegressorCV
     from . import fitting, models
@@ -188,7 +263,8 @@ def fit(
     )  # the embedded data bring their own target
     summary, saved = _tuned(model, data, how, out_of_core)
     if out is not None:
-        atomically(out, lambda file: models.save(file, saved))
+        kept = saved.without_rows(intervals=not no_intervals and groups is None)
+        atomically(out, lambda file: models.save(file, kept))
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
     written = [str(path) for path in (out, report) if path is not None]
@@ -232,12 +308,15 @@ def predict(
     out : path
         Where to write the predictions (.csv, .tsv or .parquet). Without one they are printed.
     interval : float
-        Also give intervals that hold new observations with this probability, from the leave-one-out errors of the fit
+        Also give intervals that hold new observations with this probability, such as 0.9, as columns lower and upper,
+        from the leave-one-out errors of the fit
         (out of core: from residuals of a sample of rows, scaled up to the cross-validated error).
     id : str
-        Column that names the rows, which is written beside the predictions; may be repeated.
+        Column that names the rows, which is written beside the predictions; may be repeated. Without it predictions
+        come in the order of the rows, without names.
     unknown : str
-        What to do with categories that the model has not seen: "error" refuses them, "ignore" takes them for none.
+        What to do with categories that the model has not seen: "error" refuses them, "ignore" takes them for none of
+        those it knows, and says how many there were.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     force : bool
@@ -247,7 +326,7 @@ def predict(
     """
     if interval is not None and not 0 < interval < 1:
         raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.")
-    wanted = [] if out is None else [Output("--out", out, PREDICTIONS)]
+    wanted = [] if out is None else [Output("--out", out, outputs.predictions_of(id or []))]
     outputs.check({"model": model, "table": data}, wanted, force)
 
     from . import fitting, models
@@ -255,14 +334,19 @@ def predict(
 
     saved = models.load(model)
     saved = replace(saved, encoding=replace(saved.encoding, unknown=unknown))
-    half = None if interval is None else saved.half_width(interval)
+    if interval is not None and not saved.has_jackknife_plus:
+        saved.half_width(interval)  # a model without errors is refused before the table is read
     large = fitting.open_large(data, out_of_core)
-    shown = large is not None and (json or out is not None)  # a bar would be mixed with predictions on the screen
+    table, names = (None, {}) if large is not None else _named_rows(saved, data, id or [])
+    if large is not None and id:
+        raise UsageError("--id needs the table in memory, but it is read in blocks; join the predictions by row.")
+    ignored: Counter[str] = Counter()
+    shown = json or out is not None  # a bar would be mixed with predictions on the screen
     with terminal.row_bar("finishing") if shown else nullcontext() as tell:
-        predicted, names = _predicted(saved, data, large, tell, id or [])
-        parts: Iterable[Mapping[str, Array]] = with_limits(saved.encoding.target, predicted, half)
+        predicted = _predicted(saved, table if large is None else large, interval, tell, ignored)
+        parts: Iterable[Mapping[str, Array]] = with_limits(saved.encoding.target, predicted)
         if names:
-            parts = ({**names, **part} for part in parts)
+            parts = _beside(names, parts)
         if json:
             parts = [collected(parts)]
             whole = {name: list(column) if name in names else column.tolist() for name, column in parts[0].items()}
@@ -272,29 +356,70 @@ def predict(
             write_predictions(None, parts)
     if json:
         terminal.show(whole, "")
+    if ignored:
+        named = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
+        cells = f"{ignored.total()} cell{'s' * (ignored.total() != 1)}"
+        terminal.note(f"categories that the model has not seen, taken for none of those it knows: {cells}, {named}.")
     if out is not None:
         print(f"{rows} predictions written to {visible(out)}", file=sys.stderr)
 
 
 def _predicted(
-    saved: SavedModel, data: Path, large: ParquetTable | None, tell: terminal.Tell | None, ids: list[str]
-) -> tuple[Iterator[Array], dict[str, Any]]:
-    """Predictions of consecutive rows, and the columns that name them."""
+    saved: SavedModel, table: Any, coverage: float | None, tell: terminal.Tell | None, ignored: Counter[str]
+) -> Iterator[Array]:
+    """Predictions of consecutive rows of a table, in memory or in blocks; unknown categories are counted."""
     from . import large_tables
-    from .tables import read_table, texts_of
+    from .columns import unknown_cells
+    from .tables import Encoding
 
-    if large is not None:
-        if ids:
-            raise UsageError("--id needs the table in memory, but it is read in blocks; join the predictions by row.")
-        return large_tables.predictions(large, saved.encoding, saved.predict, tell), {}
-    table, _ = read_table(data, verbatim=ids)
+    def predict(part: Any, first_row: int = 0) -> Array:
+        found = saved.predict(part, first_row, coverage)
+        if isinstance(saved.encoding, Encoding) and saved.encoding.unknown == "ignore":
+            ignored.update(unknown_cells(part, saved.encoding.columns))
+        return found
+
+    if isinstance(table, large_tables.ParquetTable):
+        yield from large_tables.predictions(table, saved.encoding, predict, tell)
+        return
+    if tell:
+        tell("predicting", 0, table.num_rows)
+    predicted = predict(table)
+    for first in range(0, len(predicted), ROWS_WRITTEN):  # in parts, so that a long file is seen to grow
+        if tell:
+            tell("writing", first, len(predicted))
+        yield predicted[first : first + ROWS_WRITTEN]
+    if tell:
+        tell("writing", len(predicted), len(predicted))
+
+
+def _beside(names: Mapping[str, list[str]], parts: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Any]]:
+    """Parts with the columns that name their rows."""
+    first = 0
+    for part in parts:
+        rows = len(next(iter(part.values())))
+        yield {**{name: texts[first : first + rows] for name, texts in names.items()}, **part}
+        first += rows
+
+
+def _named_rows(saved: SavedModel, data: Path, ids: list[str]) -> tuple[Any, dict[str, list[str]]]:
+    """A table in memory, and its columns that name the rows; notes about it are for the user."""
+    from .tables import read_table, texts_of
+    from .text_tables import SEPARATED
+
+    needed = [
+        column["name"] for column in saved.encoding.columns
+    ]  # a column may name the rows and be one of the model's: then it is read as such
+    table, messages = read_table(data, verbatim=[name for name in ids if name not in needed])
+    for message in messages:
+        if not message.startswith(SEPARATED):  # another separator than in training is no news: columns have names
+            terminal.note(message)
     try:
         names = texts_of(table, ids)
     except KeyError as error:
         raise UsageError(error.args[0]) from None
     if saved.encoding.target in names:
         raise UsageError(f"--id {saved.encoding.target} has the name that the predictions get; rename that column.")
-    return iter([saved.predict(table)]), names
+    return table, names
 
 
 def show(
@@ -304,6 +429,8 @@ def show(
     json: bool = False,
 ) -> None:
     """Show what is in a model file: its origin, its data, its members, its error and its coefficients.
+
+    Nothing in the file is run: it is checked as a whole before anything is built from it.
 
     Parameters
     ----------
@@ -342,11 +469,12 @@ def compare(
         Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
         embedded soil spectra are used.
     target : str
-        Column to predict.
+        Column to predict. Needed with a table, not with the embedded data.
     drop : str
-        Column to leave out; may be repeated.
+        Column to leave out; may be repeated. All others are used.
     report : path
-        Where to write a page with the table and a plot (one self-contained .html or .htm file).
+        Where to write a page with the table and a plot (one self-contained .html or .htm file). Without it there is
+        none.
     folds : int
         Parts into which the rows are divided at random, at least 2.
     repeats : int
@@ -389,18 +517,20 @@ def risk(
 ) -> None:
     """Expected risk of an ensemble, and the best one, for identity covariance and a signal of norm one.
 
+    The risk is that of the limit of many rows and columns, beside that of ridge with its best penalty.
+
     Parameters
     ----------
     gamma : float
-        Columns divided by rows.
+        Columns divided by rows, above 0.
     sigma : float
-        Standard deviation of the noise.
+        Standard deviation of the noise, 0 or more; the signal has norm one.
     alpha : float
-        Share of the columns in a member. Without it, the best one is used.
+        Share of the columns in a member, from 0 to 1. Without it, the best one is used.
     eta : float
-        Share of the rows in a member.
+        Share of the rows in a member, above 0 and up to 1.
     k : float
-        Number of members; inf for infinitely many.
+        Number of members, 1 or more; inf for infinitely many.
     mu : float
         Factor that multiplies the average of the members.
     n : int
@@ -412,6 +542,28 @@ def risk(
 
     values = risks.calculate(gamma, sigma, alpha, eta, k, mu, n)
     terminal.show(values if json else None, risks.as_text(values, alpha is None))
+
+
+def explore(
+    *,
+    out: Path | None = None,
+    force: bool = False,
+) -> None:
+    """Try out risk, members and a data set in the browser: one page that needs no network.
+
+    Parameters
+    ----------
+    out : path
+        Where to write the page (one self-contained .html or .htm file). Without it, the page is opened in the browser.
+    force : bool
+        Replace a file that is there already and was not written by olsen.
+    """
+    outputs.check({}, [] if out is None else [Output("--out", out, PAGE)], force)
+
+    from .. import explorer
+
+    path = explorer.explore(out, open_browser=out is None)
+    print(f"the explorer is in {visible(path)}")
 
 
 def reproduce(

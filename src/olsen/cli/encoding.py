@@ -13,7 +13,7 @@ from . import columns as kinds
 from .cells import Ambiguous, Notation, notation_of, number
 from .gaps import Stage, is_missing, refuse_missing, without_gaps
 from .shown_text import quoted
-from .table_errors import TableError, counted, listed
+from .table_errors import TableError, counted, listed, option
 
 __all__ = ["Encoding", "learn_table"]
 
@@ -243,7 +243,7 @@ def _decided(
         values = found[name] if name in texts else kinds.texts_of(table, [name])[name]
         values = [value for value in dict.fromkeys(values) if value is not None]
         if not values:
-            raise TableError(f"column {quoted(name)} is empty; leave it out with --drop {quoted(name)}.")
+            raise TableError(f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}.")
         if name in orders:
             decided.append(kinds.decide_order(values, name, orders[name]))
         else:
@@ -271,7 +271,7 @@ def _target_notation(column: Any, target: str) -> tuple[Notation | None, list[st
 def _with_means(how: dict[str, Any], column: Any) -> dict[str, Any]:
     gaps = is_missing(column)
     if gaps.all():
-        raise TableError(f"column {quoted(how['name'])} is empty; leave it out with --drop {quoted(how['name'])}.")
+        raise TableError(f"column {quoted(how['name'])} is empty; leave it out with {option('--drop', how['name'])}.")
     encoded = kinds.encode(column, how)[~gaps]
     if not np.isfinite(encoded).all():
         row = int(np.flatnonzero(~gaps)[~np.isfinite(encoded).all(axis=1)][0]) + 1

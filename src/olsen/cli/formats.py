@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from .._execution import files, memory
+from . import terminal
 from .table_errors import TableError, listed, one_line
 
 __all__ = ["Source", "is_parquet", "is_stream", "open_source", "shown_name"]
@@ -221,7 +222,7 @@ def _all_of_stream(path: Path, name: str) -> Any:
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         if file.isatty():
             raise TableError(f"{name} is a terminal; give the name of a file, or pipe a table into the command.")
-        return _limited(file.read, f"{name} holds", "write it to a file first, and give its name")
+        return _limited(file.read, name, "holds", "write it to a file first, and give its name")
 
 
 def _unpacked(source: Source, packing: str) -> Any:
@@ -229,21 +230,23 @@ def _unpacked(source: Source, packing: str) -> Any:
 
     try:
         with pa.CompressedInputStream(source.native(), packing) as stream:
-            return _limited(stream.read, f"{source.name} unpacks to", "save it as Parquet, which is read in blocks")
+            return _limited(stream.read, source.name, "unpacks to", "save it as Parquet, which is read in blocks")
     except (pa.ArrowInvalid, OSError) as error:
         raise TableError(f"{source.name} is a damaged {packing} file, get it again: {one_line(error)}") from error
 
 
-def _limited(read: Callable[[int], bytes], what: str, instead: str) -> Any:
+def _limited(read: Callable[[int], bytes], name: str, verb: str, instead: str) -> Any:
     """All bytes, if they fill no more than a share of the free memory."""
     import pyarrow as pa
 
     limit, parts, total = memory.available_bytes() / SHARE_OF_MEMORY, [], 0
-    while part := read(CHUNK_BYTES):
-        parts.append(part)
-        total += len(part)
-        if total > limit:
-            raise TableError(
-                f"{what} more than {memory.describe(limit)}, the quarter of the free memory it may fill; {instead}."
-            )
+    with terminal.working(f"reading {name}"):
+        while part := read(CHUNK_BYTES):
+            parts.append(part)
+            total += len(part)
+            if total > limit:
+                raise TableError(
+                    f"{name} {verb} more than {memory.describe(limit)}, the quarter of the free memory it may fill; "
+                    f"{instead}."
+                )
     return pa.py_buffer(b"".join(parts))  # parts and whole together are half of what was free

@@ -26,28 +26,43 @@ def refuse_missing(
     """
     import pyarrow.compute as pc
 
-    counts, first = {}, table.num_rows
+    counts, infinite, first = {}, 0, table.num_rows
     for name in names:
         bad = pc.invert(_usable(table.column(name)))
         count = pc.sum(bad).as_py()
         if count:
             counts[name] = count
+            infinite += count - int(is_missing(table.column(name)).sum())
             first = min(first, pc.index(bad, True).as_py())
-    refuse_cells(counts, f", the first in row {first_row + first + 1}", target=target, stage=stage)
+    refuse_cells(counts, f", the first in row {first_row + first + 1}", target=target, stage=stage, infinite=infinite)
 
 
 def refuse_cells(
-    counts: dict[str, int], where: str = "", *, target: str | None = None, stage: Stage = "blocks"
+    counts: dict[str, int], where: str = "", *, target: str | None = None, stage: Stage = "blocks", infinite: int = 0
 ) -> None:
-    """Raise if there are missing cells, given their number in each column."""
+    """Raise if there are cells without a usable number, given how many in each column, and how many are infinite."""
     if counts:
         worst = sorted(counts, key=lambda name: -counts[name])
         named = ", ".join(f"{quoted(name)} ({counts[name]})" for name in worst[:MOST_NAMED])
         more = f" and {len(worst) - MOST_NAMED} more" if len(worst) > MOST_NAMED else ""
+        total = sum(counts.values())
+        what = {0: "missing", total: "infinite"}.get(infinite, f"missing or not finite ({infinite} infinite)")
+        advice = _advice_on_infinite if infinite else _advice
         raise TableError(
-            f"{counted(sum(counts.values()), 'cell')} missing or not finite, in {counted(counts, 'column')}: "
-            f"{named}{more}{where}. {_advice(set(counts), target, stage)}"
+            f"{counted(total, 'cell')} {what}, in {counted(counts, 'column')}: {named}{more}{where}. "
+            f"{advice(set(counts), target, stage)}"
         )
+
+
+def _advice_on_infinite(columns: set[str], target: str | None, stage: Stage) -> str:
+    """The same where a mean cannot help: no number is the mean of others and infinity."""
+    if stage == "predict":
+        return "Correct them, or remove these rows."
+    rows = "remove these rows" if stage == "blocks" else "leave these rows out (--missing drop)"
+    if columns == {target}:
+        return f"Correct them, or {rows}."
+    others = ", other than the target," if target in columns else ""
+    return f"Correct them, {rows}, or leave the columns{others} out with --drop."
 
 
 def _advice(columns: set[str], target: str | None, stage: Stage) -> str:

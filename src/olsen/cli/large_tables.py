@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from .tables import (
     MAX_CATEGORIES,
     Encoding,
     TableError,
+    damaged_parquet,
     different_texts,
     is_text,
     refuse_cells,
@@ -34,6 +35,9 @@ from .tables import (
     refuse_repeated,
 )
 from .terminal import Tell
+
+if TYPE_CHECKING:
+    from .step_encoding import StepEncoding
 
 __all__ = ["BlockFit", "ParquetTable", "fit", "learn", "open_table", "predictions"]
 
@@ -93,7 +97,7 @@ def open_table(path: Path) -> ParquetTable:
         schema = pq.read_schema(files[0])
         metadata = [pq.read_metadata(file) for file in files]
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise TableError(f"{path.name} is a damaged Parquet file: {' '.join(str(error).split())[:200]}") from error
+        raise TableError(damaged_parquet(path.name, error)) from error
     refuse_repeated(schema.names, path)
     n_rows = sum(part.num_rows for part in metadata)
     groups = [part.row_group(i) for part in metadata for i in range(part.num_row_groups)]
@@ -189,7 +193,7 @@ def _encoded(table: ParquetTable, encoding: Encoding, sample: _RowSample, tell: 
 
 
 def predictions(
-    table: ParquetTable, encoding: Encoding, predict: Callable[[Any, int], Array], tell: Tell | None
+    table: ParquetTable, encoding: Encoding | StepEncoding, predict: Callable[[Any, int], Array], tell: Tell | None
 ) -> Iterator[Array]:
     """Predictions of consecutive rows, from a function of a part of the table and the number of its first row."""
     if not table.n_rows:

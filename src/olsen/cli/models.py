@@ -11,7 +11,7 @@ import io
 import json
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import IO, Any
@@ -24,10 +24,12 @@ from .._estimators.fitted import FittedEnsemble
 from . import archives, schema
 from .recognition import MODEL_MARK
 from .shown_text import shortened
+from .step_encoding import StepEncoding
 from .tables import Encoding
 
 __all__ = ["ModelFileError", "SavedModel", "load", "save"]
 
+SUFFIX = ".skops"
 FORMAT = f"{MODEL_MARK}{schema.FORMAT}"
 ENSEMBLES: dict[str, type[FittedEnsemble]] = {
     "OLSEnsembleRegressor": OLSEnsembleRegressor,
@@ -47,26 +49,50 @@ class SavedModel:
     """
 
     estimator: FittedEnsemble
-    encoding: Encoding
+    encoding: Encoding | StepEncoding
     residuals: NDArray[np.float64]  # absolute, ascending
 
-    def predict(self, table: Any, first_row: int = 0) -> NDArray[np.float64]:
-        """Predictions for the rows of a table, or of a part of one that begins at a row."""
+    def predict(self, table: Any, first_row: int = 0, coverage: float | None = None) -> NDArray[np.float64]:
+        """Predictions for the rows of a table, or of a part of one that begins at a row, (rows, 1).
+
+        With a `coverage` the ends of intervals that hold new observations with this probability, (rows, 3): those of
+        the jackknife+ where the file holds what they need, otherwise of the plain jackknife.
+        """
+        X = self.encoding.features(table, first_row)
         with np.errstate(over="ignore", invalid="ignore"):
-            found = np.ravel(self.estimator.predict(self.encoding.features(table, first_row)))
+            found = np.ravel(self.estimator.predict(X))
         if not np.isfinite(found).all():
             row = first_row + int(np.argmin(np.isfinite(found))) + 1
             raise ModelFileError(
                 f"the prediction of row {row} is not finite: its cells or the model's coefficients are too large."
             )
-        return found
+        if coverage is None or not len(found):
+            return np.tile(found[:, None], 1 if coverage is None else 3)
+        if not self.has_jackknife_plus:
+            half = self.half_width(coverage)
+            return np.column_stack([found, found - half, found + half])
+        return np.column_stack([found, self.estimator.predict_interval(X, coverage).reshape(-1, 2)])
+
+    def without_rows(self, intervals: bool) -> SavedModel:
+        """What a file holds: no training rows, but what jackknife+ intervals need of them where that is wanted."""
+        return replace(self, estimator=self.estimator._for_file(intervals))
+
+    @property
+    def has_jackknife_plus(self) -> bool:
+        """Whether the file holds what these intervals need."""
+        left = self.estimator._result().left_out
+        return left is not None and left.changes is not None
 
     def half_width(self, coverage: float) -> float:
         """Half the width of intervals that hold new observations with this probability (the plain jackknife).
 
         The order statistic number ceil(coverage (n + 1)) of the leave-one-out errors; infinite with too few of them.
-        The training rows are not in the file, so the jackknife+ with its guarantee is not available from it.
         """
+        if not len(self.residuals):
+            raise ModelFileError(
+                "the model has no errors of left-out rows, from which intervals are made: it was saved from a pickle, "
+                "or after a fit in blocks. Fit it in memory and save it again."
+            )
         place = math.ceil(coverage * (len(self.residuals) + 1))
         return float(self.residuals[place - 1]) if place <= len(self.residuals) else math.inf
 
@@ -79,13 +105,20 @@ def save(path: str | os.PathLike[str], model: SavedModel) -> None:
         "format": FORMAT,
         "olsen": __version__,  # for those who meet the file with an older one
         "target": model.encoding.target,
-        "columns": json.dumps(model.encoding.columns),  # text: one string is stored instead of thousands of small nodes
+        **_described(model.encoding),
         "residuals": model.residuals,
         "model": model.estimator,
     }
     data = skops.io.dumps(content)
     _read(io.BytesIO(data), "what was fitted")
     Path(path).write_bytes(data)
+
+
+def _described(encoding: Encoding | StepEncoding) -> dict[str, str]:
+    """Columns or steps as text: one string is stored instead of thousands of small nodes."""
+    if isinstance(encoding, Encoding):
+        return {"columns": json.dumps(encoding.columns)}
+    return {"steps": json.dumps(encoding.steps.plain(), allow_nan=False)}
 
 
 def load(path: str | os.PathLike[str]) -> SavedModel:
@@ -112,7 +145,10 @@ def _read(file: IO[bytes], name: str) -> SavedModel:
     ensemble = ENSEMBLES[content.ensemble]
     estimator = ensemble.__new__(ensemble)
     estimator.__setstate__(content.state)
-    return SavedModel(estimator, Encoding(content.target, content.columns), content.residuals)
+    encoding: Encoding | StepEncoding = Encoding(content.target, content.columns)
+    if content.steps is not None:
+        encoding = StepEncoding(content.target, content.steps)
+    return SavedModel(estimator, encoding, content.residuals)
 
 
 def _parameters(ensemble: str) -> dict[str, Any]:
@@ -122,6 +158,6 @@ def _parameters(ensemble: str) -> dict[str, Any]:
 def _other_format(name: str, error: schema.FormatError) -> str:
     wanted = f"'olsen>={error.version}'" if error.version else "--upgrade olsen"
     return (
-        f"{name} is a model of format {error.number}; this is olsen {__version__}, which reads format {schema.FORMAT}. "
-        f"Install the version that wrote it: pip install {wanted}"
+        f"{name} is a model of format {error.number}; this is olsen {__version__}, which reads formats 1 to "
+        f"{schema.FORMAT}. Install the version that wrote it: pip install {wanted}"
     )

@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from .._execution import files
 from .recognition import is_figure_part, is_model, is_predictions, is_report
 from .terminal import UsageError
 
-__all__ = ["MODEL", "PREDICTIONS", "REPORT", "Kind", "Output", "check", "check_figures"]
+__all__ = ["MODEL", "PAGE", "PREDICTIONS", "REPORT", "Kind", "Output", "check", "check_figures", "predictions_of"]
 
 Identity = tuple[int, int]  # device and number of a file
 
@@ -34,9 +35,15 @@ class Kind(NamedTuple):
 
 MODEL = Kind("a model", "a model is written as .skops", (".skops",), is_model)
 REPORT = Kind("a report", "a report is written as .html or .htm", (".html", ".htm"), is_report)
+PAGE = Kind("a page", "a page is written as .html or .htm", (".html", ".htm"), is_report)
 PREDICTIONS = Kind(
     "predictions", "predictions are written as .csv, .tsv or .parquet", (".csv", ".tsv", ".parquet"), is_predictions
 )
+
+
+def predictions_of(ids: Iterable[str]) -> Kind:
+    """Predictions beside columns that name the rows: a file with the same ones is recognised."""
+    return PREDICTIONS._replace(is_ours=partial(is_predictions, ids=list(dict.fromkeys(ids))))
 
 
 class Output(NamedTuple):

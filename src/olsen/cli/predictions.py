@@ -19,16 +19,16 @@ __all__ = ["collected", "with_limits", "write_predictions"]
 Array = NDArray[np.float64]
 
 
-def with_limits(target: str, predicted: Iterable[Array], half: float | None) -> Iterator[dict[str, Array]]:
+def with_limits(target: str, predicted: Iterable[Array]) -> Iterator[dict[str, Array]]:
     """Columns of consecutive parts: the predictions, under the name of the target, and the limits of the intervals.
 
-    `half` is half the width of the intervals, or None for no limits. A target that is called like one of the limits
+    Parts have one column, or three with the limits. A target that is called like one of the limits
     keeps its name, and the limits are called lower_limit and upper_limit.
     """
     lower, upper = OTHER_LIMITS if target in LIMITS else LIMITS
     for values in predicted:
-        limits = {} if half is None else {lower: values - half, upper: values + half}
-        yield {target: values, **limits}
+        names = (target, lower, upper)[: values.shape[1]]
+        yield dict(zip(names, values.T, strict=True))
 
 
 def collected(parts: Iterable[Mapping[str, Array]]) -> dict[str, Array]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,18 +35,18 @@ def is_report(path: Path) -> bool:
     return REPORT_MARK.encode() in _head(path)
 
 
-def is_predictions(path: Path) -> bool:
+def is_predictions(path: Path, ids: Iterable[str] = ()) -> bool:
     """Whether a file holds predictions written by ``olsen predict``.
 
-    Parquet says so itself. Text must have one column, or three that end with the limits, of numbers as we write them:
-    in the shortest form that reads back exactly, and most of them to the last digit.
+    Parquet says so itself. Text must end with one column, or three with the limits around it, of numbers as we write
+    them: in the shortest form that reads back exactly, and most of them to the last digit. Columns that name the rows
+    may stand before: `ids`, those that are about to be written again, or any before three that are in order.
     """
     head = _head(path)
     if head[:4] == b"PAR1":
         return _holds(path, lambda: PREDICTIONS_MARK.items() <= (_parquet_schema(path).metadata or {}).items())
-    lines = head.decode("utf-8", errors="replace").splitlines()
-    lines = lines[:-1] if len(head) == HEAD_BYTES else lines  # the last one may be cut
-    return any(_are_predictions(list(csv.reader(lines, delimiter=separator))) for separator in ",\t")
+    text = head.decode("utf-8", errors="replace")
+    return any(_are_predictions(_rows(text, separator, len(head) == HEAD_BYTES), list(ids)) for separator in ",\t")
 
 
 def is_figure_part(path: Path) -> bool:
@@ -92,15 +93,34 @@ def _parquet_schema(path: Path) -> Any:
     return pq.read_schema(path)
 
 
-def _are_predictions(rows: list[list[str]]) -> bool:
+def _rows(text: str, separator: str, cut: bool) -> list[list[str]]:
+    """Rows of cells; the last one is left out where the text may be cut."""
+    try:
+        rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    except csv.Error:  # a cell larger than any we write
+        return []
+    return rows[:-1] if cut else rows
+
+
+def _are_predictions(rows: list[list[str]], ids: list[str]) -> bool:
     if len(rows) < 2:
         return False
     header, *body = rows
-    if len(header) != 1 and (len(header) != 3 or tuple(header[1:]) not in (LIMITS, OTHER_LIMITS)):
+    limits = tuple(header[-2:]) in (LIMITS, OTHER_LIMITS) and len(header) >= 3
+    written = 3 if limits else 1
+    named = header[:-written]
+    if (named and named != ids and not limits) or any(len(row) != len(header) for row in body):
         return False
-    cells = [cell for row in body for cell in row]
+    numbers = [row[-written:] for row in body]
+    cells = [cell for row in numbers for cell in row]
     full = sum(_n_digits(cell) >= FULL_DIGITS for cell in cells)
-    return all(len(row) == len(header) for row in body) and all(map(_is_exact, cells)) and full > len(cells) / 2
+    if not all(map(_is_exact, cells)) or full <= len(cells) / 2:
+        return False
+    return not limits or all(_in_order(*map(float, row)) for row in numbers)
+
+
+def _in_order(value: float, lower: float, upper: float) -> bool:
+    return lower <= value <= upper
 
 
 def _is_exact(cell: str) -> bool:

@@ -24,10 +24,11 @@ from .archives import Archive
 from .columns import labels
 from .recognition import MODEL_MARK
 from .shown_text import quoted, shortened
+from .steps import Steps, StepsError, leaves
 
 __all__ = ["Content", "ForeignError", "FormatError", "SchemaError", "UntrustedError", "read_content"]
 
-FORMAT = 1
+FORMAT = 2  # 1 had neither steps nor what the jackknife+ needs
 ENSEMBLES = ("OLSEnsembleRegressor", "OLSEnsembleRegressorCV")
 NODES = {
     ("DictNode", "builtins", "dict"),
@@ -76,7 +77,8 @@ class Content(NamedTuple):
     """The checked content: everything plain."""
 
     target: str
-    columns: list[dict[str, Any]]
+    columns: list[dict[str, Any]]  # of a table that the command fitted
+    steps: Steps | None  # of a pipeline that was fitted in Python
     residuals: Any
     ensemble: str  # name of the class
     state: dict[str, Any]
@@ -100,13 +102,34 @@ def read_content(archive: Archive, parameters: Callable[[str], Mapping[str, Any]
     _refuse_foreign(root)
     values = dict(root["content"])
     ensemble, state = _ensemble_of(values.pop("model", None), archive)
-    _same_names("the file", values, ("format", "target", "columns", "residuals"), ("olsen",))
-    target, columns = (_text(_single(values[name]), name) for name in ("target", "columns"))
-    learned = _columns(columns, target)
+    kind = "steps" if "steps" in values else "columns"
+    _same_names("the file", values, ("format", "target", kind, "residuals"), ("olsen",))
+    target, described = (_text(_single(values[name]), name) for name in ("target", kind))
+    learned, steps, p = _learned(described, target) if kind == "columns" else _stepped(described, target)
     residuals = _plain(values["residuals"], archive)
-    _check_ensemble(ensemble, state, _count_encoded(learned), parameters(ensemble))
+    _check_ensemble(ensemble, state, p, parameters(ensemble))
     _check_residuals(residuals, state)
-    return Content(target, learned, residuals, ensemble, {**parameters(ensemble), **state})
+    return Content(target, learned, steps, residuals, ensemble, {**parameters(ensemble), **state})
+
+
+def _learned(text: str, target: str) -> tuple[list[dict[str, Any]], None, int]:
+    learned = _columns(text, target)
+    return learned, None, _count_encoded(learned)
+
+
+def _stepped(text: str, target: str) -> tuple[list[dict[str, Any]], Steps, int]:
+    plain = _parsed(text, MOST_COLUMN_STRUCTURE)
+    try:
+        steps, p = Steps.checked(plain)
+    except StepsError as error:
+        raise SchemaError(str(error)) from None
+    if target in steps.input_names:
+        raise SchemaError("its target is one of its columns")
+    for _, node in steps.steps:
+        for leaf in leaves(node):
+            if leaf["kind"] == "table_column":
+                _check_column(leaf["how"])
+    return [], steps, p
 
 
 # From bytes to nodes
@@ -144,7 +167,7 @@ def _check_format(content: dict[str, Any]) -> None:
     number = re.fullmatch(rf"{MODEL_MARK}([0-9]{{1,6}})", found) if isinstance(found, str) else None
     if number is None:
         raise ForeignError("is a skops file, but not a model written by olsen")
-    if int(number[1]) != FORMAT:
+    if not 1 <= int(number[1]) <= FORMAT:
         version = _single(content["olsen"]) if "olsen" in content else None
         known = isinstance(version, str) and re.fullmatch(r"[0-9a-z.+]{1,30}", version)
         raise FormatError(int(number[1]), version if known else None)
@@ -297,17 +320,21 @@ def _same_names(what: str, found: Mapping[str, Any], needed: tuple[str, ...], al
 def _columns(text: str, target: str) -> list[dict[str, Any]]:
     columns = _listing(_parsed(text, MOST_COLUMN_STRUCTURE), "columns")
     for column in columns:
-        _same_names("a column", _mapping(column, "a column"), ("name",), COLUMN_KEYS)
-        _text(column["name"], "the name of a column")
-        _check_kind(column)
-        if "categories" in column:
-            categories = [_text(value, "a category") for value in _listing(column["categories"], "categories")]
-            if not categories or len(set(categories)) < len(categories):
-                raise SchemaError(f"the categories of column {quoted(column['name'])} are missing or repeated")
+        _check_column(column)
     names = {column["name"] for column in columns}
     if not columns or len(names) < len(columns) or target in names:
         raise SchemaError("its columns are missing or repeated")
     return columns
+
+
+def _check_column(column: Any) -> None:
+    _same_names("a column", _mapping(column, "a column"), ("name",), COLUMN_KEYS)
+    _text(column["name"], "the name of a column")
+    if "categories" in column:
+        categories = [_text(value, "a category") for value in _listing(column["categories"], "categories")]
+        if not categories or len(set(categories)) < len(categories):
+            raise SchemaError(f"the categories of column {quoted(column['name'])} are missing or repeated")
+    _check_kind(column)
 
 
 def _check_kind(column: dict[str, Any]) -> None:
@@ -409,7 +436,9 @@ def _check_tuning(state: dict[str, Any], p: int) -> None:
         shares = _mapping(state["inclusion_shares_"], "inclusion_shares_")
         for name, share in shares.items():
             _number(share, f"inclusion_shares_[{quoted(name)}]")
-        for name, kinds in (("selected_", "b"), ("selection_frequency_", "f")):
+        beside = {"selected_": "b", "selection_frequency_": "f"}
+        _same_names("the model", {name: state[name] for name in beside if name in state}, tuple(beside))
+        for name, kinds in beside.items():
             found = _array(state[name], name, (None,), kinds)
             if len(found) not in (0, p):
                 raise SchemaError(f"{name} has {len(found)} entries, but the model has {p} columns")
@@ -419,9 +448,11 @@ def _check_tuning(state: dict[str, Any], p: int) -> None:
 
 
 def _check_fitted(fitted: dict[str, Any], p: int) -> None:
-    _same_names("the model", fitted, ("design", "scale", "curve", "stream", "distinct"))
+    _same_names("the model", fitted, ("design", "scale", "curve", "stream", "distinct"), ("left_out",))
     _number(fitted["scale"], "scale")
     _check_design(_mapping(fitted["design"], "design"), p)
+    if fitted.get("left_out") is not None:
+        _check_left_out(_mapping(fitted["left_out"], "left_out"), int(fitted["design"]["n_rows"]), p)
     if fitted["curve"] is not None:
         _check_curve(_mapping(fitted["curve"], "curve"))
     if fitted["stream"] is not None:
@@ -431,6 +462,18 @@ def _check_fitted(fitted: dict[str, Any], p: int) -> None:
             raise SchemaError("distinct does not hold digests of rows")
     elif fitted["distinct"] is not None:
         _wrong("distinct", fitted["distinct"])
+
+
+def _check_left_out(left: dict[str, Any], n: int, p: int) -> None:
+    """What intervals need: a file holds one target."""
+    _same_names("left_out", left, ("residual", "offset", "centre", "unit", "changes"))
+    for name in ("residual", "offset"):
+        _array(left[name], name, (n, 1))
+    _array(left["centre"], "centre", (p,))
+    if _number(left["unit"], "unit") <= 0:
+        raise SchemaError("unit is not positive")
+    if left["changes"] is not None:
+        _array(left["changes"], "changes", (p, n))
 
 
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:

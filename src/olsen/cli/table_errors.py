@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sized
 
-from .shown_text import quoted, visible
+from .shown_text import LONGEST_NAME, quoted, visible
 
-__all__ = ["TableError", "counted", "listed", "one_line", "way_out"]
+__all__ = ["TableError", "counted", "damaged_parquet", "listed", "one_line", "option", "way_out"]
 
 LONGEST_FOREIGN = 200  # characters of an error of another library
 
@@ -23,7 +24,21 @@ def way_out(name: str, fitting: bool, otherwise: str) -> str:
     >>> way_out("a", fitting=False, otherwise="correct it")
     'correct it.'
     """
-    return f"{otherwise}, or leave the column out with --drop {quoted(name)}." if fitting else f"{otherwise}."
+    return f"{otherwise}, or leave the column out with {option('--drop', name)}." if fitting else f"{otherwise}."
+
+
+def option(flag: str, name: str) -> str:
+    r"""An option with the name of a column, as it can be typed in a shell; in words where the name cannot be shown.
+
+    >>> option("--drop", "soil type"), option("--drop", "farmer's")
+    ("--drop 'soil type'", '--drop \'farmer\'"\'"\'s\'')
+    >>> option("--drop", "a" * 500)
+    '--drop and its name'
+    """
+    if len(name) > LONGEST_NAME or not name.isprintable():
+        return f"{flag} and its name"
+    text = shlex.quote(name) if set(name) & set("'\\") else f"'{name}'"
+    return f"{flag}={text}" if name.startswith("-") else f"{flag} {text}"
 
 
 def listed(names: Iterable[object], most: int = 8) -> str:
@@ -37,6 +52,11 @@ def counted(items: Sized | int, noun: str) -> str:
     """A number of things: "1 cell", "2 cells"."""
     n = items if isinstance(items, int) else len(items)
     return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def damaged_parquet(name: str, error: Exception) -> str:
+    """What is said of a file that begins as Parquet and cannot be read as such."""
+    return f"{name} is a damaged Parquet file; get it again, or write it anew: {one_line(error)}"
 
 
 def one_line(error: Exception) -> str:

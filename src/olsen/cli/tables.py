@@ -13,15 +13,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from . import terminal
 from .columns import MAX_CATEGORIES, different_texts, is_text, texts_of
 from .encoding import Encoding, learn_table
 from .formats import Source, is_parquet, open_source, shown_name
 from .gaps import refuse_cells, refuse_missing
-from .table_errors import TableError, listed, one_line
+from .table_errors import TableError, damaged_parquet, listed, one_line
 
 __all__ = [
-    "MAX_CATEGORIES", "Encoding", "TableError", "different_texts", "is_parquet", "is_text", "learn_table",
-    "read_table", "refuse_cells", "refuse_missing", "refuse_repeated", "shown_name", "texts_of",
+    "MAX_CATEGORIES", "Encoding", "TableError", "damaged_parquet", "different_texts", "is_parquet", "is_text",
+    "learn_table", "read_table", "refuse_cells", "refuse_missing", "refuse_repeated", "shown_name", "texts_of",
 ]  # fmt: skip
 
 
@@ -54,12 +55,18 @@ def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) ->
 
 def _read(path: Path, verbatim: Iterable[str]) -> tuple[Any, list[str]]:
     if path.is_dir() and is_parquet(path):
-        return _read_parquet(path, shown_name(path)), []
+        with terminal.working(f"reading {shown_name(path)}"):
+            return _read_parquet(path, shown_name(path)), []
     source = open_source(path)
     if source.kind == "text":
         from .text_tables import read_text
 
         return read_text(source, verbatim)
+    with terminal.working(f"reading {source.name}"):
+        return _read_binary(source, path)
+
+
+def _read_binary(source: Source, path: Path) -> tuple[Any, list[str]]:
     if source.kind == "xlsx":
         from .workbooks import read_workbook
 
@@ -85,7 +92,7 @@ def _read_parquet(place: Any, name: str) -> Any:
         # as dictionaries, as they are stored: a long text repeated in a million rows takes no more memory than on disk
         return pq.ParquetDataset(place, partitioning=None, read_dictionary=texts).read()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise TableError(f"{name} is a damaged Parquet file: {one_line(error)}") from error
+        raise TableError(damaged_parquet(name, error)) from error
 
 
 def _read_arrow(source: Source) -> Any:

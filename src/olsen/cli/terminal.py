@@ -11,26 +11,67 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from .shown_text import json_visible
+from .shown_text import json_visible, visible
 
-__all__ = ["UsageError", "progress_bars", "row_bar", "show", "working"]
+__all__ = ["Tell", "UsageError", "note", "progress_bars", "reading", "row_bar", "show", "working"]
 
 Tell = Callable[[str, int, int], None]  # (what is being done, how much of it is done, how much there is)
+BYTES_WORTH_A_BAR = 1 << 23  # a tenth of a second
 
 
 class UsageError(ValueError):
     """A mistake in the command's arguments."""
 
 
+def note(text: str) -> None:
+    """Say something that a user should know beside the result, on the error stream."""
+    print(f"olsen: note: {visible(text)}", file=sys.stderr)
+
+
 @contextmanager
 def working(text: str) -> Iterator[None]:
-    """Show a spinner with a text while the block runs, on a terminal only."""
+    """Show a text and the time that has passed while the block runs, on a terminal only."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    with Console(stderr=True).status(text):
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        bar.add_task(visible(text), total=None)
+        yield
+
+
+@contextmanager
+def reading(name: str, position: Callable[[], int], total: int) -> Iterator[None]:
+    """Show how much of a file is read and the time left, while the block reads it; on a terminal only.
+
+    `position` is asked ten times a second, in a thread. Files that are read in a moment are not worth a bar.
+    """
+    if total < BYTES_WORTH_A_BAR or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    start = time.perf_counter()
+
+    class Polled(Progress):
+        def get_renderables(self) -> Any:
+            done = position()
+            state = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB{_time_left(time.perf_counter() - start, done, total)}"
+            for task in self.task_ids:
+                self.update(task, completed=done, state=state)
+            return super().get_renderables()
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[state]}"),
+    )
+    with Polled(*columns, console=Console(stderr=True), transient=True) as bar:
+        bar.add_task(visible(f"reading {name}"), total=total, state="")
         yield
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from .._execution import memory
+from . import terminal
 from .formats import SAMPLE_BYTES, Source
 from .shown_text import quoted
 from .table_errors import TableError, counted, one_line
 
-__all__ = ["MISSING", "read_text", "with_names"]
+__all__ = ["MISSING", "SEPARATED", "read_text", "with_names"]
 
+SEPARATED = "columns are separated by"  # how a message begins that says no more than that
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 BLOCK_BYTES = 1 << 24  # of text that is parsed at a time; a row must fit into it
@@ -58,7 +62,7 @@ def _parsed(source: Source, dialect: _Dialect, texts: Iterable[str] = ()) -> Any
     import pyarrow.csv as pv
 
     texts = list(texts)
-    with source.native() as file:
+    with source.native() as file, _shown(source, file):
         return pv.read_csv(
             file,
             read_options=pv.ReadOptions(
@@ -71,6 +75,13 @@ def _parsed(source: Source, dialect: _Dialect, texts: Iterable[str] = ()) -> Any
                 column_types=dict.fromkeys(texts, "string"),
             ),
         )  # fmt: skip
+
+
+def _shown(source: Source, file: Any) -> AbstractContextManager[None]:
+    """A bar for a text that is read from a disk; one in memory is read in a moment."""
+    if source.content is not None:
+        return nullcontext()
+    return terminal.reading(source.name, lambda: os.lseek(file.fileno(), 0, os.SEEK_CUR), source.path.stat().st_size)
 
 
 def _verbatim(source: Source, dialect: _Dialect, table: Any, names: Iterable[str]) -> Any:
@@ -192,7 +203,7 @@ def _dialect_messages(encoding: str, separator: str, decimal: str) -> list[str]:
         messages.append("the file is not UTF-8; read as Latin-1.")
     if separator != ",":
         decimals = ", decimals by a comma" if decimal == "," else ""
-        messages.append(f"columns are separated by {SEPARATORS[separator]}{decimals}.")
+        messages.append(f"{SEPARATED} {SEPARATORS[separator]}{decimals}.")
     return messages
 
 

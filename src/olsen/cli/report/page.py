@@ -60,7 +60,7 @@ def _whole(name: str) -> str:
 
 
 def _left_out(model: dict[str, Any]) -> str:
-    return "a fifth at a time" if model["criterion"] == "kfold" else "one at a time"
+    return "a fold at a time" if model["criterion"] == "kfold" else "one at a time"
 
 
 def _all_left_out(model: dict[str, Any], data: dict[str, Any]) -> str:

@@ -149,7 +149,7 @@ def _errors(
     )
     k = int(model.n_estimators_)
     lines = [
-        (f"ensemble, {k} members", ours, "a fifth of the rows left out, single rows for others" if folded else ""),
+        (f"ensemble, {k} members", ours, "folds of rows left out, single rows for others" if folded else ""),
         ("ensemble, infinitely many", infinite, "limit of more and more members of this size"),
         ("ridge", ridge, standardised),
         ("least squares", squares, "" if squares is not None else "too many columns"),
@@ -233,9 +233,9 @@ def _curve(model: OLSEnsembleRegressorCV, size: int) -> dict[str, Any]:
 
 def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
     """Evenly spaced rows if there are too many to draw."""
-    keep = np.arange(len(y))
-    if len(y) > MOST_POINTS:
-        keep = np.linspace(0, len(y) - 1, MOST_POINTS).astype(int)
+    keep = np.flatnonzero(np.isfinite(predicted))  # rows of weight zero are never left out
+    if len(keep) > MOST_POINTS:
+        keep = keep[np.linspace(0, len(keep) - 1, MOST_POINTS).astype(int)]
     return {"observed": y[keep].tolist(), "predicted": predicted[keep].tolist()}
 
 

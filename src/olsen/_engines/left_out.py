@@ -1,0 +1,61 @@
+"""An ensemble refitted without folds of rows, wherever these are: what cross-validated intervals are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._members import Members
+from ..subsets import Design, row_groups
+
+__all__ = ["FoldFit", "Refit", "fold_design", "residuals", "thinned"]
+
+Array = NDArray[np.float64]
+PARTS = 1 << 16  # into which rows are thrown to be thinned
+OTHER = 0x5EED  # so that thinning has nothing to do with the folds
+
+
+class Refit(NamedTuple):
+    """What is refitted: members of a design, drawn as for all rows, with their weights and the scale."""
+
+    design: Design
+    weights: NDArray[np.float64]
+    scale: float
+
+
+class FoldFit(NamedTuple):
+    """An ensemble without some rows, and how far it is off for them; on the host."""
+
+    coef: Array  # (q, p)
+    intercept: Array  # (q,)
+    residual: Array  # (rows, q)
+
+    @classmethod
+    def of(cls, members: Members, scale: float, q: int) -> FoldFit:
+        """Before any row was looked at."""
+        coef, intercept = members.scaled(scale, members.coef.dtype)
+        get = members.space.get
+        return cls(np.asarray(get(coef), dtype=float), np.asarray(get(intercept), dtype=float), np.zeros((0, q)))
+
+
+def fold_design(design: Design, n_rows: int) -> Design:
+    """The design for fewer rows: the same columns, and the same share of the rows."""
+    rows = design.max_samples
+    if isinstance(rows, (int, np.integer)):
+        rows = max(1, int(rows) * n_rows // design.n_rows)
+    return replace(design, n_rows=n_rows, n_given=n_rows, kept_rows=None, max_samples=rows)
+
+
+def residuals(fit: FoldFit, X: Any, Y: Any) -> Array:
+    """Of rows on the host, (rows, q)."""
+    return np.asarray(Y - (np.asarray(X @ fit.coef.T) + fit.intercept), dtype=float)
+
+
+def thinned(first: int, count: int, n_rows: int, most: int, seed: int) -> NDArray[np.bool_]:
+    """Which of consecutive rows are kept, so that about `most` of all are: by their numbers, however rows are cut."""
+    if n_rows <= most:
+        return np.ones(count, dtype=bool)
+    return np.asarray(row_groups(first, count, PARTS, seed ^ OTHER) < PARTS * most / n_rows)

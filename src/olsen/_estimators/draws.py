@@ -1,0 +1,123 @@
+r"""How much another draw of subsets would change: the part of the spread that more members remove.
+
+Members come in batches that are drawn independently of each other (with a balanced design a batch holds whole blocks of
+partners, whose errors cancel). The mean of B batches varies over draws with variance :math:`s^2 / B`, :math:`s^2` the
+variance of the batches. Status: exact for batches of whole blocks, up to the noise of a variance from B batches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from .._engines import Engine
+from .._moments import Moments
+from ..subsets import Design, group_size
+from .left_out import steps
+
+__all__ = ["Draws"]
+
+Array = NDArray[np.float64]
+MOST_BATCHES = 100
+FEWEST_BATCHES = 5
+ENOUGH_ROWS = 2000  # to average a variance over
+ROOM = 1 << 25  # bytes of predictions at a time
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Means of batches of members, scaled."""
+
+    coef: Array  # (B, q, p)
+    intercept: Array  # (B, q)
+    share: Array  # (B,) of the members' weights
+    n_members: int
+
+    @classmethod
+    def of(cls, engine: Engine, design: Design, weights: Array, scale: float) -> Draws:
+        """Solve members batch by batch."""
+        design = engine.complete(design)
+        edges = _edges(len(weights), design)
+        found, share = [], []
+        for start, stop in pairwise(edges):
+            own = weights[start:stop]
+            members = engine.solve(design, start, stop, own / own.sum() if own.sum() > 0 else None)
+            coef, intercept = members.scaled(scale, members.coef.dtype)
+            found.append((members.space.get(coef), members.space.get(intercept)))
+            share.append(own.sum())
+        coefs, intercepts = zip(*found, strict=True)
+        return cls(np.stack(coefs).astype(float), np.stack(intercepts).astype(float), np.array(share), len(weights))
+
+    def mean_coef(self) -> Array:
+        """Of all members, (p, q)."""
+        return np.asarray(np.tensordot(self.share, self.coef, 1).T)
+
+    def coef_std(self) -> Array:
+        """Of the mean coefficients over draws, (p, q)."""
+        return _of_mean(self.coef).T
+
+    def std(self, X: Any) -> Array:
+        """Of predictions over draws, (rows, q)."""
+        B, q, _ = self.coef.shape
+        out = np.empty((X.shape[0], q))
+        for here in steps(X.shape[0], 8.0 * B * q, ROOM):
+            rows = X[here].toarray() if sp.issparse(X) else np.asarray(X[here], dtype=float)
+            out[here] = _of_mean(rows @ self.coef.transpose(0, 2, 1) + self.intercept[:, None])
+        return out
+
+    def variance(self, engine: Engine) -> float:
+        """Mean variance over draws of the predictions of the training rows, summed over targets."""
+        if engine.problem is None:
+            return self._variance_by_moments(engine.sums())
+        X, n = engine.problem.X, engine.problem.shape[0]
+        some = np.linspace(0, n - 1, min(n, ENOUGH_ROWS)).astype(int)
+        rows = sp.csr_array(X)[some] if sp.issparse(X) else X[some]
+        return float(np.mean(np.sum(self.std(rows) ** 2, axis=1)))
+
+    def _variance_by_moments(self, moments: Moments) -> float:
+        B = len(self.coef)
+        off = self.coef - self.coef.mean(axis=0)
+        squares = float(np.einsum("bqi,ij,bqj->", off, moments.G, off)) / moments.weight
+        at_means = self.coef @ moments.mean_x + self.intercept if moments.centred else self.intercept
+        squares += float(np.sum((at_means - at_means.mean(axis=0)) ** 2))
+        return squares / (B * (B - 1))
+
+    def members_for(self, variance: float, engine: Engine) -> float:
+        """Members whose predictions would vary so much over draws, on the training rows."""
+        return self.n_members * self.variance(engine) / variance if variance > 0 else math.inf
+
+
+def _of_mean(values: Array) -> Array:
+    return np.asarray(values.std(axis=0, ddof=1) / math.sqrt(len(values)))
+
+
+def _edges(k: int, design: Design) -> list[int]:
+    """Where batches begin and end: whole blocks of a balanced design, as far as five to a hundred batches allow.
+
+    Batches that share a block make up for each other's errors, and the estimate is too large, not too small.
+    """
+    size = 1
+    if design.kind == "balanced":
+        share = float(np.mean(_expected_size(design))) / design.n_columns
+        size = group_size(min(max(share, 1 / design.n_columns), 1.0))
+    if k < FEWEST_BATCHES:
+        raise ValueError(
+            f"{k} members are too few to tell how much another draw of them would change; at least {FEWEST_BATCHES} "
+            f"are needed."
+        )
+    count = int(np.clip(k // size, FEWEST_BATCHES, MOST_BATCHES))
+    size = size if k >= count * size else 1
+    return [*(int(edge) * size for edge in np.linspace(0, k // size, count + 1)[:-1]), k]
+
+
+def _expected_size(design: Design) -> Any:
+    columns = design.max_features
+    if np.ndim(columns):
+        return np.asarray(columns).sum(axis=-1)
+    return columns if isinstance(columns, (int, np.integer)) else float(columns) * design.n_columns

@@ -1,0 +1,432 @@
+"""Fitted ensembles as people look at them: a table of coefficients, facts in a notebook, a page, a plain linear model.
+
+Everything here reads what a fit has left and changes nothing. What needs the training rows is left empty where they are
+gone (pickles, model files, fits in blocks), so that a model can always be looked at.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from html import escape
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.linear_model import LinearRegression
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_is_fitted
+
+from .._engines import NeedsRows
+from .._execution.arrays import Space
+from ..subsets import resolve_size
+from .inputs import check_choice, check_number, validate_new_rows
+from .kept_rows import KeptRows
+from .report_door import AsReported, write_report
+
+__all__ = ["Shown"]
+
+Array = NDArray[np.float64]
+
+LIBRARIES = ("pandas", "polars")  # of data frames, in the order in which they are tried
+CRITERIA = {
+    "loo": "leave-one-out",
+    "gcv": "generalised cross-validation",
+    "kfold": "k-fold cross-validation",
+    "oob": "rows that members were not given",
+}
+WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
+LONGEST_COMMAND = 700  # characters
+
+# The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
+STYLE = """
+.olsen-shown { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 0.5em 1.5em; }
+.olsen-facts { color: inherit; background: none; border: 1px solid rgba(128, 128, 128, 0.4); border-collapse: collapse;
+  margin: 0.2em 0; font-size: 0.9em; }
+.olsen-facts caption { caption-side: top; color: inherit; font-weight: bold; padding: 0.2em 0; text-align: left; }
+.olsen-facts tr, .olsen-facts tr:nth-child(odd), .olsen-facts tr:hover { background: none; }
+.olsen-facts th, .olsen-facts td { color: inherit; background: none; border: none;
+  border-top: 1px solid rgba(128, 128, 128, 0.4); padding: 0.2em 0.7em; text-align: left; vertical-align: top; }
+.olsen-facts th { font-weight: normal; opacity: 0.75; white-space: nowrap; }
+.olsen-facts td { max-width: 26em; }
+"""
+
+
+class Shown(BaseEstimator):
+    """What can be looked at in a fitted ensemble."""
+
+    _frame_library: str | None = None  # of the X that was fitted
+
+    def summary(self, coverage: float = 0.9, library: str | None = None) -> Any:
+        """Coefficients with their uncertainty, and what the members say about each, as a data frame.
+
+        Parameters
+        ----------
+        coverage : float, default=0.9
+            Of the intervals from ``lower`` to ``upper``, see :meth:`coef_interval`.
+        library : {"pandas", "polars"}, default=None
+            Of the data frame. None: that of the X given to `fit`; for other X pandas, or polars if only that is there.
+
+        Returns
+        -------
+        frame : data frame
+            One row for each column of X, and for each target where y had two dimensions (then ``target``, its
+            number, comes first):
+
+            - ``feature``: name of the column, or x0, x1, ...
+            - ``coef``, ``std``, ``lower``, ``upper``: coefficient, standard error and interval.
+            - ``drawn``: share of the members that hold the column, ``inclusion_``.
+            - ``member_mean``, ``member_spread``: mean and standard deviation of its coefficient among these members,
+              before scale and weights.
+            - ``same_sign``: share of these members in which it has the sign of ``coef``.
+
+            NaN where the training rows are needed and not kept, and for members where none holds the column.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from olsen import OLSEnsembleRegressor
+        >>> X = np.random.default_rng(0).standard_normal((50, 3))
+        >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(X, X[:, 1])
+        >>> frame = model.summary(library="pandas")
+        >>> frame["feature"].tolist(), frame["same_sign"][1].item()
+        (['x0', 'x1', 'x2'], 1.0)
+        """
+        check_is_fitted(self)
+        check_number("coverage", coverage, "a number strictly between 0 and 1", 0.0, 1.0)
+        if coverage in (0, 1):
+            raise ValueError(f"coverage={coverage!r} must be a number strictly between 0 and 1.")
+        if library is not None:
+            check_choice("library", library, LIBRARIES)
+        data_frame = _frame_maker((library,) if library else (self._frame_library, *LIBRARIES))
+        model: Any = self
+        coef = _on_host(model.coef_)
+        interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
+        columns = {
+            "feature": np.tile(np.array(_names(model), dtype=object), coef.size // coef.shape[-1]),
+            "coef": coef,
+            "std": _where_rows_are(lambda: model.coef_std_, coef.shape),
+            "lower": interval[..., 0],
+            "upper": interval[..., 1],
+            "drawn": np.broadcast_to(model.inclusion_, coef.shape),
+            **_of_members(model, coef),
+        }
+        targets = {"target": np.repeat(np.arange(len(coef)), coef.shape[1])} if coef.ndim == 2 else {}
+        return data_frame({**targets, **{name: np.ravel(values) for name, values in columns.items()}})
+
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> None:
+        """Write the report page of the command ``olsen fit``: errors, how members were chosen, effects, residuals.
+
+        Parameters
+        ----------
+        path : path
+            Of the HTML file, which needs no other. One that is there is replaced once the new one is complete.
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features), default=None
+            The training rows. Only needed where the model has not kept them: from a pickle or a file, after a fit in
+            blocks, on a cluster or on a device. Standard errors of effects are then left out.
+        y : array-like of shape (n_samples,), default=None
+            Their targets.
+
+        Notes
+        -----
+        For :class:`OLSEnsembleRegressorCV` with one target: the page shows what tuning found.
+        """
+        check_is_fitted(self)
+        model: Any = self
+        _check_reportable(model)
+        rows, targets, name = _report_rows(model, X, y)
+        design, left_out = model._result().design, np.ravel(model.loo_prediction_)
+        if design.kept_rows is not None and len(left_out):
+            left_out = left_out[design.kept_rows]
+        command = f"{model.__repr__(LONGEST_COMMAND)}.fit(X, y).report({os.path.basename(path)!r})"
+        write_report(
+            path, AsReported(model, left_out), rows, targets, _names(model), data_name="rows given to fit",
+            target=name, messages=list(_report_notes(model)), seed=design.seed, command=command,
+        )  # fmt: skip
+
+    def to_linear_regression(self) -> LinearRegression:
+        """The same linear map as scikit-learn's plain model, for everything that knows that one.
+
+        Returns
+        -------
+        model : LinearRegression
+            Fitted, in double precision on the host, with equal predictions. What least squares would have left besides
+            (``rank_``, ``singular_``) is not there.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from olsen import OLSEnsembleRegressor
+        >>> X = np.random.default_rng(0).standard_normal((50, 3))
+        >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(X, X[:, 1])
+        >>> plain = model.to_linear_regression()
+        >>> type(plain).__name__, bool(np.allclose(plain.predict(X), model.predict(X)))
+        ('LinearRegression', True)
+        """
+        check_is_fitted(self)
+        model: Any = self
+        intercept = _on_host(model.intercept_)
+        fitted = {
+            "coef_": _on_host(model.coef_),
+            "intercept_": intercept if intercept.ndim else float(intercept),
+            "n_features_in_": int(model.n_features_in_),
+        }
+        if hasattr(model, "feature_names_in_"):
+            fitted["feature_names_in_"] = model.feature_names_in_.copy()
+        plain = LinearRegression(fit_intercept=model.fit_intercept)
+        plain.__setstate__({**plain.__getstate__(), **fitted})
+        return plain
+
+    # In notebooks
+
+    def _html_repr(self) -> str:
+        """scikit-learn's diagram, and the facts of a fit beside it."""
+        model: Any = self
+        diagram: str = super()._html_repr()
+        if model._fitted is None:
+            return diagram
+        rows = "".join(
+            f'<tr><th scope="row">{escape(name)}</th><td>{escape(fact)}</td></tr>' for name, fact in _facts(model)
+        )
+        table = f'<table class="olsen-facts"><caption>What was fitted</caption><tbody>{rows}</tbody></table>'
+        return f'<style>{STYLE}</style><div class="olsen-shown"><div>{diagram}</div>{table}</div>'
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
+        """The table of fitted attributes in scikit-learn's diagram (from 1.9 on), with what a fit has set.
+
+        scikit-learn's own would also compute what is computed when asked for: members drawn again, standard errors,
+        which raise where the training rows are gone.
+        """
+        kind = type(self)
+        bare: Any = type(kind.__name__, (BaseEstimator,), {"__doc__": kind.__doc__, "__module__": kind.__module__})()
+        bare.__setstate__({name: value for name, value in vars(self).items() if name.endswith("_")})
+        return bare._get_fitted_attr_html(doc_link)
+
+    def __dir__(self) -> Iterable[str]:
+        """Names of what there is; from 1.8 on scikit-learn looks at every value for that, see above."""
+        listed = object.__dir__(self)
+        computed = {name for name in listed if isinstance(getattr(type(self), name, None), property)}
+        computed = {name for name in computed if name.endswith("_") and not name.startswith("_")}
+        return [name for name in listed if name in computed or hasattr(self, name)]
+
+    # The library of data frames
+
+    def _note_library(self, X: Any) -> None:
+        """Remember which library the X of a fit comes from; of arrays nothing is remembered."""
+        roots = {kind.__module__.partition(".")[0] for kind in type(X).__mro__}
+        self.__dict__.pop("_frame_library", None)
+        for name in LIBRARIES:
+            if name in roots:
+                self._frame_library = name
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "feature_names_in_" not in state:  # it goes where the names of the columns go: a model file has its own
+            state.pop("_frame_library", None)
+        return state
+
+
+# Tables
+
+
+def _frame_maker(libraries: Iterable[str | None]) -> Callable[[dict[str, Any]], Any]:
+    """The data frame class of the first library that is installed."""
+    tried = dict.fromkeys(name for name in libraries if name is not None)
+    for name in tried:
+        try:
+            found: Callable[[dict[str, Any]], Any] = importlib.import_module(name).DataFrame
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise  # it is there, and lacks something itself
+            continue
+        return found
+    missing = " or ".join(tried)
+    raise ModuleNotFoundError(f"summary makes a data frame, which needs {missing}: pip install {next(iter(tried))}")
+
+
+def _names(model: Any) -> list[str]:
+    names = getattr(model, "feature_names_in_", None)
+    return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+
+
+def _on_host(array: Any) -> Array:
+    """A copy in double precision, whichever library the array is of and whether or not scikit-learn follows it now."""
+    library = sys.modules[type(array).__module__.partition(".")[0]]
+    if library.__name__ in ("torch", "cupy", "array_api_strict"):
+        array = Space(library, None, None).get(array)
+    return np.array(array, dtype=np.float64)
+
+
+def _where_rows_are(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array:
+    """What needs the training rows; NaN where they are gone."""
+    try:
+        return np.asarray(compute(), dtype=np.float64).reshape(shape)
+    except NeedsRows:
+        return np.full(shape, np.nan)
+
+
+def _of_members(model: Any, coef: Array) -> dict[str, Array]:
+    """Mean, spread and agreement in sign of the members that hold each column, from their nonzero pattern alone."""
+    names = ("member_mean", "member_spread", "same_sign")
+    try:
+        members = model.member_coefs()
+    except NeedsRows:
+        return {name: np.full(coef.shape, np.nan) for name in names}
+    members = members if isinstance(members, list) else [members]  # of several targets they are a list
+    found = [_member_statistics(one, b) for one, b in zip(members, np.atleast_2d(coef), strict=True)]
+    return {name: np.stack(values) for name, values in zip(names, zip(*found, strict=True), strict=True)}
+
+
+def _member_statistics(members: Any, coef: Array) -> tuple[Array, Array, Array]:
+    """For members as a CSR matrix (k, p) whose entries are all columns of each: mean, spread, share of equal signs."""
+    columns, values = members.indices, members.data
+
+    def total(weights: Any = None) -> Array:
+        return np.bincount(columns, weights=weights, minlength=len(coef)).astype(np.float64)
+
+    with np.errstate(invalid="ignore"):  # a column that no member holds is 0 / 0
+        count = total()
+        mean = total(values) / count
+        spread = np.sqrt(total((values - mean[columns]) ** 2) / count)
+        return mean, spread, total(np.sign(values) == np.sign(coef)[columns]) / count
+
+
+# Facts
+
+
+def _facts(model: Any) -> Iterator[tuple[str, str]]:
+    """What a fit came to, in words. Only what is noted, so that models of other versions can be shown too."""
+    design, noted = model._result().design, vars(model)
+    yield "members", f"{model.n_estimators_}"
+    yield "columns in a member", _size(float(np.sum(model.inclusion_)), model.n_features_in_)
+    if not design.all_rows:
+        yield "rows in a member", _size(resolve_size(design.max_samples, design.n_rows, "max_samples"), design.n_rows)
+    if "best_score_" in noted:
+        yield "error of prediction", _error(model)
+        explained = _explained(model)
+        if explained is not None:
+            yield "R² of left-out rows", f"{explained:.3f}"
+        yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
+    if "inclusion_shares_" in noted:
+        laws = sorted(model.inclusion_shares_.items(), key=lambda law: -law[1])
+        yield "laws of inclusion", ", ".join(f"{name} {_percent(share)}" for name, share in laws)
+    yield "scale", f"{model.scale_:.4g}"
+    if model.stacking_advantage_ is not None:
+        equal = bool(np.ptp(model.weights_) == 0)
+        yield (
+            "weights",
+            f"{'equal' if equal else 'stacked'}; stacking is better by {model.stacking_advantage_:.2g} s.e.",
+        )
+    again = int(model.n_fallbacks_)
+    yield "solver", f"{model.solver_}" + (f"; {again} members solved again from the data" if again else "")
+
+
+def _size(mean: float, count: int) -> str:
+    whole = abs(mean - round(mean)) < WHOLE
+    shown = f"{round(mean)} of {count}" if whole else f"{mean:.4g} of {count} on average"
+    return f"{shown} ({_percent(mean / count)})"
+
+
+def _percent(share: float) -> str:
+    """What is not all, or not nothing, is not rounded to it."""
+    return f"{min(max(share, 0.01), 0.99):.0%}" if WHOLE < share < 1 - WHOLE else f"{share:.0%}"
+
+
+def _error(model: Any) -> str:
+    """Root of the mean squared error with its standard error (delta method)."""
+    error = math.sqrt(max(-float(model.best_score_), 0.0))
+    results = model.cv_results_
+    tuned = model.max_samples_ if model.tune == "max_samples" else model.max_features_
+    place = np.flatnonzero(results["size"] == tuned)
+    spread = float(results["standard_error"][place[0]]) / (2 * error) if len(place) and error > 0 else math.nan
+    known = f" ± {spread:.2g}" if math.isfinite(spread) else ""
+    return f"{error:.4g}{known} (root mean squared, ± standard error)" if known else f"{error:.4g} (root mean squared)"
+
+
+def _explained(model: Any) -> float | None:
+    """Share of the variance of the targets that left-out predictions explain; None without the rows.
+
+    The mean is left out too: it is compared with the mean of the other rows.
+    """
+    rows = model._result().rows
+    if rows is None:
+        return None
+    Y, weight = rows.problem.Y, rows.problem.weight
+    share = np.full(len(Y), 1 / len(Y)) if weight is None else weight / weight.sum()
+    away = (Y - share @ Y) / (1 - share)[:, None]
+    spread = float(np.mean(share @ away**2))
+    return 1 + float(model.best_score_) / spread if spread > 0 else None
+
+
+# The page
+
+
+def _check_reportable(model: Any) -> None:
+    kind = type(model).__name__
+    if not hasattr(model, "cv_results_"):
+        raise TypeError(
+            f"report shows what tuning found, but {kind} has a given size. Fit OLSEnsembleRegressorCV; with "
+            f"max_features=[{round(float(np.sum(model.inclusion_)))}] it has the present size alone."
+        )
+    if model.coef_.ndim == 2 and len(model.coef_) > 1:
+        raise ValueError(
+            f"report shows one target, but the model was fitted to {len(model.coef_)}. Fit one model for each of them."
+        )
+    if model.tune == "max_samples":
+        raise ValueError(
+            "report shows errors against the columns of a member, but with tune='max_samples' the rows were tuned. "
+            "Plot cv_results_, or fit with tune='max_features'."
+        )
+
+
+def _report_rows(model: Any, X: Any, y: Any) -> tuple[Array, Array, str]:
+    """The rows that count, dense, their targets, and the name of the target."""
+    fitted = model._result()
+    if (X is None) != (y is None):
+        raise ValueError(f"report takes X and y together, but {'X' if X is None else 'y'} is missing.")
+    if X is None:
+        if fitted.rows is None:
+            raise NeedsRows(
+                f"report needs the training rows: {fitted.why_no_rows}, or give it the rows: report(path, X, y). For a "
+                f"table that does not fit into memory, use the command: olsen fit table.parquet --report page.html."
+            )
+        _check_unchanged(model, fitted.rows)
+        return _dense(fitted.rows.problem.X), fitted.rows.problem.Y[:, 0], "y"
+    name = getattr(y, "name", None)
+    X = validate_new_rows(model, X)
+    y = column_or_1d(np.asarray(y, dtype=np.float64))
+    check_consistent_length(X, y)
+    count = fitted.design.n_rows if fitted.design.n_given is None else fitted.design.n_given
+    if len(y) != count:
+        raise ValueError(f"X has {len(y)} rows, but the model was fitted to {count}. Give report the training rows.")
+    kept = slice(None) if fitted.design.kept_rows is None else fitted.design.kept_rows
+    return _dense(X[kept]), y[kept], "y" if name is None else str(name)
+
+
+def _check_unchanged(model: Any, rows: KeptRows) -> None:
+    """Raise where X is not what was fitted any more; where its look was not kept, members solved again tell."""
+    if rows.look is None:
+        model._members_again("report")
+    elif not rows.same_as(rows.problem):
+        raise NeedsRows(
+            "report is made from the training rows, but X was changed in place after fit. Fit again, or give it the "
+            "rows as they were: report(path, X, y)."
+        )
+
+
+def _dense(X: Any) -> Array:
+    return np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+
+
+def _report_notes(model: Any) -> Iterator[str]:
+    """What differs from a fit of the command, for which the page was written."""
+    rows = model._result().rows
+    if rows is not None and rows.problem.weight is not None:
+        yield "Rows have weights; errors of ridge, of least squares and of the mean do not take them into account."
+    if model.cv is not None:
+        yield f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever this page says of rows left out."

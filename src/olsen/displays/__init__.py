@@ -1,0 +1,26 @@
+"""Plots of fitted ensembles and of their theory, in the manner of scikit-learn's displays.
+
+Every class holds numbers, most often computed by one of its ``from_...`` methods; ``plot`` draws them, and only then is
+matplotlib needed (``pip install 'olsen[plot]'``).
+
+>>> from olsen import displays
+>>> display = displays.RiskCurveDisplay.from_theory(gamma=2.0, sigma=1.0, k=(10, float("inf")))
+>>> display.ax_.get_ylabel()
+'risk'
+"""
+
+from .coefficients import CoefficientDisplay
+from .convergence import ConvergenceDisplay
+from .intervals import IntervalDisplay
+from .members import SubsetDisplay
+from .risk import RiskCurveDisplay
+from .tuning import TuningCurveDisplay
+
+__all__ = [
+    "CoefficientDisplay",
+    "ConvergenceDisplay",
+    "IntervalDisplay",
+    "RiskCurveDisplay",
+    "SubsetDisplay",
+    "TuningCurveDisplay",
+]

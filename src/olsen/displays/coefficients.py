@@ -1,0 +1,253 @@
+"""Coefficients with their intervals: the largest as bars, or all of them along a scale."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .._engines import NeedsRows
+from .._estimators.inputs import validate_new_rows
+from ..figures.draw import BLACK, BLUE, GREY, SKY
+from ._axes import PALE, legend_above, one_axes, tidy
+from ._estimator import Array, check_coverage, check_display, column_names, one_target, scale_of_names
+
+__all__ = ["CoefficientDisplay"]
+
+KINDS = ("auto", "bars", "profile")
+
+
+class CoefficientDisplay:
+    """Coefficients of a fitted model, with intervals where it can give them.
+
+    Parameters
+    ----------
+    coef : array-like of shape (n_features,)
+        Coefficients, or effects of one standard deviation.
+    feature_names : array-like of shape (n_features,)
+        Names of the columns.
+    interval : array-like of shape (n_features, 2), default=None
+        Lower and upper ends; None: not known.
+    coverage : float, default=0.9
+        What the intervals are for.
+    scaled : bool, default=False
+        Whether `coef` are effects of one standard deviation of each column.
+    no_interval : str, default="no intervals"
+        What the legend says where there are none.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        Its figure.
+    kind_ : {"bars", "profile"}
+        What was drawn.
+    shown_ : ndarray of int
+        Columns that were drawn, in this order.
+    bars_ : matplotlib BarContainer or None
+        Coefficients as bars.
+    line_ : matplotlib Line2D or None
+        Coefficients along a scale.
+    intervals_ : matplotlib artist or None
+        Lines across the bars, or an area about the line.
+
+    Notes
+    -----
+    Bars are full where the interval leaves out zero and empty where it does not. Intervals are those of the columns one
+    by one: of many columns, some leave out zero by chance. Those of ensembles say how much coefficients vary over
+    training sets; how far members are shrunk from the truth is not in them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from olsen import OLSEnsembleRegressor
+    >>> from olsen.displays import CoefficientDisplay
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+    >>> model = OLSEnsembleRegressor(random_state=0).fit(X, y)
+    >>> display = CoefficientDisplay.from_estimator(model, X=X, top=5)
+    >>> [label.get_text() for label in display.ax_.get_yticklabels()][:2]
+    ['s5', 'bmi']
+    """
+
+    __module__ = "olsen.displays"
+
+    def __init__(
+        self,
+        coef: ArrayLike,
+        feature_names: ArrayLike,
+        *,
+        interval: ArrayLike | None = None,
+        coverage: float = 0.9,
+        scaled: bool = False,
+        no_interval: str = "no intervals",
+    ) -> None:
+        self.coef = np.asarray(coef, dtype=np.float64)
+        self.feature_names = np.array([str(name) for name in np.asarray(feature_names)], dtype=object)
+        self.interval = None if interval is None else np.asarray(interval, dtype=np.float64)
+        self.coverage, self.scaled, self.no_interval = coverage, scaled, no_interval
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        *,
+        X: Any = None,
+        coverage: float = 0.9,
+        kind: str = "auto",
+        top: int = 20,
+        target: int | None = None,
+        feature_names: ArrayLike | None = None,
+        ax: Any = None,
+    ) -> Self:
+        """Draw the coefficients of a fitted model.
+
+        Parameters
+        ----------
+        estimator : estimator with ``coef_``
+            An ensemble, or any linear model; intervals need a method ``coef_interval``.
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features), default=None
+            Rows whose standard deviations multiply the coefficients, so that columns in different units compare.
+        coverage : float, default=0.9
+            Of the intervals.
+        kind : {"auto", "bars", "profile"}, default="auto"
+            Bars of the largest, or a line over all columns. ``"auto"``: a line where the names are numbers that rise or
+            fall throughout, with or without a unit ("1100 nm"); bars otherwise.
+        top : int, default=20
+            Number of bars.
+        target : int, default=None
+            Which of several targets.
+        feature_names : array-like of shape (n_features,), default=None
+            Names of the columns, or numbers of their scale; None: those seen in `fit`.
+        ax : matplotlib Axes, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        display : CoefficientDisplay
+            With the drawing done.
+        """
+        check_display(estimator, "CoefficientDisplay", ("coef_", "n_features_in_"), "Give a fitted linear model.")
+        check_coverage(coverage)
+        coef = one_target(np.asarray(estimator.coef_, dtype=np.float64), target)
+        interval, why = _interval(estimator, coverage, target)
+        if X is not None:
+            spread = _standard_deviations(estimator, X)
+            coef = coef * spread
+            interval = None if interval is None else interval * spread[:, None]
+        names = column_names(estimator, feature_names)
+        display = cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None, no_interval=why)
+        return display.plot(ax, kind=kind, top=top)
+
+    def plot(self, ax: Any = None, *, kind: str = "auto", top: int = 20) -> Self:
+        """Draw bars or a profile.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None: a new figure.
+        kind : {"auto", "bars", "profile"}, default="auto"
+            As in :meth:`from_estimator`.
+        top : int, default=20
+            Number of bars.
+
+        Returns
+        -------
+        display : CoefficientDisplay
+        """
+        if kind not in KINDS:
+            raise ValueError(f"kind={kind!r} must be one of {KINDS}.")
+        if not (isinstance(top, (int, np.integer)) and top >= 1):
+            raise ValueError(f"top={top!r} must be a number of bars, at least 1.")
+        scale = scale_of_names(self.feature_names)
+        self.kind_ = ("bars" if scale is None else "profile") if kind == "auto" else kind
+        self.figure_, self.ax_ = one_axes(ax)
+        self.bars_ = self.line_ = self.intervals_ = None
+        if self.kind_ == "bars":
+            self._draw_bars(int(top))
+        else:
+            self._draw_profile(scale)
+        return self
+
+    def _draw_bars(self, top: int) -> None:
+        from matplotlib.patches import Patch
+
+        ax = self.ax_
+        self.shown_ = np.argsort(-np.abs(self.coef), kind="stable")[:top]
+        places = np.arange(len(self.shown_))
+        sure = self._leaves_out_zero()[self.shown_]
+        colors = [SKY if one else "white" for one in sure]
+        self.bars_ = ax.barh(places, self.coef[self.shown_], color=colors, edgecolor=BLUE, lw=0.6, height=0.7)
+        handles: list[Any] = [Patch(facecolor="none", edgecolor="none", label=self.no_interval)]
+        if self.interval is not None:
+            low, high = self.interval[self.shown_].T
+            name = f"{self.coverage:.0%} interval"
+            self.intervals_ = ax.hlines(places, low, high, color=BLACK, lw=1.4, label=name)
+            handles = [
+                self.intervals_,
+                Patch(facecolor=SKY, edgecolor=BLUE, label="leaves out zero"),
+                Patch(facecolor="white", edgecolor=BLUE, label="holds zero"),
+            ]
+        ax.axvline(0.0, color=GREY, lw=0.8)
+        names = [_short(name) for name in self.feature_names[self.shown_]]
+        ax.set_yticks(places, names, fontsize="small" if len(places) > 12 else None)
+        ax.invert_yaxis()
+        ax.locator_params(axis="x", nbins=6)
+        more = len(self.coef) - len(self.shown_)
+        if more:
+            ax.set_ylabel(f"the {len(self.shown_)} largest of {len(self.coef)} columns")
+        tidy(ax, xlabel=self._label())
+        legend_above(ax, len(handles), handles=handles)
+
+    def _draw_profile(self, scale: tuple[Array, str] | None) -> None:
+        ax = self.ax_
+        x, name = (np.arange(len(self.coef)), "column") if scale is None else (scale[0], scale[1] or "column")
+        self.shown_ = np.arange(len(self.coef))
+        ax.axhline(0.0, color=GREY, lw=0.8)
+        label = "coefficient" if self.interval is not None else f"coefficient ({self.no_interval})"
+        if self.interval is not None:
+            self.intervals_ = ax.fill_between(
+                x, *self.interval.T, color=PALE, alpha=0.8, lw=0, label=f"{self.coverage:.0%} interval"
+            )
+        (self.line_,) = ax.plot(x, self.coef, "-", color=BLUE, lw=1.2, label=label)
+        tidy(ax, xlabel=name, ylabel=self._label())
+        ax.margins(x=0.01)
+        legend_above(ax, 2)
+
+    def _leaves_out_zero(self) -> NDArray[np.bool_]:
+        if self.interval is None:
+            return np.ones(len(self.coef), dtype=bool)
+        found: NDArray[np.bool_] = (self.interval[:, 0] > 0) | (self.interval[:, 1] < 0)
+        return found
+
+    def _label(self) -> str:
+        if self.scaled:
+            return "effect of one standard deviation\n(units of the target)"
+        return "coefficient\n(units of the target per unit of the column)"
+
+
+def _interval(estimator: Any, coverage: float, target: int | None) -> tuple[Array | None, str]:
+    """Intervals of one target, or None and why there are none."""
+    if not hasattr(estimator, "coef_interval"):
+        return None, f"{type(estimator).__name__} gives no intervals"
+    try:
+        found = np.asarray(estimator.coef_interval(coverage), dtype=np.float64)
+    except NeedsRows:
+        return None, "no intervals: training data not kept"
+    except ValueError:  # not the coverage, which was checked before
+        return None, "no intervals for this fit"
+    return one_target(found, target, single=2), ""
+
+
+def _standard_deviations(estimator: Any, X: Any) -> Array:
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    X = validate_new_rows(estimator, X)
+    if isinstance(X, np.ndarray):
+        return np.asarray(X.std(axis=0, dtype=np.float64))
+    return np.asarray(np.sqrt(mean_variance_axis(X, axis=0)[1]), dtype=np.float64)
+
+
+def _short(name: str, most: int = 28) -> str:
+    return name if len(name) <= most else name[: most - 3] + "..."

@@ -1,0 +1,207 @@
+"""How many members are enough."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from .._estimators.inputs import validate_new_rows
+from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
+from ._axes import one_axes, plain_log, tidy
+from ._estimator import Array, check_display, targets_as_columns
+
+__all__ = ["ConvergenceDisplay"]
+
+AT_A_TIME = 1 << 24  # bytes of predictions of single members
+
+
+class ConvergenceDisplay:
+    r"""Error on given rows against the number of members.
+
+    The error of the first k members, in the order in which they were drawn, and its mean over all orders of the same
+    members, which is exact for equal weights,
+
+    .. math:: C + \frac{A - C}{k},
+
+    with A the mean squared error of single members and C the mean product of the errors of two of them. Balanced
+    members avoid each other, so their drawn order lies below the mean over orders.
+
+    Parameters
+    ----------
+    n_members : array-like of shape (n_points,)
+        Numbers of members, ascending.
+    error : array-like of shape (n_points,)
+        Mean squared error of the first members.
+    expected : array-like of shape (n_points,), default=None
+        Its mean over orders.
+    limit : float, default=None
+        C, an estimate of what infinitely many members would come to.
+    cv_error : array-like of shape (n_points,), default=None
+        Errors by cross-validation on the training data.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was drawn.
+    figure_ : matplotlib Figure
+        Its figure.
+    line_ : matplotlib Line2D
+        Errors in the order of drawing.
+    expected_line_ : matplotlib Line2D or None
+        Mean over orders.
+    limit_line_ : matplotlib Line2D or None
+        The limit.
+    cv_line_ : matplotlib Line2D or None
+        Errors by cross-validation.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_regression
+    >>> from olsen import OLSEnsembleRegressor
+    >>> from olsen.displays import ConvergenceDisplay
+    >>> X, y = make_regression(n_samples=90, n_features=40, noise=20.0, random_state=0)
+    >>> model = OLSEnsembleRegressor(50, random_state=0).fit(X[:60], y[:60])
+    >>> display = ConvergenceDisplay.from_estimator(model, X[60:], y[60:])
+    >>> bool(abs(display.error[-1] - ((model.predict(X[60:]) - y[60:]) ** 2).mean()) < 1e-6)
+    True
+    """
+
+    __module__ = "olsen.displays"
+
+    def __init__(
+        self,
+        n_members: ArrayLike,
+        error: ArrayLike,
+        *,
+        expected: ArrayLike | None = None,
+        limit: float | None = None,
+        cv_error: ArrayLike | None = None,
+    ) -> None:
+        self.n_members, self.error = np.asarray(n_members), np.asarray(error)
+        self.expected = None if expected is None else np.asarray(expected)
+        self.cv_error = None if cv_error is None else np.asarray(cv_error)
+        self.limit = limit
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, X: Any, y: Any, *, target: int | None = None, ax: Any = None) -> Self:
+        """Predict given rows with every number of members.
+
+        Parameters
+        ----------
+        estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
+            A fitted one that still has its training rows, from which members are solved again.
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows that were not used in the fit.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            Their targets.
+        target : int, default=None
+            Which of several targets; None: the mean over all.
+        ax : matplotlib Axes, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+            With the drawing done.
+        """
+        check_display(estimator, "ConvergenceDisplay", ("member_coefs",), "Fit an OLSEnsembleRegressor instead.")
+        X = validate_new_rows(estimator, X)
+        n_targets = 1 if estimator.coef_.ndim == 1 else len(estimator.coef_)
+        Y = targets_as_columns(y, X.shape[0], n_targets)
+        if target is not None and not 0 <= target < n_targets:
+            raise ValueError(
+                f"target={target!r} must be a number from 0 to {n_targets - 1}, or None for the mean of all."
+            )
+        chosen = list(range(n_targets)) if target is None else [target]
+        lines = _member_lines(estimator)
+        sums = [_running_errors(X, Y[:, t], *lines[t], estimator.weights_) for t in chosen]
+        error, own = np.mean([running for running, _ in sums], axis=0), np.mean([single for _, single in sums])
+        k = np.arange(1, len(error) + 1)
+        equal = bool(np.ptp(estimator.weights_) == 0) and len(k) > 1
+        pair = (error[-1] - own / len(k)) / (1 - 1 / len(k)) if equal else 0.0
+        display = cls(
+            k,
+            error,
+            expected=pair + (own - pair) / k if equal else None,
+            limit=float(pair) if equal else None,
+            cv_error=_cross_validated(estimator, k) if len(chosen) == n_targets else None,
+        )
+        return display.plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw errors over the number of members.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        display : ConvergenceDisplay
+        """
+        self.figure_, self.ax_ = one_axes(ax)
+        ax, k = self.ax_, self.n_members
+        (self.line_,) = ax.plot(k, self.error, "-", color=BLUE, lw=1.5, label="given rows, members as drawn")
+        self.expected_line_ = self.limit_line_ = self.cv_line_ = None
+        if self.expected is not None:
+            (self.expected_line_,) = ax.plot(
+                k, self.expected, "--", color=VERMILLION, label="given rows, mean over orders ($C + (A - C)/k$)"
+            )
+        if self.limit is not None:
+            self.limit_line_ = ax.axhline(
+                self.limit, color=GREY, ls=":", label=f"infinitely many, estimated: {self.limit:.4g}", zorder=0
+            )
+        if self.cv_error is not None:
+            (self.cv_line_,) = ax.plot(
+                k, self.cv_error, "-.", color=BLACK, lw=1.0, label="training rows, cross-validated"
+            )
+        ax.set_xscale("log")
+        plain_log(ax.xaxis)
+        tidy(ax, xlabel="members $k$", ylabel="mean squared error")
+        ax.legend(fontsize="small", loc="upper right")
+        return self
+
+
+def _member_lines(estimator: Any) -> list[tuple[Any, Array]]:
+    """For every target, coefficients (k, p) and intercepts (k,) of single members, scaled as the ensemble is.
+
+    The scale shrinks the ensemble towards its mean target; every member is given what that adds to the intercept.
+    """
+    _, features, solution = estimator._members_again("ConvergenceDisplay")
+    scale, shape = float(estimator.scale_), (len(features), features.n_items)
+    intercepts = scale * solution.intercepts
+    intercepts += np.atleast_1d(estimator.intercept_) - estimator.weights_ @ intercepts
+    return [
+        (sp.csr_array((scale * values, features.indices, features.indptr), shape=shape), intercept)
+        for values, intercept in zip(solution.values.T, intercepts.T, strict=True)
+    ]
+
+
+def _running_errors(X: Any, y: Array, coefs: Any, intercepts: Array, weights: Array) -> tuple[Array, float]:
+    """Mean squared errors of the first 1, 2, ... members, each with its weight, and of a single one on average."""
+    share, total = np.cumsum(weights), np.zeros(len(y))
+    errors, own = [], 0.0
+    step = max(1, AT_A_TIME // (8 * len(y)))
+    for start in range(0, len(weights), step):
+        here = slice(start, start + step)
+        products = coefs[here] @ X.T  # (members, rows)
+        single = (products.toarray() if sp.issparse(products) else products).T + intercepts[here]
+        own += float(np.mean((single - y[:, None]) ** 2, axis=0).sum())
+        running = total[:, None] + np.cumsum(single * weights[here], axis=1)
+        total = running[:, -1]
+        with np.errstate(invalid="ignore"):  # the first members may have no weight
+            errors.append(np.mean((running / share[here] - y[:, None]) ** 2, axis=0))
+    return np.concatenate(errors), own / len(weights)
+
+
+def _cross_validated(estimator: Any, k: NDArray[np.int64]) -> Array | None:
+    """Errors at the chosen size for every number of members, where the estimator was tuned."""
+    if not hasattr(estimator, "risk_curve"):
+        return None
+    size = estimator.max_samples_ if estimator.tune == "max_samples" else estimator.max_features_
+    (at,) = np.flatnonzero(estimator.cv_results_["size"] == size)[:1]
+    return np.array([estimator.risk_curve(int(count))[at] for count in k])

@@ -1,0 +1,292 @@
+"""Intervals of predictions, and whether they hold what was observed."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_consistent_length, column_or_1d
+
+from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
+from ._axes import PALE, legend_above, tidy, two_axes
+from ._estimator import Array, check_coverage, check_display, one_target, targets_as_columns
+
+__all__ = ["IntervalDisplay"]
+
+
+class IntervalDisplay:
+    r"""Intervals over predictions, with observations inside and outside of them, and coverage along the predictions.
+
+    Parameters
+    ----------
+    y_pred : array-like of shape (n_samples,)
+        Predictions.
+    interval : array-like of shape (n_samples, 2)
+        Lower and upper ends.
+    y_true : array-like of shape (n_samples,), default=None
+        What was observed; None: intervals only.
+    coverage : float, default=None
+        What the intervals are for; None: not known.
+    n_bins : int, default=8
+        Bins of the prediction, of equal counts, for which coverage is shown; fewer where they would hold less than ten
+        rows.
+
+    Attributes
+    ----------
+    inside : ndarray of shape (n_samples,), dtype=bool, or None
+        Which observations their intervals hold.
+    bin_edges : ndarray of shape (n_bins + 1,) or None
+        Edges of the bins.
+    bin_centers : ndarray of shape (n_bins,) or None
+        Mean prediction of every bin.
+    bin_coverage : ndarray of shape (n_bins,) or None
+        Share of the observations inside, by bin.
+    bin_standard_error : ndarray of shape (n_bins,) or None
+        Its binomial standard error, :math:`\sqrt{\tilde c (1 - \tilde c) / (m + 4)}` with
+        :math:`\tilde c = (\text{inside} + 2) / (m + 4)` of m rows (Agresti and Coull), which is not zero where all of
+        them are inside.
+    ax_ : matplotlib Axes
+        Where intervals were drawn.
+    coverage_ax_ : matplotlib Axes or None
+        Where coverage was drawn.
+    figure_ : matplotlib Figure
+        The figure of both.
+    intervals_ : matplotlib LineCollection
+        The intervals.
+    inside_ : matplotlib Line2D or None
+        Observations that their intervals hold.
+    outside_ : matplotlib Line2D or None
+        The others.
+    coverage_bars_ : matplotlib ErrorbarContainer or None
+        Coverage by bins.
+
+    Notes
+    -----
+    Rows that were used in the fit are predicted better than new ones; give others.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from olsen import OLSEnsembleRegressor
+    >>> from olsen.displays import IntervalDisplay
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = OLSEnsembleRegressor(random_state=0).fit(X[:200], y[:200])
+    >>> display = IntervalDisplay.from_estimator(model, X[200:], y[200:])
+    >>> display.bin_coverage.shape, bool(display.inside.mean() > 0.8)
+    ((8,), True)
+    """
+
+    __module__ = "olsen.displays"
+
+    def __init__(
+        self,
+        y_pred: ArrayLike,
+        interval: ArrayLike,
+        *,
+        y_true: ArrayLike | None = None,
+        coverage: float | None = None,
+        n_bins: int = 8,
+    ) -> None:
+        self.y_pred, self.interval = _numbers("y_pred", y_pred), _checked_interval(interval)
+        self.y_true = None if y_true is None else _numbers("y_true", y_true)
+        check_consistent_length(self.y_pred, self.interval, self.y_true)
+        if coverage is not None:
+            check_coverage(coverage)
+        if not (isinstance(n_bins, (int, np.integer)) and n_bins >= 1):
+            raise ValueError(f"n_bins={n_bins!r} must be a number of bins, at least 1.")
+        self.coverage, self.n_bins = coverage, n_bins
+        self.inside: NDArray[np.bool_] | None = None
+        self.bin_edges = self.bin_centers = self.bin_coverage = self.bin_standard_error = None
+        if self.y_true is not None:
+            low, high = self.interval.T
+            self.inside = (low <= self.y_true) & (self.y_true <= high)
+            found = _by_bins(self.y_pred, self.inside, int(n_bins))
+            self.bin_edges, self.bin_centers, self.bin_coverage, self.bin_standard_error = found
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        coverage: float = 0.9,
+        method: str = "jackknife+",
+        target: int | None = None,
+        n_bins: int = 8,
+        ax: Any = None,
+    ) -> Self:
+        """Draw the intervals that an estimator gives for rows.
+
+        Parameters
+        ----------
+        estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
+            A fitted one that still has its training rows.
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows that were not used in the fit.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
+            What was observed.
+        coverage : float, default=0.9
+            Probability that an interval should hold a new observation.
+        method : {"jackknife+", "jackknife"}, default="jackknife+"
+            As in ``predict_interval``.
+        target : int, default=None
+            Which of several targets.
+        n_bins : int, default=8
+            Bins for coverage.
+        ax : matplotlib Axes or two of them, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        display : IntervalDisplay
+            With the drawing done.
+        """
+        needs = ("predict_interval",)
+        check_display(
+            estimator, "IntervalDisplay", needs, "Use IntervalDisplay.from_predictions for intervals of others."
+        )
+        interval = one_target(estimator.predict_interval(X, coverage, method), target, axis=1, single=2)
+        if not np.isfinite(interval).all():
+            raise ValueError(
+                f"coverage={coverage} asks for more than the training rows can tell, so intervals are infinite. Use a "
+                f"smaller coverage, below n / (n + 1) for n training rows."
+            )
+        prediction = estimator.predict(X)
+        if y is not None:
+            n_targets = 1 if prediction.ndim == 1 else prediction.shape[1]
+            Y = targets_as_columns(y, len(prediction), n_targets)
+            y = Y[:, 0] if n_targets == 1 else one_target(Y, target, axis=1)
+        prediction = one_target(prediction, target, axis=1)
+        return cls(prediction, interval, y_true=y, coverage=coverage, n_bins=n_bins).plot(ax)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_pred: ArrayLike,
+        interval: ArrayLike,
+        *,
+        coverage: float | None = None,
+        n_bins: int = 8,
+        ax: Any = None,
+    ) -> Self:
+        """Draw intervals of any origin.
+
+        Parameters
+        ----------
+        y_true, y_pred : array-like of shape (n_samples,)
+            Observations and predictions.
+        interval : array-like of shape (n_samples, 2)
+            Lower and upper ends.
+        coverage : float, default=None
+            What the intervals are for.
+        n_bins : int, default=8
+            Bins for coverage.
+        ax : matplotlib Axes or two of them, default=None
+            Where to draw; None: a new figure.
+
+        Returns
+        -------
+        display : IntervalDisplay
+            With the drawing done.
+        """
+        return cls(y_pred, interval, y_true=y_true, coverage=coverage, n_bins=n_bins).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw intervals, and coverage where observations are known.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or two of them, default=None
+            Where to draw; None: a new figure. On a single one, coverage by bins is left out.
+
+        Returns
+        -------
+        display : IntervalDisplay
+        """
+        known = self.inside is not None
+        panels = {"rows": 2, "size": (6.0, 5.5), "heights": (2.2, 1.0)}
+        self.figure_, self.ax_, self.coverage_ax_ = two_axes(ax, known, **panels)
+        self._draw_intervals()
+        self.coverage_bars_ = None
+        if self.coverage_ax_ is not None:
+            self._draw_coverage()
+        return self
+
+    def _draw_intervals(self) -> None:
+        ax = self.ax_
+        name = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
+        self.intervals_ = ax.vlines(self.y_pred, *self.interval.T, color=PALE, lw=1.2, zorder=0, label=name)
+        ends = np.array([self.y_pred.min(), self.y_pred.max()])
+        diagonal = "prediction" if self.inside is None else "observed = predicted"
+        ax.plot(ends, ends, "-", color=GREY, lw=0.8, label=diagonal)
+        self.inside_ = self.outside_ = None
+        if self.inside is not None:
+            self.inside_ = self._draw_points(self.inside, "inside", marker="o", ms=3.2, mfc="none", color=BLUE)
+            self.outside_ = self._draw_points(~self.inside, "outside", marker="x", ms=5.5, mew=1.4, color=VERMILLION)
+        tidy(ax, xlabel="predicted", ylabel="interval" if self.inside is None else "observed")
+        legend_above(ax, 4)
+
+    def _draw_points(self, chosen: NDArray[np.bool_], name: str, **style: Any) -> Any:
+        assert self.y_true is not None
+        label = f"{name}: {chosen.sum()} of {len(chosen)}"
+        return self.ax_.plot(self.y_pred[chosen], self.y_true[chosen], ls="none", label=label, **style)[0]
+
+    def _draw_coverage(self) -> None:
+        assert self.bin_edges is not None and self.bin_centers is not None
+        assert self.bin_coverage is not None and self.bin_standard_error is not None
+        ax, edges = self.coverage_ax_, self.bin_edges
+        share, error = 100 * self.bin_coverage, 100 * self.bin_standard_error
+        centre = self.bin_centers
+        width = np.stack([centre - edges[:-1], edges[1:] - centre])
+        reach = np.stack(
+            [np.minimum(error, share), np.minimum(error, 100 - share)]
+        )  # no share is below 0 or above 100 %
+        self.coverage_bars_ = ax.errorbar(
+            centre, share, reach, width, fmt="o", ms=4, color=BLUE, elinewidth=1.2, capsize=2,
+            label="observed, one standard error",
+        )  # fmt: skip
+        if self.coverage is not None:
+            ax.axhline(100 * self.coverage, color=BLACK, ls="--", lw=1.0, label=f"asked for: {self.coverage:.0%}")
+        bottom = min(float((share - error).min()), 100 * (self.coverage or 1.0)) - 5
+        ax.set(xlim=self.ax_.get_xlim(), ylim=(max(0.0, bottom), 102))
+        tidy(ax, xlabel="predicted (bins of equal counts)", ylabel="coverage, %")
+        legend_above(ax, 2)
+
+
+def _numbers(name: str, values: ArrayLike) -> Array:
+    found = column_or_1d(np.asarray(values, dtype=np.float64))
+    if not np.isfinite(found).all():
+        raise ValueError(
+            f"{name} holds {int((~np.isfinite(found)).sum())} values that are no finite numbers; drop these rows."
+        )
+    return np.asarray(found)
+
+
+def _checked_interval(interval: ArrayLike) -> Array:
+    found = np.asarray(interval, dtype=np.float64)
+    if found.ndim != 2 or found.shape[1] != 2:
+        raise ValueError(
+            f"interval has shape {found.shape}, but must be (n_samples, 2): lower and upper ends of one target."
+        )
+    if not np.isfinite(found).all():
+        raise ValueError("interval holds ends that are not finite, which cannot be drawn; use a smaller coverage.")
+    if (found[:, 0] > found[:, 1]).any():
+        raise ValueError("interval has lower ends above upper ones; its columns are lower, upper.")
+    return found
+
+
+def _by_bins(prediction: Array, inside: NDArray[np.bool_], most: int) -> tuple[Array, ...]:
+    """Edges of bins of equal counts, mean prediction, share inside, and its standard error; ties share a bin."""
+    wanted = max(1, min(most, len(prediction) // 10))
+    edges = np.unique(np.quantile(prediction, np.linspace(0, 1, wanted + 1)))
+    if len(edges) == 1:
+        edges = np.repeat(edges, 2)
+    bins = np.clip(np.searchsorted(edges, prediction, side="right") - 1, 0, len(edges) - 2)
+    count = np.bincount(bins, minlength=len(edges) - 1)
+    held = np.bincount(bins, weights=inside, minlength=len(edges) - 1)
+    centre = np.bincount(bins, weights=prediction, minlength=len(edges) - 1) / count
+    adjusted = (held + 2) / (count + 4)
+    return edges, centre, held / count, np.sqrt(adjusted * (1 - adjusted) / (count + 4))

@@ -1,0 +1,99 @@
+"""The numbers of the page's data set: ensembles on soil spectra, for every pair of size and number of members.
+
+    python -m olsen.explorer.export
+
+writes them anew into ``soil.json`` beside this file. They are functions of the data and the seed; rounding to the
+stored digits hides what another machine computes differently.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._estimators.ensemble import OLSEnsembleRegressor
+from ..datasets import load_soil_carbon
+
+__all__ = ["MEMBERS", "SIZES", "UNIT", "export", "fit", "ridge_error", "split"]
+
+SIZES = (5, 10, 20, 40, 80, 160, 320, 440)
+MEMBERS = (1, 2, 4, 16, 64, 256)
+COVERAGE = 0.9
+UNIT = 0.001  # of carbon, g per 100 g
+DIGITS = 2000  # steps from zero to the largest coefficient
+SEED = 0
+SPREAD = 7919  # a prime: neighbours in the file, which may come from one field, are parted
+PENALTIES = np.logspace(-8, 4, 61)
+
+Array = NDArray[np.float64]
+
+
+def split() -> tuple[Array, Array, Array, Array]:
+    """Rows to fit and rows to predict, two to one: X, y, X of new soils, y of new soils, these by their carbon."""
+    X, y = load_soil_carbon(return_X_y=True)
+    left_out = np.arange(len(y)) * SPREAD % len(y) < len(y) // 3
+    new = np.flatnonzero(left_out)[np.argsort(y[left_out], kind="stable")]
+    return X[~left_out], y[~left_out], X[new], y[new]
+
+
+def fit(size: int, members: int) -> dict[str, Any]:
+    """One ensemble: coefficients, predictions of new soils and their intervals, in whole numbers of small units."""
+    X, y, X_new, y_new = split()
+    model = OLSEnsembleRegressor(members, size, random_state=SEED).fit(X, y)
+    predicted, interval = model.predict(X_new), model.predict_interval(X_new, COVERAGE)
+    effect = model.coef_ * X.std(axis=0)
+    scale = float(f"{np.abs(effect).max() / DIGITS:.4g}")
+    inside = (interval[:, 0] <= y_new) & (y_new <= interval[:, 1])
+    return {
+        "m": size,
+        "k": members,
+        "rmse": _rounded(np.sqrt(np.mean((predicted - y_new) ** 2))),
+        "coverage": _rounded(inside.mean()),
+        "width": _rounded(np.mean(interval[:, 1] - interval[:, 0])),
+        "scale": scale,
+        "effect": _whole(effect / scale),
+        "predicted": _whole(predicted / UNIT),
+        "lower": _whole(interval[:, 0] / UNIT),
+        "upper": _whole(interval[:, 1] / UNIT),
+    }
+
+
+def ridge_error() -> float:
+    """Root mean squared error on the new soils of ridge regression, its penalty chosen by leave-one-out."""
+    from sklearn.linear_model import RidgeCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, y, X_new, y_new = split()
+    model = make_pipeline(StandardScaler(), RidgeCV(PENALTIES)).fit(X, y)
+    return _rounded(np.sqrt(np.mean((model.predict(X_new) - y_new) ** 2)))
+
+
+def export() -> dict[str, Any]:
+    """All of it."""
+    X, _, _, y_new = split()
+    return {
+        "wavelength": [1100, 2],
+        "fitted": len(X),
+        "unit": UNIT,
+        "observed": _whole(y_new / UNIT),
+        "ridge": ridge_error(),
+        "fits": [fit(size, members) for size in SIZES for members in MEMBERS],
+    }
+
+
+def _whole(values: Array) -> list[int]:
+    return [int(value) for value in np.rint(values)]
+
+
+def _rounded(value: float | np.floating[Any]) -> float:
+    return float(f"{value:.4g}")
+
+
+if __name__ == "__main__":
+    text = json.dumps(export(), separators=(",", ":"))
+    Path(__file__).with_name("soil.json").write_text(text + "\n", encoding="utf-8")

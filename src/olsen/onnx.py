@@ -1,0 +1,159 @@
+"""Fitted models as ONNX, for runtimes without Python: an ensemble is one linear map, whatever the number of members.
+
+>>> import numpy as np
+>>> from olsen import OLSEnsembleRegressor, onnx
+>>> X = np.random.default_rng(0).standard_normal((50, 4))
+>>> model = OLSEnsembleRegressor(random_state=0).fit(X, X[:, 0])
+>>> [node.op_type for node in onnx.to_onnx(model, X).graph.node]  # doctest: +SKIP
+['Gemm']
+
+The conversion is that of skl2onnx, in which :func:`register` makes our estimators known; it comes with the extra
+``olsen[onnx]`` and is imported when first used.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
+
+from ._dropout.estimator import DropoutRegressor
+from ._estimators.ensemble import OLSEnsembleRegressor
+from ._estimators.tuned import OLSEnsembleRegressorCV
+from ._execution.extras import from_extra
+
+__all__ = ["register", "to_onnx"]
+
+ESTIMATORS = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, DropoutRegressor)
+
+
+def to_onnx(model: Any, X: Any, **options: Any) -> Any:
+    """Convert a fitted model to ONNX.
+
+    Parameters
+    ----------
+    model : estimator
+        One of our estimators, or a pipeline or search that ends in one, with steps that skl2onnx knows.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+        Rows as they will come; one is enough, for the types alone. A model for ``float32`` is one node
+        ``LinearRegressor`` and computes in single precision, one for ``float64`` is one node ``Gemm`` and computes in
+        double precision. Whole numbers and booleans become ``float32``. Rows are one input, ``"X"``, but for a pipeline
+        on a pandas data frame, where every column is an input under its name.
+    **options : dict
+        For ``skl2onnx.to_onnx``, such as ``target_opset`` and ``name``.
+
+    Returns
+    -------
+    model : onnx.ModelProto
+        Save it with ``open(path, "wb").write(model.SerializeToString())``. Its output has shape
+        (n_samples, n_targets), with one column where the model predicts a vector.
+
+    See Also
+    --------
+    register : Make our estimators known to ``skl2onnx.to_onnx``.
+
+    Notes
+    -----
+    Single precision keeps about seven digits of every term, not of the sum: where columns are far from zero for their
+    spread (years, temperatures in kelvin), centre them in a pipeline, or convert for ``float64``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from olsen import OLSEnsembleRegressor, onnx
+    >>> X = np.random.default_rng(0).standard_normal((50, 4))
+    >>> model = OLSEnsembleRegressor(random_state=0).fit(X, X[:, 0])
+    >>> proto = onnx.to_onnx(model, X.astype("float32"))  # doctest: +SKIP
+    >>> [node.op_type for node in proto.graph.node]  # doctest: +SKIP
+    ['LinearRegressor']
+    """
+    register()
+    return _library().to_onnx(model, _one_row(X, by_name=not isinstance(model, ESTIMATORS)), **options)
+
+
+def register() -> None:
+    """Make our estimators known to skl2onnx, whose ``to_onnx`` then converts them, alone or within others.
+
+    Examples
+    --------
+    >>> import skl2onnx  # doctest: +SKIP
+    >>> olsen.onnx.register()  # doctest: +SKIP
+    >>> skl2onnx.to_onnx(make_pipeline(StandardScaler(), OLSEnsembleRegressor()).fit(X, y), X[:1])  # doctest: +SKIP
+    """
+    shapes = _library(".common.shape_calculator").calculate_linear_regressor_output_shapes
+    for estimator in ESTIMATORS:
+        _library().update_registered_converter(estimator, f"Olsen{estimator.__name__}", shapes, _convert)
+
+
+def _library(part: str = "") -> Any:
+    return from_extra(f"skl2onnx{part}", "onnx", "Writing models as ONNX")
+
+
+def _one_row(X: Any, *, by_name: bool) -> Any:
+    """A row of the type that is meant, as skl2onnx reads it: an array, or a data frame of pandas."""
+    if sp.issparse(X):
+        return X.tocsr()[:1].toarray()
+    return X[:1] if by_name and hasattr(X, "iloc") else np.asarray(X)[:1]
+
+
+def _convert(scope: Any, operator: Any, container: Any) -> None:
+    """Add the nodes of a fitted model, with the types that skl2onnx gives scikit-learn's own linear models."""
+    model = operator.raw_operator
+    check_is_fitted(model)
+    weights = np.atleast_2d(model.coef_)  # (q, p)
+    intercepts = np.broadcast_to(model.intercept_, len(weights))
+    types = _library(".common.data_types")
+    given, output = operator.inputs[0], operator.outputs[0].full_name
+    _check_columns(given.type.shape, model)
+    double = isinstance(given.type, types.DoubleTensorType)
+    rows = given.full_name
+    if not isinstance(given.type, (types.DoubleTensorType, types.FloatTensorType)):
+        rows = _add_cast(scope, container, rows, types)
+    if double or not container.is_allowed({"LinearRegressor"}):
+        _add_gemm(
+            scope, container, (rows, output), weights, intercepts, types.guess_proto_type(operator.outputs[0].type)
+        )
+        return
+    container.add_node(
+        "LinearRegressor",
+        [rows],
+        [output],
+        op_domain="ai.onnx.ml",
+        name=scope.get_unique_operator_name("LinearRegressor"),
+        coefficients=weights.astype(np.float32).ravel(),
+        intercepts=intercepts.astype(np.float32),
+        targets=len(weights),
+    )
+
+
+def _check_columns(shape: Any, model: Any) -> None:
+    columns = shape[1] if len(shape) == 2 else None
+    if isinstance(columns, int) and columns != model.n_features_in_:
+        raise ValueError(
+            f"rows have {columns} columns, but {type(model).__name__} was fitted on {model.n_features_in_}: give rows "
+            f"as `predict` takes them."
+        )
+
+
+def _add_cast(scope: Any, container: Any, rows: str, types: Any) -> str:
+    """Rows in single precision; the name of the result."""
+    name: str = scope.get_unique_variable_name("rows")
+    container.add_node(
+        "Cast",
+        [rows],
+        [name],
+        name=scope.get_unique_operator_name("Cast"),
+        to=types.guess_proto_type(types.FloatTensorType()),
+    )
+    return name
+
+
+def _add_gemm(scope: Any, container: Any, ends: tuple[str, str], weights: Any, intercepts: Any, kind: int) -> None:
+    """``rows @ weights.T + intercepts`` as one node in any precision; that of ``LinearRegressor`` is single."""
+    names = [scope.get_unique_variable_name(name) for name in ("weights", "intercepts")]
+    for name, values in zip(names, (weights, intercepts), strict=True):
+        container.add_initializer(name, kind, values.shape, values.ravel().tolist())
+    rows, output = ends
+    container.add_node("Gemm", [rows, *names], [output], name=scope.get_unique_operator_name("Gemm"), transB=1)

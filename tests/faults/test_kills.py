@@ -1,0 +1,187 @@
+"""The command killed with SIGKILL at any moment: inputs as they were, outputs old or whole, and the next run as if
+nothing had been.
+
+A few kills are made by every run of the tests, fifty by ``make test-faults``.
+"""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from olsen import cli
+from olsen._members import compiled
+
+pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("cyclopts")
+pytest.importorskip("skops")
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and locks of POSIX")
+
+FIT = ("fit", "t.csv", "--target", "y", "--members", "5", "--jobs", "1")
+COMMANDS = {  # name -> the command, and what made the outputs that were there before
+    "fit": ((*FIT, "--out", "out/m.skops", "--report", "out/r.html"), ("--seed", "7")),
+    "predict": (("predict", "m.skops", "t.csv", "--out", "out/p.csv"), ("--interval", "0.9")),
+    "reproduce": (("reproduce", "figure4", "--scale", "quick", "--jobs", "1", "--out", "out"), ("--seed", "7")),
+}
+# Compiled code rounds otherwise than LAPACK; this process may have loaded it, so all of them do.
+PROGRAM = (
+    "import sys; from olsen._members import compiled; compiled.load(); from olsen.cli import main; sys.exit(main())"
+)
+INPUTS = ("t.csv", "m.skops")
+KILLS = {"fit": 17, "predict": 17, "reproduce": 16}
+WRITING = "writing"  # a moment: as soon as a temporary file is there
+
+
+def start(folder, arguments):
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+
+
+def run(folder, arguments):
+    """Seconds that the real command took; it must succeed."""
+    began = time.monotonic()
+    with start(folder, arguments) as process:
+        _, said = process.communicate()
+    assert process.returncode == 0 and "Traceback" not in said, said
+    return time.monotonic() - began
+
+
+def content(path):
+    """What a file says: its bytes, less how long a figure took, and the names in a model that skops makes by chance."""
+    if path.suffix == ".skops":
+        with zipfile.ZipFile(path) as archive:
+            assert archive.testzip() is None
+            arrays = (archive.read(name) for name in archive.namelist() if name.endswith(".npy"))
+            return sorted(hashlib.sha256(array).hexdigest() for array in arrays)
+    if path.suffix == ".json":
+        return {**json.loads(path.read_text()), "seconds": None}
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def contents(folder):
+    """What all files say that are not temporary ones."""
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".")]
+    return {str(path.relative_to(folder)): content(path) for path in found}
+
+
+def hidden(folder):
+    return [path for path in folder.rglob("*") if path.name.startswith(".")]
+
+
+def run_here(folder, arguments):
+    """The same in this process, where everything is imported already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["olsen", *arguments])  # which a report shows
+        assert cli.main(list(arguments)) == 0
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """For every command a folder with inputs and outputs of an earlier run, and one with those that it makes now."""
+    compiled.load()
+    folder = tmp_path_factory.mktemp("made")
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    rows = np.column_stack([X, X @ np.arange(1.0, 5) + rng.standard_normal(300)])
+    np.savetxt(folder / "t.csv", rows, delimiter=",", header="a,b,c,d,y", comments="")
+    run_here(folder, (*FIT, "--out", "m.skops"))
+    for name, (arguments, other) in COMMANDS.items():
+        for kind, extra in (("old", other), ("new", ())):
+            place = folder / f"{name} {kind}"
+            place.mkdir()
+            for one in INPUTS:
+                shutil.copy(folder / one, place)
+            run_here(place, (*arguments, *extra))
+    return folder
+
+
+def kill(made, place, name, earlier, moment):
+    """Start a command and kill it, after some seconds or when it writes; how it ended, and what went wrong."""
+    shutil.copytree(made / f"{name} {'old' if earlier else 'new'}", place)
+    if not earlier:
+        shutil.rmtree(place / "out")
+    with start(place, COMMANDS[name][0]) as process:
+        if moment == WRITING:
+            while process.poll() is None and not hidden(place):
+                time.sleep(0.001)
+        else:
+            time.sleep(moment)
+        ended = process.poll() is not None
+        process.kill()
+        process.communicate()
+    how = "killed while it wrote" if hidden(place) else "had ended" if ended else "killed"
+    return how, changed_inputs(made, place) + half_outputs(made, place, name, earlier)
+
+
+def changed_inputs(made, place):
+    return [f"{one} changed" for one in INPUTS if (place / one).read_bytes() != (made / one).read_bytes()]
+
+
+def half_outputs(made, place, name, earlier):
+    """Outputs that are neither those of before nor those of now; of a simulation some trials may be there."""
+    old, new = (contents(made / f"{name} {kind}" / "out") for kind in ("old", "new"))
+    found, wrong = contents(place / "out"), []
+    for one, said in found.items():
+        whole = said == new.get(one) or (earlier and said == old.get(one))
+        if not whole and not (one.startswith("trials") and np.load(place / "out" / one)["values"].size):
+            wrong.append(f"half of {one}")
+    return [*wrong, *(f"lost {one}" for one in old if earlier and one not in found)]
+
+
+def differences(made, place, name):
+    """What the next run did not set right."""
+    new, found = contents(made / f"{name} new" / "out"), contents(place / "out")
+    wrong = [f"the next run made another {one}" for one in new if found.get(one) != new[one]]
+    return [*wrong, *(f"the next run left {path.name}" for path in hidden(place)), *changed_inputs(made, place)]
+
+
+def test_a_few_kills(made, tmp_path, seed):
+    """Of each command one: at a random moment, or as it begins to write."""
+    draw = random.Random(seed)
+    moments = {"fit": WRITING, "predict": WRITING, "reproduce": draw.uniform(0, 4)}
+    plan = [(tmp_path / name, name, draw.random() < 0.5, moment) for name, moment in moments.items()]
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(lambda one: kill(made, *one), plan))
+    for (place, name, _, moment), (_, wrong) in zip(plan, outcomes, strict=True):
+        run_here(place, COMMANDS[name][0])
+        wrong += differences(made, place, name)
+        assert not wrong, f"{name} killed at {moment}, seed {seed}: {wrong}"
+
+
+@pytest.mark.faults
+def test_fifty_kills(fault, made, tmp_path, seed):
+    """At random moments of each command, with earlier outputs and without; the next run is a process, too."""
+    draw, seconds = random.Random(seed), {}
+    made = shutil.copytree(made, tmp_path / "made")
+    for name, (arguments, _) in COMMANDS.items():
+        shutil.rmtree(made / f"{name} new" / "out")
+        seconds[name] = run(made / f"{name} new", arguments)
+    print(f"seed {seed}, seconds {seconds}")
+    plan = [(name, i % 2 == 0, draw.uniform(0, seconds[name])) for name, n in KILLS.items() for i in range(n)]
+    assert len(plan) == 50
+
+    def judge(item):
+        number, (name, earlier, moment) = item
+        place = tmp_path / str(number)
+        how, wrong = kill(made, place, name, earlier, moment)
+        run(place, COMMANDS[name][0])
+        return how, wrong + differences(made, place, name)
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(judge, enumerate(plan)))
+    for (name, _, moment), (how, wrong) in zip(plan, outcomes, strict=True):
+        row = fault(f"SIGKILL at a random moment, olsen {name}")
+        row.lose(f"seed {seed}, after {moment:.3f} s: {wrong}") if wrong else row.add(how)

@@ -1,0 +1,110 @@
+"""Intervals cover and standard errors are right, in simulation; tolerances are in standard errors.
+
+The settings are those of ``benchmarks/interval_coverage.py``, whose table the documentation shows.
+"""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+
+pytestmark = pytest.mark.statistical
+
+FILE = Path(__file__).parents[2] / "benchmarks" / "interval_coverage.py"
+SPEC = importlib.util.spec_from_file_location("interval_coverage", FILE)
+settings = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(settings)
+
+REPEATS = 60
+LOW, HIGH = 0.88, 0.92
+
+
+def coverages(draw, make, method, seed):
+    found = []
+    for i in range(REPEATS):
+        sample = draw(np.random.default_rng([seed, 17, i]))
+        extra = {} if sample.groups is None else {"groups": sample.groups}
+        model = make(1000 * seed + i).fit(sample.X, sample.y, **extra)
+        ends = settings.interval(model, sample.X, sample.y, sample.X_test, 0.9, method)
+        found.append(settings.covered(ends, sample.y_test))
+    return np.array(found)
+
+
+CASES = [
+    (name, kind, method)
+    for name, draw in settings.SETTINGS.items()
+    for kind in settings.estimators(draw is settings.grouped)
+    for method in ("jackknife+", "cv+")
+    if draw is not settings.grouped or method == "cv+"
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "method"), CASES)
+def test_intervals_cover(name, kind, method, seed):
+    draw = settings.SETTINGS[name]
+    found = coverages(draw, settings.estimators(draw is settings.grouped)[kind], method, seed)
+    error = found.std(ddof=1) / np.sqrt(REPEATS)
+    print(f"{name}, {kind}, {method}: {found.mean():.3f} +- {error:.3f}")
+    assert LOW - 4 * error < found.mean() < HIGH + 4 * error
+
+
+def test_quantiles_of_residuals_do_not_cover(seed):
+    draw = settings.SETTINGS["n < p, 80 x 120"]
+    found = coverages(draw, settings.estimators(False)["tuned"], "raw", seed)
+    assert found.mean() < 0.8
+
+
+def coefficients(n, p, rho, make, seed, repeats=300, noise=None):
+    """Coefficients of fresh data sets, and their standard errors."""
+    coef, std = [], []
+    for i in range(repeats):
+        rng = np.random.default_rng([seed, 23, i])
+        X = settings.autoregressive(rng, n, p, rho)
+        e = rng.standard_normal(n) if noise is None else noise(rng, X)
+        model = make().fit(X, X @ settings.signal(p) + e)
+        coef.append(model.coef_)
+        std.append(model.coef_std_)
+    return np.array(coef), np.array(std)
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "m", "rho", "noise"),
+    [
+        (150, 50, 20, 0.0, None),
+        (100, 50, 30, 0.0, None),
+        (80, 120, 40, 0.6, None),
+        (150, 50, 20, 0.6, lambda rng, X: rng.standard_t(4, len(X)) / np.sqrt(2)),
+        (150, 50, 20, 0.0, lambda rng, X: rng.standard_normal(len(X)) * np.sqrt(0.5 + 0.5 * X[:, 0] ** 2)),
+    ],
+)
+def test_standard_errors_of_coefficients(n, p, m, rho, noise, seed):
+    """Within 10 % of the spread over data sets, for all columns together; the spread itself is known to 1 %."""
+    coef, std = coefficients(n, p, rho, lambda: OLSEnsembleRegressor(100, m, random_state=seed), seed, noise=noise)
+    ratio = np.sqrt(np.mean(std**2) / np.mean(coef.var(axis=0, ddof=1)))
+    print(f"{n} x {p}, members of {m}, rho {rho}: {ratio:.3f}")
+    assert 0.9 < ratio < 1.1
+
+
+def test_standard_errors_after_mixed_laws_are_too_small(seed):
+    """What the documentation says: that other data choose other laws is not in them."""
+    coef, std = coefficients(150, 50, 0.0, lambda: OLSEnsembleRegressorCV(100, random_state=seed), seed, repeats=150)
+    ratio = np.sqrt(np.mean(std**2) / np.mean(coef.var(axis=0, ddof=1)))
+    assert 0.65 < ratio < 0.95
+
+
+@pytest.mark.parametrize("design", ["balanced", "independent"])
+def test_another_draw_moves_as_much_as_was_said(design, seed):
+    rng = np.random.default_rng([seed, 29])
+    X = rng.standard_normal((100, 50))
+    y, new = X[:, :5].sum(axis=1) + rng.standard_normal(100), rng.standard_normal((30, 50))
+    models = [OLSEnsembleRegressor(60, 15, design=design, random_state=1000 * seed + i).fit(X, y) for i in range(200)]
+    coef, there = np.array([m.coef_ for m in models]), np.array([m.predict(new) for m in models])
+    said = (
+        np.mean([m.monte_carlo_std_**2 for m in models[:40]]),
+        np.mean([m.monte_carlo_std(new) ** 2 for m in models[:40]]),
+    )
+    assert abs(said[0] / coef.var(axis=0, ddof=1).mean() - 1) < 0.15
+    assert abs(said[1] / there.var(axis=0, ddof=1).mean() - 1) < 0.15

@@ -1,0 +1,713 @@
+"""Displays: what is drawn is what the estimator says. Structure and numbers are compared, not pixels."""
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, displays, member_coefficients, theory
+from olsen.simulation import Ensemble, LinearProblem, run
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+DISPLAYS = [getattr(displays, name) for name in displays.__all__]
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    yield
+    plt.close("all")
+
+
+def linear_data(n=90, p=12, targets=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) * rng.uniform(0.5, 3.0, p) + rng.uniform(-2.0, 2.0, p)
+    Y = X @ rng.standard_normal((p, targets)) + 2.0 * rng.standard_normal((n, targets)) + 5.0
+    return X, Y[:, 0] if targets == 1 else Y
+
+
+@pytest.fixture(scope="module")
+def data():
+    return linear_data()
+
+
+@pytest.fixture(scope="module")
+def ensemble(data):
+    X, y = data
+    return OLSEnsembleRegressor(30, 4, random_state=0).fit(X[:60], y[:60])
+
+
+@pytest.fixture(scope="module")
+def tuned(data):
+    X, y = data
+    return OLSEnsembleRegressorCV(40, inclusion="uniform", random_state=0).fit(X[:60], y[:60])
+
+
+@pytest.fixture(scope="module")
+def mixed(data):
+    X, y = data
+    return OLSEnsembleRegressorCV(40, random_state=0).fit(X[:60], y[:60])
+
+
+@pytest.fixture(scope="module")
+def two_targets():
+    X, Y = linear_data(targets=2, seed=1)
+    return X, Y, OLSEnsembleRegressor(20, 4, random_state=0).fit(X[:60], Y[:60])
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+# All of them
+
+
+def test_matplotlib_is_imported_for_drawing_only():
+    code = "import sys, olsen.displays; print('matplotlib' in sys.modules, olsen.displays.RiskCurveDisplay.__module__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("False olsen.displays", "")
+
+
+def test_a_missing_matplotlib_is_named():
+    code = """
+import sys; sys.modules["matplotlib"] = sys.modules["matplotlib.pyplot"] = None
+from olsen.displays import RiskCurveDisplay
+display = RiskCurveDisplay([0.1, 0.2], [1.0, 0.9], ["one"])
+try:
+    display.plot()
+except ModuleNotFoundError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Drawing a display needs matplotlib" in done.stdout and "pip install 'olsen[plot]'" in done.stdout
+
+
+@pytest.mark.parametrize("cls", DISPLAYS, ids=lambda c: c.__name__)
+def test_they_are_found_where_users_find_them(cls):
+    assert cls.__module__ == "olsen.displays"
+
+
+def calls(X, y):
+    """Every display of an estimator, as a function of the estimator and of axes."""
+    return {
+        "tuning": lambda model, ax=None: displays.TuningCurveDisplay.from_estimator(model, ax=ax),
+        "risk": lambda model, ax=None: displays.RiskCurveDisplay.from_estimator(model, ax=ax),
+        "coefficients": lambda model, ax=None: displays.CoefficientDisplay.from_estimator(model, ax=ax),
+        "intervals": lambda model, ax=None: displays.IntervalDisplay.from_estimator(model, X, y, ax=ax),
+        "subsets": lambda model, ax=None: displays.SubsetDisplay.from_estimator(model, ax=ax),
+        "convergence": lambda model, ax=None: displays.ConvergenceDisplay.from_estimator(model, X, y, ax=ax),
+    }
+
+
+NAMES = list(calls(None, None))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unfitted_estimator_is_refused(name, data):
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        calls(*data)[name](OLSEnsembleRegressorCV())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_given_axes_are_drawn_on(name, data, tuned):
+    X, y = data
+    figure, ax = plt.subplots()
+    display = calls(X[60:], y[60:])[name](tuned, ax)
+    assert display.ax_ is ax and display.figure_ is figure and figure.axes[0] is ax
+    assert ax.has_data() and ax.get_xlabel()
+    assert plt.get_fignums() == [figure.number]
+    assert display.plot(ax) is display
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_new_figures_are_drawn_where_no_axes_are_given(name, data, tuned):
+    X, y = data
+    display = calls(X[60:], y[60:])[name](tuned)
+    assert plt.get_fignums() == [display.figure_.number]
+    again = copy.copy(display).plot()
+    assert again.figure_ is not display.figure_
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "coefficients"])  # any linear model has these
+def test_other_estimators_are_refused_by_what_they_lack(name, data):
+    X, y = data
+    with pytest.raises(TypeError, match="LinearRegression does not have"):
+        calls(X, y)[name](LinearRegression().fit(X, y))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pipelines_are_told_what_to_give(name, data):
+    X, y = data
+    pipeline = make_pipeline(StandardScaler(), OLSEnsembleRegressorCV(5)).fit(X, y)
+    with pytest.raises(TypeError, match=r"pipeline\[-1\]"):
+        calls(X, y)[name](pipeline)
+
+
+def test_what_is_no_axes_is_refused(tuned):
+    with pytest.raises(ValueError, match=r"plt\.subplots"):
+        displays.TuningCurveDisplay.from_estimator(tuned, ax="here")
+
+
+# TuningCurveDisplay
+
+
+def test_tuning_curve_is_that_of_the_estimator(tuned):
+    display = displays.TuningCurveDisplay.from_estimator(tuned)
+    found = tuned.cv_results_
+    for line, values in ((display.line_, found["mse"]), (display.infinity_line_, tuned.risk_curve(np.inf))):
+        np.testing.assert_array_equal(line.get_xdata(), found["size"])
+        np.testing.assert_array_equal(line.get_ydata(), values)
+    assert display.best_.get_xdata()[0] == tuned.max_features_
+    assert display.best_.get_ydata()[0] == -tuned.best_score_
+    corners = display.band_.get_paths()[0].vertices
+    np.testing.assert_allclose(corners[:, 1].max(), (found["mse"] + found["standard_error"]).max())
+    assert display.ridge_line_ is None and display.shares_ax_ is None
+    assert display.ax_.get_ylabel() == "mean squared error, leave-one-out"
+    assert legend(display.ax_)[1:3] == ["40 members", "infinitely many"]
+
+
+def test_tuning_curve_beside_ridge(data, tuned):
+    """The error of ridge is that of predictions of left-out rows, made one by one."""
+    X, y = data[0][:60], data[1][:60]
+    display = displays.TuningCurveDisplay.from_estimator(tuned, X, y)
+    Z = StandardScaler().fit_transform(X)
+    penalties = np.logspace(-8, 4, 61) * len(y)
+    errors = np.empty((len(y), len(penalties)))
+    for i in range(len(y)):
+        rows, targets = np.delete(Z, i, axis=0), np.delete(y, i)
+        centred = rows - rows.mean(axis=0)
+        grams = centred.T @ centred + penalties[:, None, None] * np.eye(12)
+        coefs = np.linalg.solve(grams, centred.T @ targets)
+        errors[i] = y[i] - targets.mean() - coefs @ (Z[i] - rows.mean(axis=0))
+    expected = np.mean(errors**2, axis=0).min()
+    np.testing.assert_allclose(display.ridge_line_.get_ydata(), expected, rtol=1e-6)
+    given = displays.TuningCurveDisplay.from_estimator(tuned, ridge=3.0)
+    assert given.ridge_line_.get_ydata()[0] == 3.0
+    with pytest.raises(ValueError, match="both X and y"):
+        displays.TuningCurveDisplay.from_estimator(tuned, X)
+
+
+def test_mixed_laws_have_one_point_and_shares(mixed):
+    assert mixed.inclusion_kind_ == "mixed"
+    display = displays.TuningCurveDisplay.from_estimator(mixed)
+    assert display.line_.get_xdata().tolist() == [mixed.max_features_]
+    np.testing.assert_allclose(display.line_.get_ydata(), [-mixed.best_score_])
+    (bar,) = display.band_[2]
+    low, high = bar.get_segments()[0][:, 1]
+    np.testing.assert_allclose((high - low) / 2, mixed.cv_results_["standard_error"][0])
+    widths = [patch.get_width() for patch in display.shares_ax_.patches]
+    np.testing.assert_allclose(widths, 100 * np.array(list(mixed.inclusion_shares_.values())))
+    assert [t.get_text() for t in display.shares_ax_.get_yticklabels()] == list(mixed.inclusion_shares_)
+    assert 'inclusion="loo"' in display.shares_ax_.get_title()
+
+
+def test_mixed_laws_on_one_panel_tell_their_shares(mixed):
+    _, ax = plt.subplots()
+    display = displays.TuningCurveDisplay.from_estimator(mixed, ax=ax)
+    assert display.shares_ax_ is None
+    assert all(name in ax.get_title() for name in mixed.inclusion_shares_)
+
+
+def test_tuned_rows_are_called_rows():
+    X, y = linear_data(30, 40)
+    model = OLSEnsembleRegressorCV(10, tune="max_samples", random_state=0).fit(X, y)
+    display = displays.TuningCurveDisplay.from_estimator(model)
+    assert display.ax_.get_xlabel() == "rows in a member" and display.best_size == model.max_samples_
+    risk = displays.RiskCurveDisplay.from_estimator(model)
+    assert risk.ax_.get_xlabel() == "rows in a member"
+    np.testing.assert_array_equal(risk.x, model.cv_results_["size"])
+
+
+def test_a_peak_does_not_hide_the_minimum():
+    sizes = [1, 2, 3, 4]
+    display = displays.TuningCurveDisplay(
+        sizes, [2.0, 1.0, 1.2, 1e6], [2.0, 1.0, 1.1, 1e5], [0.1] * 4, best_size=2, best_mse=1.0, n_estimators=10
+    ).plot()
+    assert display.ax_.get_ylim() == (0.0, 4.0)
+    assert display.line_.get_ydata()[-1] == 1e6  # it is drawn, and leaves the panel
+
+
+# RiskCurveDisplay
+
+
+def test_risk_curves_from_theory_over_alpha():
+    alpha, k = [0.1, 0.2, 0.3], (10, np.inf)
+    display = displays.RiskCurveDisplay.from_theory(2.0, 1.0, alpha=alpha, k=k, eta=0.9, mu=0.8)
+    for line, count in zip(display.lines_, k, strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), alpha)
+        expected = [theory.limiting_risk(a, 2.0, 1.0, k=count, eta=0.9, mu=0.8) for a in alpha]
+        np.testing.assert_allclose(line.get_ydata(), expected, rtol=1e-14)
+    assert display.reference_line_.get_ydata()[0] == theory.optimal_ridge_risk(2.0, 1.0)
+    assert legend(display.ax_) == ["$k = 10$", r"$k = \infty$", "optimal ridge"]
+
+
+def test_risk_curves_from_theory_over_k():
+    display = displays.RiskCurveDisplay.from_theory(0.5, 1.0, over="k")
+    best = theory.optimal_alpha(0.5, 1.0)
+    assert display.ax_.get_xscale() == "log" and display.ax_.get_xlabel() == "members $k$"
+    for line, alpha in zip(display.lines_, (best / 2, best), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), theory.limiting_risk(alpha, 0.5, 1.0, k=line.get_xdata()))
+
+
+def test_infinite_risks_are_gaps_and_peaks_leave_the_panel():
+    display = displays.RiskCurveDisplay.from_theory(2.0, 1.0, k=(1, np.inf))
+    assert np.isinf(display.risk[0]).any() and np.isnan(display.lines_[0].get_ydata()).any()
+    low, high = display.ax_.get_ylim()
+    assert 0 < low < theory.optimal_ridge_risk(2.0, 1.0) and high < 4.0
+
+
+def test_risks_that_are_all_infinite_cannot_be_drawn():
+    """Members at the peak, as many columns as rows: no number of them has a finite risk."""
+    with pytest.raises(ValueError, match="all risks are infinite"):
+        displays.RiskCurveDisplay.from_theory(2.0, 1.0, over="k", alpha=0.5)
+
+
+def test_risk_curves_from_simulation():
+    problem, k = LinearProblem(30, 20, sigma=0.5), (1, 8)
+    display = displays.RiskCurveDisplay.from_simulation(problem, alpha=[0.2, 0.52], k=k, trials=4, seed=3)
+    cells = [(problem, Ensemble(m, k=k)) for m in (4, 10)]
+    estimates = run(cells, trials=4, seed=3)
+    np.testing.assert_array_equal(display.x, [0.2, 0.5])  # whole columns
+    for i, bars in enumerate(display.errorbars_):
+        np.testing.assert_array_equal(bars[0].get_ydata(), [e.mean[i, 0] for e in estimates])
+        ends = np.array([segment[:, 1] for segment in bars[2][0].get_segments()])
+        np.testing.assert_allclose(np.diff(ends)[:, 0] / 2, [e.standard_error[i, 0] for e in estimates])
+    assert display.reference > 0 and "ridge" in legend(display.ax_)[0]
+    over_k = displays.RiskCurveDisplay.from_simulation(
+        problem, over="k", alpha=[0.2], k=k, trials=4, seed=3, ridge=False
+    )
+    np.testing.assert_array_equal(over_k.lines_[0].get_ydata(), estimates[0].mean[:, 0])
+    assert over_k.reference_line_ is None
+
+
+def test_simulation_goes_onto_the_axes_of_theory_in_the_same_colours():
+    lines = displays.RiskCurveDisplay.from_theory(0.5, 1.0, k=(1, 5))
+    points = displays.RiskCurveDisplay.from_simulation(
+        LinearProblem(20, 10), alpha=[0.3], k=(1, 5), trials=2, ax=lines.ax_
+    )
+    assert [a.get_color() for a in lines.lines_] == [b.get_color() for b in points.lines_]
+
+
+def test_risk_curves_of_an_estimator(tuned, mixed):
+    display = displays.RiskCurveDisplay.from_estimator(tuned, k=(3, np.inf))
+    np.testing.assert_array_equal(display.x, tuned.cv_results_["size"] / 12)
+    for line, k in zip(display.lines_, (3, np.inf), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), tuned.risk_curve(k))
+    over_k = displays.RiskCurveDisplay.from_estimator(mixed, over="k", k=[1, 10, 100])
+    np.testing.assert_array_equal(over_k.lines_[0].get_ydata(), [mixed.risk_curve(k)[0] for k in (1, 10, 100)])
+    at = tuned.cv_results_["size"].tolist().index(tuned.max_features_)
+    chosen = displays.RiskCurveDisplay.from_estimator(tuned, over="k", k=[7])
+    assert chosen.lines_[0].get_ydata()[0] == tuned.risk_curve(7)[at]
+
+
+def test_risk_curves_that_cannot_be_drawn(data, mixed):
+    with pytest.raises(ValueError, match=r"one size only.*inclusion='loo'.*over='k'"):
+        displays.RiskCurveDisplay.from_estimator(mixed)
+    X, y = data
+    with pytest.raises(ValueError, match=r"4 columns.*give several sizes as max_features"):
+        displays.RiskCurveDisplay.from_estimator(OLSEnsembleRegressorCV(5, max_features=4, random_state=0).fit(X, y))
+    with pytest.raises(ValueError, match=r"k=2\.5 must be a whole number"):
+        displays.RiskCurveDisplay.from_simulation(LinearProblem(20, 10), k=[1, 2.5])
+    with pytest.raises(TypeError, match="LinearProblem"):
+        displays.RiskCurveDisplay.from_simulation(20)
+    with pytest.raises(ValueError, match="over='beta' must be 'alpha'"):
+        displays.RiskCurveDisplay.from_theory(1.0, 1.0, over="beta")
+    with pytest.raises(ValueError, match="k=inf has no place"):
+        displays.RiskCurveDisplay.from_theory(1.0, 1.0, over="k", k=[1, np.inf])
+    with pytest.raises(ValueError, match="shares of the 10 columns"):
+        displays.RiskCurveDisplay.from_simulation(LinearProblem(20, 10), alpha=[3])
+
+
+# CoefficientDisplay
+
+
+def test_bars_are_the_largest_coefficients(ensemble):
+    display = displays.CoefficientDisplay.from_estimator(ensemble, top=5)
+    order = np.argsort(-np.abs(ensemble.coef_))[:5]
+    assert display.kind_ == "bars" and display.shown_.tolist() == order.tolist()
+    assert [bar.get_width() for bar in display.bars_] == ensemble.coef_[order].tolist()
+    assert [t.get_text() for t in display.ax_.get_yticklabels()] == [f"x{i}" for i in order]
+    assert display.ax_.get_ylabel() == "the 5 largest of 12 columns"
+
+
+def test_effects_are_those_of_one_standard_deviation(data, ensemble):
+    import scipy.sparse as sp
+
+    X = data[0]
+    display = displays.CoefficientDisplay.from_estimator(ensemble, X=X)
+    np.testing.assert_allclose(display.coef, ensemble.coef_ * X.std(axis=0))
+    assert "one standard deviation" in display.ax_.get_xlabel()
+    sparse = displays.CoefficientDisplay.from_estimator(ensemble, X=sp.csr_array(X))
+    np.testing.assert_allclose(sparse.coef, display.coef)
+
+
+def test_names_of_frames_are_used(data):
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(data[0], columns=[f"column {c}" for c in "abcdefghijkl"])
+    model = OLSEnsembleRegressor(10, random_state=0).fit(X, data[1])
+    bars = displays.CoefficientDisplay.from_estimator(model, X=X, top=3)
+    assert all(t.get_text().startswith("column ") for t in bars.ax_.get_yticklabels())
+    image = displays.SubsetDisplay.from_estimator(model)
+    assert [t.get_text() for t in image.ax_.get_xticklabels()] == list(X.columns)
+
+
+@pytest.mark.parametrize(
+    ("names", "unit", "first"),
+    [
+        ([f"{1100 + 2 * i} nm" for i in range(12)], "nm", 1100.0),
+        ([f"nm{1100 + 2 * i}" for i in range(12)], "nm", 1100.0),
+        ([4000 - 8.5 * i for i in range(12)], "column", 4000.0),
+    ],
+)
+def test_names_along_a_scale_make_a_profile(ensemble, names, unit, first):
+    display = displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names)
+    assert display.kind_ == "profile" and display.ax_.get_xlabel() == unit
+    assert display.line_.get_xdata()[0] == first
+    np.testing.assert_array_equal(display.line_.get_ydata(), ensemble.coef_)
+    bars = displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names, kind="bars")
+    assert bars.kind_ == "bars"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [f"x{i}" for i in range(12)],
+        [f"w{i:04d}" for i in range(1, 13)],
+        list("abcdefghijkl"),
+        [f"{i} nm" for i in (5, 3, 4, 1, 2, 9, 8, 7, 6, 10, 11, 12)],
+        [f"{10 * i} {unit}" for i, unit in enumerate(["nm", "cm"] * 6, 1)],
+    ],
+)
+def test_other_names_make_bars(ensemble, names):
+    display = displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names)
+    assert display.kind_ == "bars"
+    asked = displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names, kind="profile")
+    assert len(asked.line_.get_xdata()) == 12
+
+
+def test_bars_show_intervals_and_which_leave_out_zero():
+    interval = np.array([[1.0, 3.0], [-4.0, -2.0], [-0.5, 0.7]])
+    display = displays.CoefficientDisplay([2.0, -3.0, 0.1], ["a", "b", "c"], interval=interval, coverage=0.8).plot()
+    ends = np.array([segment[:, 0] for segment in display.intervals_.get_segments()])
+    np.testing.assert_array_equal(ends, interval[[1, 0, 2]])
+    colors = [bar.get_facecolor() for bar in display.bars_]
+    assert colors[0] == colors[1] != colors[2]
+    assert legend(display.ax_) == ["80% interval", "leaves out zero", "holds zero"]
+
+
+def test_a_profile_shows_intervals_as_a_band():
+    interval = np.array([[1.0, 3.0], [-4.0, -2.0], [-0.5, 0.7]])
+    display = displays.CoefficientDisplay([2.0, -3.0, 0.1], [10, 20, 40], interval=interval).plot()
+    corners = {tuple(corner) for corner in display.intervals_.get_paths()[0].vertices.tolist()}
+    assert {(10.0, 1.0), (20.0, -4.0), (40.0, -0.5), (10.0, 3.0), (20.0, -2.0), (40.0, 0.7)} <= corners
+    assert legend(display.ax_) == ["90% interval", "coefficient"]
+
+
+def test_without_intervals_the_legend_says_so(data):
+    X, y = data
+    display = displays.CoefficientDisplay.from_estimator(DropoutRegressor().fit(X, y))
+    assert display.interval is None and legend(display.ax_) == ["DropoutRegressor gives no intervals"]
+    profile = displays.CoefficientDisplay.from_estimator(Ridge().fit(X, y), kind="profile")
+    assert legend(profile.ax_) == ["coefficient (Ridge gives no intervals)"]
+
+
+class TextbookLeastSquares(LinearRegression):
+    """Another estimator with intervals: least squares and Student's law, for more rows than coefficients."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self.freedom_ = len(X) - X.shape[1] - 1
+        inverse = np.diag(np.linalg.pinv(np.cov(X.T) * (len(X) - 1)))
+        residual = np.sum((y - self.predict(X)) ** 2, axis=0)
+        self.error_ = np.sqrt(np.multiply.outer(residual, inverse) / max(1, self.freedom_))
+        return self
+
+    def coef_interval(self, coverage=0.9):
+        if self.freedom_ < 1:
+            raise ValueError("no degrees of freedom are left")
+        reach = stats.t.ppf((1 + coverage) / 2, self.freedom_) * self.error_
+        return np.stack([self.coef_ - reach, self.coef_ + reach], axis=-1)
+
+
+def test_intervals_of_any_estimator_are_drawn():
+    X, Y = linear_data(targets=2)
+    model = TextbookLeastSquares().fit(X, Y)
+    display = displays.CoefficientDisplay.from_estimator(model, X=X, target=1, coverage=0.8)
+    np.testing.assert_allclose(display.interval, model.coef_interval(0.8)[1] * X.std(axis=0)[:, None])
+    ends = np.array([segment[:, 0] for segment in display.intervals_.get_segments()])
+    np.testing.assert_array_equal(ends, display.interval[display.shown_])
+    plain = displays.CoefficientDisplay.from_estimator(TextbookLeastSquares().fit(X, Y[:, 0]))
+    assert plain.interval.shape == (12, 2) and legend(plain.ax_)[0] == "90% interval"
+    few = displays.CoefficientDisplay.from_estimator(TextbookLeastSquares().fit(X[:10], Y[:10, 0]))
+    assert few.interval is None and legend(few.ax_) == ["no intervals for this fit"]
+
+
+def test_intervals_are_those_of_the_estimator(data, ensemble, two_targets):
+    display = displays.CoefficientDisplay.from_estimator(ensemble, coverage=0.8)
+    np.testing.assert_array_equal(display.interval, ensemble.coef_interval(0.8))
+    scaled = displays.CoefficientDisplay.from_estimator(ensemble, X=data[0])
+    np.testing.assert_allclose(scaled.interval, ensemble.coef_interval(0.9) * data[0].std(axis=0)[:, None])
+    model = two_targets[2]
+    second = displays.CoefficientDisplay.from_estimator(model, target=1)
+    np.testing.assert_array_equal(second.interval, model.coef_interval(0.9)[1])
+    sent = pickle.loads(pickle.dumps(ensemble))
+    without = displays.CoefficientDisplay.from_estimator(sent)
+    assert without.interval is None and legend(without.ax_) == ["no intervals: training data not kept"]
+
+
+def test_coefficients_that_cannot_be_drawn(ensemble):
+    draw = displays.CoefficientDisplay.from_estimator
+    for how, message in (
+        ({"coverage": 1.5}, "coverage=1.5 must be a number strictly between 0 and 1"),
+        ({"kind": "pie"}, "kind='pie' must be one of"),
+        ({"top": 0}, "top=0 must be a number of bars"),
+        ({"feature_names": ["a"]}, "1 names, but the estimator was fitted on 12 columns"),
+        ({"target": 1}, "fitted to one target"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw(ensemble, **how)
+
+
+# IntervalDisplay
+
+
+def test_intervals_are_drawn_over_predictions(data, ensemble):
+    X, y = data[0][60:], data[1][60:]
+    display = displays.IntervalDisplay.from_estimator(ensemble, X, y, coverage=0.7, method="jackknife", n_bins=3)
+    prediction, interval = ensemble.predict(X), ensemble.predict_interval(X, 0.7, "jackknife")
+    segments = np.array(display.intervals_.get_segments())
+    np.testing.assert_array_equal(segments[:, 0, 0], prediction)
+    np.testing.assert_array_equal(segments[:, :, 1], interval)
+    inside = (interval[:, 0] <= y) & (y <= interval[:, 1])
+    np.testing.assert_array_equal(display.inside_.get_ydata(), y[inside])
+    np.testing.assert_array_equal(display.outside_.get_xdata(), prediction[~inside])
+    assert display.inside_.get_marker() != display.outside_.get_marker()
+    assert f"inside: {inside.sum()} of 30" in legend(display.ax_)
+    assert display.coverage_ax_ is not None and "asked for: 70%" in legend(display.coverage_ax_)
+
+
+def test_coverage_by_bins():
+    """Counts by hand: the upper half of the predictions has every second observation outside."""
+    predicted = np.arange(40.0)
+    observed = predicted + np.where((predicted >= 20) & (predicted % 2 == 0), 5.0, 0.0)
+    interval = np.column_stack([predicted - 1, predicted + 1])
+    display = displays.IntervalDisplay.from_predictions(observed, predicted, interval, n_bins=2)
+    np.testing.assert_allclose(display.bin_edges, [0.0, 19.5, 39.0])
+    np.testing.assert_allclose(display.bin_centers, [9.5, 29.5])
+    np.testing.assert_allclose(display.bin_coverage, [1.0, 0.5])
+    np.testing.assert_allclose(display.bin_standard_error, [np.sqrt(22 * 2 / 24**3), np.sqrt(0.25 / 24)])
+    np.testing.assert_allclose(display.coverage_bars_[0].get_ydata(), [100.0, 50.0])
+    assert displays.IntervalDisplay.from_predictions(observed, predicted, interval, n_bins=9).bin_coverage.shape == (4,)
+
+
+def test_equal_predictions_are_one_bin():
+    display = displays.IntervalDisplay.from_predictions([0.0, 2.0], [1.0, 1.0], [[0.5, 2.5]] * 2)
+    assert display.bin_coverage.tolist() == [0.5]
+
+
+def test_intervals_without_observations(data, ensemble):
+    display = displays.IntervalDisplay.from_estimator(ensemble, data[0][60:])
+    assert display.coverage_ax_ is None and display.inside is None and len(display.figure_.axes) == 1
+    assert legend(display.ax_) == ["90% interval", "prediction"]
+
+
+def test_intervals_on_two_given_panels(data, ensemble):
+    figure, axes = plt.subplots(2, 1)
+    display = displays.IntervalDisplay.from_estimator(ensemble, data[0][60:], data[1][60:], ax=axes)
+    assert (display.ax_, display.coverage_ax_) == tuple(axes) and display.figure_ is figure
+    _, ax = plt.subplots()
+    assert display.plot(ax).coverage_ax_ is None
+
+
+def test_intervals_that_cannot_be_drawn(data, ensemble):
+    X, y = data[0][60:], data[1][60:]
+    draw = displays.IntervalDisplay
+    with pytest.raises(ValueError, match="smaller coverage"):
+        draw.from_estimator(ensemble, X, y, coverage=0.999)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        draw.from_estimator(ensemble, X, y[:-1])
+    with pytest.raises(ValueError, match="no finite numbers"):
+        draw.from_predictions([np.nan, 1.0], [0.0, 1.0], [[0, 1], [0, 1]])
+    with pytest.raises(ValueError, match="lower, upper"):
+        draw.from_predictions([1.0], [1.0], [[2.0, 0.0]])
+    with pytest.raises(ValueError, match=r"shape \(2,\)"):
+        draw.from_predictions([1.0], [1.0], [0.0, 2.0])
+    with pytest.raises(ValueError, match=r"needs the training (rows|data)"):
+        draw.from_estimator(pickle.loads(pickle.dumps(ensemble)), X, y)
+
+
+# SubsetDisplay
+
+
+def test_subsets_are_those_of_the_first_members(ensemble):
+    display = displays.SubsetDisplay.from_estimator(ensemble, n_members=7)
+    image = np.asarray(display.image_.get_array())
+    assert image.shape == (7, 12) and display.rows_ax_ is None and display.colorbars_ == []
+    for line, columns in zip(image, ensemble.feature_subsets_, strict=False):
+        assert np.flatnonzero(line).tolist() == columns.tolist()
+    assert displays.SubsetDisplay.from_estimator(ensemble, n_members=99).columns.shape == (30, 12)
+
+
+def test_rows_are_shown_where_members_have_their_own(data):
+    X, y = data
+    model = OLSEnsembleRegressor(10, 3, 0.5, random_state=0).fit(X, y)
+    display = displays.SubsetDisplay.from_estimator(model)
+    rows = np.asarray(display.rows_image_.get_array())
+    for line, given in zip(rows, model.sample_subsets_, strict=True):
+        assert np.flatnonzero(line).tolist() == given.tolist()
+    figure, axes = plt.subplots(1, 2)
+    assert (display.plot(axes).ax_, display.rows_ax_) == tuple(axes) and display.figure_ is figure
+    all_rows = displays.SubsetDisplay.from_estimator(OLSEnsembleRegressor(5).fit(X, y), ax=plt.subplots(2)[1])
+    assert all_rows.rows_ax_ is None and not all_rows.figure_.axes[1].has_data()
+
+
+def test_many_columns_are_binned():
+    X, y = linear_data(60, 50)
+    model = OLSEnsembleRegressor(6, 10, random_state=0).fit(X, y)
+    display = displays.SubsetDisplay.from_estimator(model, max_bins=20)
+    assert display.columns.shape == (6, 20)
+    bins = np.array([i * 20 // 50 for i in range(50)])
+    first = [np.mean(np.isin(np.flatnonzero(bins == b), model.feature_subsets_[0])) for b in range(20)]
+    np.testing.assert_allclose(display.columns[0], first)
+    (bar,) = display.colorbars_
+    assert bar.ax.get_ylabel() == "share used of 2-3 neighbouring columns"
+    labels = [t.get_text() for t in display.ax_.get_xticklabels()]
+    assert labels[0] == "x0" and labels[-1] == "x49" and len(labels) == 6
+    with pytest.raises(ValueError, match="n_members=0 must be a whole number"):
+        displays.SubsetDisplay.from_estimator(model, n_members=0)
+
+
+# ConvergenceDisplay
+
+
+def test_errors_are_those_of_the_first_members(data, ensemble):
+    """Members are solved once more by the function that takes them as given."""
+    X, y = data
+    coef, intercept = member_coefficients(X[:60], y[:60], ensemble.feature_subsets_)
+    display = displays.ConvergenceDisplay.from_estimator(ensemble, X[60:], y[60:])
+    single = X[60:] @ coef.T + intercept
+    running = np.cumsum(single, axis=1) / np.arange(1, 31)
+    expected = np.mean((running - y[60:, None]) ** 2, axis=0)
+    np.testing.assert_array_equal(display.line_.get_xdata(), np.arange(1, 31))
+    np.testing.assert_allclose(display.line_.get_ydata(), expected, rtol=1e-9)
+    assert display.cv_line_ is None
+
+
+def test_mean_over_orders_is_that_of_all_pairs(data, ensemble):
+    X, y = data
+    coef, intercept = member_coefficients(X[:60], y[:60], ensemble.feature_subsets_)
+    errors = X[60:] @ coef.T + intercept - y[60:, None]
+    products = errors.T @ errors / 30
+    own, pair = np.mean(np.diag(products)), (products.sum() - np.trace(products)) / (30 * 29)
+    display = displays.ConvergenceDisplay.from_estimator(ensemble, X[60:], y[60:])
+    np.testing.assert_allclose(display.expected_line_.get_ydata(), pair + (own - pair) / np.arange(1, 31), rtol=1e-9)
+    np.testing.assert_allclose(display.limit_line_.get_ydata(), pair, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "how", [{"scale": 0.7}, {"max_samples": 0.6}, {"fit_intercept": False}, {"max_samples": 0.6, "scale": 0.5}]
+)
+def test_all_members_have_the_error_of_the_ensemble(data, how):
+    import scipy.sparse as sp
+
+    X, y = data
+    model = OLSEnsembleRegressor(25, 4, random_state=0).set_params(**how).fit(X[:60], y[:60])
+    expected = np.mean((model.predict(X[60:]) - y[60:]) ** 2)
+    for rows in (X[60:], sp.csr_array(X[60:])):
+        display = displays.ConvergenceDisplay.from_estimator(model, rows, y[60:])
+        np.testing.assert_allclose(display.error[-1], expected, rtol=1e-9)
+        np.testing.assert_allclose(display.expected[-1], expected, rtol=1e-9)
+
+
+def test_stacked_members_keep_their_weights():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 20))
+    y = 5.0 * X[:, 0] - 4.0 * X[:, 1] + 0.5 * rng.standard_normal(120)
+    model = OLSEnsembleRegressor(40, 3, mixing="stacking", random_state=0).fit(X[:80], y[:80])
+    assert np.ptp(model.weights_) > 0
+    display = displays.ConvergenceDisplay.from_estimator(model, X[80:], y[80:])
+    np.testing.assert_allclose(display.error[-1], np.mean((model.predict(X[80:]) - y[80:]) ** 2), rtol=1e-9)
+    assert display.expected_line_ is None and display.limit_line_ is None
+
+
+def test_members_in_several_batches(data, ensemble, monkeypatch):
+    from olsen.displays import convergence
+
+    X, y = data[0][60:], data[1][60:]
+    whole = displays.ConvergenceDisplay.from_estimator(ensemble, X, y)
+    monkeypatch.setattr(convergence, "AT_A_TIME", 8 * 30 * 7)  # seven members at a time
+    parts = displays.ConvergenceDisplay.from_estimator(ensemble, X, y)
+    np.testing.assert_allclose(parts.error, whole.error, rtol=1e-12)
+    np.testing.assert_allclose(parts.expected, whole.expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["tuned", "mixed"])
+def test_cross_validated_errors_are_beside_it(name, data, request):
+    model = request.getfixturevalue(name)
+    X, y = data[0][60:], data[1][60:]
+    display = displays.ConvergenceDisplay.from_estimator(model, X, y)
+    at = model.cv_results_["size"].tolist().index(model.max_features_)
+    np.testing.assert_array_equal(display.cv_line_.get_ydata()[[0, 39]], [model.risk_curve(k)[at] for k in (1, 40)])
+    np.testing.assert_allclose(display.error[-1], np.mean((model.predict(X) - y) ** 2), rtol=1e-9)
+
+
+def test_convergence_needs_training_rows_and_targets(data, ensemble):
+    X, y = data[0][60:], data[1][60:]
+    with pytest.raises(ValueError, match=r"ConvergenceDisplay needs the training (rows|data)"):
+        displays.ConvergenceDisplay.from_estimator(pickle.loads(pickle.dumps(ensemble)), X, y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        displays.ConvergenceDisplay.from_estimator(ensemble, X, y[1:])
+    with pytest.raises(ValueError, match="target=1 must be a number from 0 to 0"):
+        displays.ConvergenceDisplay.from_estimator(ensemble, X, y, target=1)
+
+
+# Several targets
+
+
+def test_one_of_several_targets(two_targets):
+    X, Y, model = two_targets
+    coefficients = displays.CoefficientDisplay.from_estimator(model, target=1)
+    np.testing.assert_array_equal(coefficients.coef, model.coef_[1])
+    intervals = displays.IntervalDisplay.from_estimator(model, X[60:], Y[60:], target=1)
+    np.testing.assert_array_equal(intervals.interval, model.predict_interval(X[60:])[:, 1])
+    np.testing.assert_array_equal(intervals.y_true, Y[60:, 1])
+    np.testing.assert_array_equal(intervals.y_pred, model.predict(X[60:])[:, 1])
+    errors = np.mean((model.predict(X[60:]) - Y[60:]) ** 2, axis=0)
+    one = displays.ConvergenceDisplay.from_estimator(model, X[60:], Y[60:], target=1)
+    both = displays.ConvergenceDisplay.from_estimator(model, X[60:], Y[60:])
+    np.testing.assert_allclose([one.error[-1], both.error[-1]], [errors[1], errors.mean()], rtol=1e-9)
+    assert displays.SubsetDisplay.from_estimator(model).columns.shape == (20, 12)
+
+
+def test_a_target_has_to_be_chosen(two_targets):
+    X, Y, model = two_targets
+    for draw in (
+        lambda target: displays.CoefficientDisplay.from_estimator(model, target=target),
+        lambda target: displays.IntervalDisplay.from_estimator(model, X, Y, target=target),
+    ):
+        with pytest.raises(ValueError, match="fitted to 2 targets: choose one of them, target=0 to 1"):
+            draw(None)
+        with pytest.raises(ValueError, match="target=2 must be a number from 0 to 1"):
+            draw(2)
+    with pytest.raises(ValueError, match="fitted to 2 targets"):
+        displays.ConvergenceDisplay.from_estimator(model, X, Y[:, 0])
+
+
+def test_several_targets_of_a_tuned_estimator():
+    X, Y = linear_data(targets=2)
+    model = OLSEnsembleRegressorCV(20, inclusion="uniform", random_state=0).fit(X, Y)
+    display = displays.TuningCurveDisplay.from_estimator(model, X, Y)
+    np.testing.assert_array_equal(display.line_.get_ydata(), model.cv_results_["mse"])
+    penalties = np.logspace(-8, 4, 61) * len(Y)
+    ridge = RidgeCV(penalties).fit(StandardScaler().fit_transform(X), Y)
+    np.testing.assert_allclose(display.ridge, -ridge.best_score_)

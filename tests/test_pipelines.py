@@ -1,0 +1,417 @@
+"""Model files from Python: pipelines saved here predict in the shell, models of the shell open here as pipelines."""
+
+import csv
+import json
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
+
+import olsen as package
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+
+pytest.importorskip("skops")
+pytest.importorskip("pyarrow")
+
+RNG = np.random.default_rng(5)
+N = 90
+FRAME = pd.DataFrame({
+    "a": RNG.normal(size=N), "b": 5 + 100 * RNG.normal(size=N), "city": RNG.choice(["Rome", "Oslo", "Bern"], N),
+    "size": RNG.choice(["S", "M"], N), "zone": RNG.integers(0, 3, N),
+})  # fmt: skip
+Y = FRAME["a"] * 2 + (FRAME["city"] == "Oslo") * 3 + 0.1 * RNG.normal(size=N)
+GAPS = FRAME.copy()
+GAPS.loc[[3, 7], "a"] = np.nan
+GAPS.loc[5, "city"] = None
+
+
+def ensemble(**given):
+    return OLSEnsembleRegressorCV(60, random_state=0, **given)
+
+
+def nested():
+    numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
+    texts = make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore", drop="if_binary")
+    )
+    prepare = ColumnTransformer([("numbers", numbers, ["a", "b"]), ("texts", texts, ["city", "size"])])
+    return Pipeline([("prepare", prepare), ("scale", StandardScaler(with_mean=False)), ("model", ensemble())])
+
+
+PIPELINES = {
+    "bare": lambda: (OLSEnsembleRegressor(50, max_features=1, random_state=1), FRAME[["a", "b"]]),
+    "tuned": lambda: (ensemble(), FRAME[["a", "b"]]),
+    "array": lambda: (ensemble(), FRAME[["a", "b"]].to_numpy()),
+    "scaled": lambda: (make_pipeline(StandardScaler(), ensemble()), FRAME[["a", "b"]]),
+    "unscaled": lambda: (make_pipeline(StandardScaler(with_std=False), "passthrough", ensemble()), FRAME[["a", "b"]]),
+    "categories": lambda: (
+        make_pipeline(
+            make_column_transformer(
+                (OneHotEncoder(), ["city", "zone"]), (OrdinalEncoder(categories=[["S", "M"]]), ["size"]),
+                remainder="passthrough",
+            ), ensemble()), FRAME),
+    "selector": lambda: (
+        make_pipeline(
+            make_column_transformer(
+                (OneHotEncoder(drop=["Oslo", "S"]), make_column_selector(dtype_include=["object", "string"])),
+                (StandardScaler(), slice("a", "b")), ("drop", ["zone"]),
+            ), ensemble()), FRAME),
+    "nested": lambda: (nested(), GAPS),
+    "gaps in categories": lambda: (
+        make_pipeline(
+            make_column_transformer((OneHotEncoder(), ["city"]), (SimpleImputer(strategy="median"), ["a"])),
+            ensemble()), GAPS),
+    "filled with a word": lambda: (
+        make_pipeline(
+            make_column_transformer(
+                (make_pipeline(SimpleImputer(strategy="constant", fill_value="?"), OneHotEncoder()), ["city"]),
+                (SimpleImputer(strategy="constant", fill_value=0.0), ["a"])), ensemble()), GAPS),
+    "places": lambda: (
+        make_pipeline(make_column_transformer((StandardScaler(), [0]), ("passthrough", [False, True])), ensemble()),
+        FRAME[["a", "b"]].to_numpy()),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=PIPELINES, ids=lambda name: name.replace(" ", "_"))
+def fitted(request):
+    model, X = PIPELINES[request.param]()
+    return model.fit(X, Y), X
+
+
+def transformed(model, X):
+    """Rows as the ensemble sees them, and the ensemble."""
+    return (model[:-1].transform(X), model[-1]) if isinstance(model, Pipeline) else (X, model)
+
+
+def table_of(X, path):
+    frame = X if isinstance(X, pd.DataFrame) else pd.DataFrame(X, columns=["first", "second"])
+    frame.to_csv(path, index=False)
+    return path
+
+
+def read(path):
+    with open(path, newline="") as file:
+        header, *rows = list(csv.reader(file))
+    return header, np.array(rows, dtype=float)
+
+
+def test_what_is_saved_is_what_is_loaded(fitted, tmp_path):
+    model, X = fitted
+    package.save(model, tmp_path / "m.skops")
+    again = package.load(tmp_path / "m.skops")
+    assert type(again) is type(model)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    if isinstance(model, Pipeline):
+        assert [name for name, _ in again.steps] == [name for name, _ in model.steps]
+    package.save(again, tmp_path / "twice.skops")
+    np.testing.assert_array_equal(package.load(tmp_path / "twice.skops").predict(X), model.predict(X))
+
+
+def test_the_shell_predicts_with_it(fitted, olsen, tmp_path):
+    model, X = fitted
+    package.save(model, tmp_path / "m.skops", target="y")
+    table = table_of(X, tmp_path / "t.csv")
+    code, _, error = olsen("predict", tmp_path / "m.skops", table, "--interval", "0.8", "--out", tmp_path / "p.csv")
+    assert code == 0, error
+    header, values = read(tmp_path / "p.csv")
+    rows, last = transformed(model, X)
+    assert header == ["y", "lower", "upper"]
+    np.testing.assert_allclose(values[:, 0], model.predict(X), rtol=1e-12)
+    np.testing.assert_allclose(values[:, 1:], last.predict_interval(rows, 0.8), rtol=1e-10)
+    assert olsen("show", tmp_path / "m.skops")[0] == 0
+
+
+def test_parameters_that_are_objects_are_left_out(tmp_path):
+    X = FRAME[["a", "b"]]
+    model = ensemble(cv=KFold(3)).set_params(random_state=np.random.RandomState(1)).fit(X, Y)
+    package.save(model, tmp_path / "m.skops")
+    again = package.load(tmp_path / "m.skops")
+    assert again.cv is None and again.random_state is None and again.n_estimators == 60
+    assert isinstance(model.cv, KFold)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_frames_of_other_libraries(tmp_path):
+    model, X = PIPELINES["categories"]()
+    package.save(model.fit(X, Y), tmp_path / "m.skops")
+    again = package.load(tmp_path / "m.skops")
+    np.testing.assert_array_equal(again.predict(pl.from_pandas(X)), model.predict(X))
+    np.testing.assert_array_equal(again.predict(X[X.columns[::-1]]), model.predict(X))
+
+
+# Models of the shell
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """A table with everything a column can be, and a model of it."""
+    folder = tmp_path_factory.mktemp("shop")
+    days = pd.date_range("2024-01-01", periods=N).strftime("%d.%m.%Y")
+    frame = FRAME.assign(price=[f"${1000 + 10 * v:,.2f}" for v in FRAME["a"].abs() * 100], day=days)
+    frame["grade"] = RNG.choice(["low", "mid", "high"], N)
+    frame.loc[[2, 9], "a"] = np.nan
+    frame.loc[[4, 11], "city"] = None
+    frame.loc[6, "day"] = None
+    frame["y"] = Y
+    frame.to_csv(folder / "t.csv", index=False)
+    options = ["--missing", "mean", "--dates", "day", "--ordinal", "grade=low<mid<high", "--members", "60"]
+    arguments = ["fit", folder / "t.csv", "--target", "y", "--out", folder / "m.skops", *options]
+    done = subprocess.run([sys.executable, "-m", "olsen", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_a_model_of_the_shell_is_a_pipeline(shop, olsen, tmp_path):
+    olsen("predict", shop / "m.skops", shop / "t.csv", "--out", tmp_path / "p.csv")
+    model = package.load(shop / "m.skops")
+    assert isinstance(model, Pipeline) and isinstance(model[0], ColumnTransformer) and model.target_name_ == "y"
+    assert isinstance(model[-1], OLSEnsembleRegressorCV)
+    frame = pd.read_csv(shop / "t.csv")
+    np.testing.assert_allclose(model.predict(frame), read(tmp_path / "p.csv")[1][:, 0], rtol=1e-12)
+    names = model[0].get_feature_names_out()
+    assert "price" in names and "grade" in names and len(names) == model[-1].n_features_in_
+
+
+def test_a_model_of_the_shell_can_be_saved_again(shop, olsen, tmp_path):
+    package.save(package.load(shop / "m.skops"), tmp_path / "again.skops")
+    for model, out in ((shop / "m.skops", "p.csv"), (tmp_path / "again.skops", "q.csv")):
+        code, _, error = olsen("predict", model, shop / "t.csv", "--interval", "0.9", "--out", tmp_path / out)
+        assert code == 0, error
+    assert read(tmp_path / "q.csv")[0] == ["y", "lower", "upper"]
+    np.testing.assert_allclose(read(tmp_path / "q.csv")[1], read(tmp_path / "p.csv")[1], rtol=1e-12)
+
+
+def test_categories_come_with_their_names(tmp_path, olsen):
+    FRAME.assign(y=Y).to_csv(tmp_path / "t.csv", index=False)
+    assert olsen("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m.skops", "--members", 50)[0] == 0
+    model = package.load(tmp_path / "m.skops")
+    kinds = [type(one) for _, one, _ in model[0].transformers_ if not isinstance(one, str)]
+    assert OneHotEncoder in kinds
+    encoder = next(one for _, one, _ in model[0].transformers_ if isinstance(one, OneHotEncoder))
+    assert [list(known) for known in encoder.categories_] == [["Bern", "Oslo", "Rome"], ["M", "S"]]
+
+
+# Intervals
+
+
+def test_intervals_come_with_the_file(tmp_path):
+    X = FRAME[["a", "b"]].to_numpy()
+    model = ensemble().fit(X, Y)
+    package.save(model, tmp_path / "m.skops")
+    again = package.load(tmp_path / "m.skops")
+    for method in ("jackknife+", "jackknife"):
+        expected = model.predict_interval(X[:7], 0.8, method)
+        np.testing.assert_allclose(again.predict_interval(X[:7], 0.8, method), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="from a file"):
+        again.predict(X, return_std=True)
+
+
+def test_files_without_intervals(tmp_path, olsen):
+    X = RNG.normal(size=(200, 40))
+    model = OLSEnsembleRegressor(50, random_state=0).fit(X, X[:, 0])
+    package.save(model, tmp_path / "with.skops")
+    package.save(model, tmp_path / "without.skops", intervals=False)
+    saved = (tmp_path / "with.skops").stat().st_size - (tmp_path / "without.skops").stat().st_size
+    assert saved >= 8 * X.size
+    again = package.load(tmp_path / "without.skops")
+    with pytest.raises(ValueError, match="written without"):
+        again.predict_interval(X, method="jackknife+")
+    np.testing.assert_allclose(
+        again.predict_interval(X, method="jackknife"), model.predict_interval(X, 0.9, "jackknife")
+    )
+
+
+def test_large_files_hold_intervals_in_half_the_digits(tmp_path):
+    X = RNG.normal(size=(1500, 800))
+    model = OLSEnsembleRegressor(20, max_features=50, random_state=0).fit(X, X[:, 0] + RNG.normal(size=1500))
+    package.save(model, tmp_path / "m.skops")
+    assert 4 * X.size < (tmp_path / "m.skops").stat().st_size < 5 * X.size
+    again, expected = package.load(tmp_path / "m.skops"), model.predict_interval(X[:5])
+    np.testing.assert_allclose(again.predict_interval(X[:5]), expected, atol=1e-6 * np.ptp(expected))
+
+
+@pytest.mark.parametrize("option", [(), ("--no-intervals",), ("--groups", "city")])
+def test_the_command_keeps_what_intervals_need(option, olsen, tmp_path):
+    """Jackknife+ intervals by default; of rows in groups, and where it was asked for, those of one width."""
+    FRAME[["a", "b", "city"]].assign(y=Y).to_csv(tmp_path / "t.csv", index=False)
+    arguments = ["fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m.skops", "--members", 50]
+    assert olsen(*arguments, *option)[0] == 0
+    olsen("predict", tmp_path / "m.skops", tmp_path / "t.csv", "--interval", "0.9", "--out", tmp_path / "p.csv")
+    width = np.diff(read(tmp_path / "p.csv")[1][:, 1:])[:, 0]
+    assert (np.ptp(width) > 1e-6 * width.mean()) is not bool(option)
+
+
+def test_a_model_from_a_pickle_has_no_errors(olsen, tmp_path):
+    import pickle
+
+    X = FRAME[["a", "b"]]
+    package.save(pickle.loads(pickle.dumps(ensemble().fit(X, Y))), tmp_path / "m.skops")
+    table = table_of(X, tmp_path / "t.csv")
+    assert olsen("predict", tmp_path / "m.skops", table)[0] == 0
+    code, _, error = olsen("predict", tmp_path / "m.skops", table, "--interval", "0.9")
+    assert code == 1 and "Fit it in memory" in error
+
+
+# What is refused
+
+
+class Subclass(StandardScaler):
+    """Could do anything."""
+
+
+REFUSED = {
+    "another model": lambda: Ridge(),
+    "another last step": lambda: make_pipeline(StandardScaler(), Ridge()),
+    "another step": lambda: make_pipeline(PCA(1), ensemble()),
+    "a subclass": lambda: make_pipeline(Subclass(), ensemble()),
+    "a function": lambda: make_pipeline(FunctionTransformer(np.abs), ensemble()),
+    "infrequent categories": lambda: make_pipeline(OneHotEncoder(min_frequency=2), ensemble()),
+    "weights": lambda: make_pipeline(
+        ColumnTransformer([("s", StandardScaler(), [0])], transformer_weights={"s": 2.0}), ensemble()
+    ),
+    "marks": lambda: make_pipeline(SimpleImputer(missing_values=-1), ensemble()),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_other_types_are_refused(case, tmp_path):
+    X = np.round(FRAME[["a", "b"]].to_numpy())
+    model = REFUSED[case]().fit(X, Y)
+    with pytest.raises(
+        TypeError, match=r"holds an OLSEnsembleRegressor or OLSEnsembleRegressorCV, alone or at the end"
+    ):
+        package.save(model, tmp_path / "m.skops")
+    assert not (tmp_path / "m.skops").exists()
+
+
+def test_what_cannot_be_saved_says_so(tmp_path):
+    X = FRAME[["a", "b"]].to_numpy()
+    with pytest.raises(NotFittedError):
+        package.save(ensemble(), tmp_path / "m.skops")
+    with pytest.raises(ValueError, match="2 targets"):
+        package.save(OLSEnsembleRegressor(10).fit(X, np.column_stack([Y, Y])), tmp_path / "m.skops")
+    with pytest.raises(ValueError, match=r"\.skops"):
+        package.save(OLSEnsembleRegressor(10).fit(X, Y), tmp_path / "m.pkl")
+    with pytest.raises(ValueError, match="target is one of its columns"):
+        package.save(ensemble().fit(FRAME[["a", "b"]], Y), tmp_path / "m.skops", target="a")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_old_file_is_replaced_whole_or_not_at_all(tmp_path):
+    X = FRAME[["a", "b"]].to_numpy()
+    package.save(OLSEnsembleRegressor(10, random_state=0).fit(X, Y), tmp_path / "m.skops")
+    before = (tmp_path / "m.skops").read_bytes()
+    with pytest.raises(TypeError):
+        package.save(Ridge().fit(X, Y), tmp_path / "m.skops")
+    assert (tmp_path / "m.skops").read_bytes() == before
+
+
+def rewritten(path, change):
+    """A model file with another description of its steps."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(parts["schema.json"])
+    steps = json.loads(json.loads(schema["content"]["steps"]["content"]))
+    change(steps)
+    schema["content"]["steps"]["content"] = json.dumps(json.dumps(steps))
+    parts["schema.json"] = json.dumps(schema).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data)
+
+
+def damage(steps, *keys, value):
+    for key in keys[:-1]:
+        steps = steps[key]
+    steps[keys[-1]] = value
+
+
+PART = ("steps", 0, 1, "parts")  # of the pipeline "nested"
+DAMAGES = {
+    "kind": (*PART, 0, 1, "kind", "os.system"),
+    "kind of a kind": (*PART, 0, 1, "kind", ["pipeline"]),
+    "names": ("names", ["a", "a"]),
+    "no names": ("names", []),
+    "many names": ("names", 10**30),
+    "truth as a number": ("names", True),
+    "place": (*PART, 0, 2, [99, 1]),
+    "places": (*PART, 0, 2, "ab"),
+    "one place": (*PART, 0, 2, [0]),
+    "step": ("steps", 0, "columns"),
+    "steps": ("steps", {}),
+    "mean": (*PART, 0, 1, "steps", 1, 1, "mean", [0.0, float("nan"), 0.0]),
+    "scale": (*PART, 0, 1, "steps", 1, 1, "scale", [1.0, 0.0, 1.0]),
+    "few scales": (*PART, 0, 1, "steps", 1, 1, "scale", [1.0]),
+    "strategy": (*PART, 0, 1, "steps", 0, 1, "strategy", "eval"),
+    "values": (*PART, 0, 1, "steps", 0, 1, "values", [None, 1.0]),
+    "gaps": (*PART, 0, 1, "steps", 0, 1, "gaps", [7]),
+    "categories": (*PART, 1, 1, "steps", 1, 1, "categories", [["x"], ["x", "x"]]),
+    "mixed categories": (*PART, 1, 1, "steps", 1, 1, "categories", [["x", 1.0], ["S", "M"]]),
+    "dropped": (*PART, 1, 1, "steps", 1, 1, "dropped", [5, None]),
+    "unknown": (*PART, 1, 1, "steps", 1, 1, "unknown", "run"),
+    "last": ("last", None),
+    "columns later": ("steps", 1, 1, {"kind": "columns", "parts": [], "sparse": False, "prefix": False}),
+    "more": ("extra", 1),
+}
+
+
+@pytest.fixture(scope="module")
+def nested_file(tmp_path_factory):
+    model, X = PIPELINES["nested"]()
+    path = tmp_path_factory.mktemp("nested") / "m.skops"
+    package.save(model.fit(X, Y), path)
+    return path
+
+
+@pytest.mark.parametrize("case", DAMAGES)
+def test_damaged_steps_are_refused_before_anything_is_built(case, nested_file, olsen, tmp_path):
+    path = tmp_path / "m.skops"
+    path.write_bytes(nested_file.read_bytes())
+    *keys, value = DAMAGES[case]
+    rewritten(path, lambda steps: damage(steps, *keys, value=value))
+    with pytest.raises(ValueError, match="damaged model"):
+        package.load(path)
+    code, _, error = olsen("predict", path, table_of(GAPS, tmp_path / "t.csv"))
+    assert code == 1 and len(error.splitlines()) == 1
+
+
+# Tables that do not fit
+
+
+def test_tables_that_do_not_fit_a_pipeline(olsen, tmp_path):
+    model, X = PIPELINES["categories"]()
+    package.save(model.fit(X, Y), tmp_path / "m.skops")
+    table = tmp_path / "t.csv"
+    X.assign(city="Paris").to_csv(table, index=False)
+    code, _, error = olsen("predict", tmp_path / "m.skops", table)
+    assert code == 1 and "'city' holds 'Paris' in row 1" in error
+    code, out, error = olsen("predict", tmp_path / "m.skops", table, "--unknown", "ignore")
+    assert code == 0 and len(out.splitlines()) == N + 1
+    X.drop(columns="zone").to_csv(table, index=False)
+    code, _, error = olsen("predict", tmp_path / "m.skops", table)
+    assert code == 1 and "lacks 1 column of the model: 'zone'" in error
+    X.assign(a=np.nan).to_csv(table, index=False)
+    code, _, error = olsen("predict", tmp_path / "m.skops", table)
+    assert code == 1 and "'a'" in error
+
+
+def test_columns_without_names_are_taken_in_their_order(olsen, tmp_path):
+    X = FRAME[["a", "b"]].to_numpy()
+    package.save(ensemble().fit(X, Y), tmp_path / "m.skops")
+    pd.DataFrame({"u": X[:, 0], "prediction": Y, "v": X[:, 1]}).to_csv(tmp_path / "t.csv", index=False)
+    assert olsen("predict", tmp_path / "m.skops", tmp_path / "t.csv")[0] == 0
+    FRAME[["a", "b", "zone"]].to_csv(tmp_path / "t.csv", index=False)
+    code, _, error = olsen("predict", tmp_path / "m.skops", tmp_path / "t.csv")
+    assert code == 1 and "3 columns" in error and "2 columns without names" in error

@@ -1,0 +1,472 @@
+"""What people look at: tables of coefficients, facts in a notebook, the report page, a plain linear model."""
+
+import pickle
+import sys
+import warnings
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
+
+import olsen
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen._engines import NeedsRows
+
+N, P = 60, 5
+MARKUP = ["<script>alert(1)</script>", '"><img src=x>', "a & b", "plain", "<b>"]
+UNCERTAIN = ["std", "lower", "upper"]
+OF_MEMBERS = ["member_mean", "member_spread", "same_sign"]
+
+
+def data(seed, q=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((N, P)) + 3
+    Y = X @ rng.standard_normal((P, q or 1)) + rng.standard_normal((N, q or 1))
+    return X, Y if q else Y[:, 0]
+
+
+def ensemble(seed, **settings):
+    return OLSEnsembleRegressor(**{"n_estimators": 30, "max_features": 3, "random_state": seed, **settings})
+
+
+def tuned(seed, **settings):
+    return OLSEnsembleRegressorCV(**{"n_estimators": 30, "random_state": seed, **settings})
+
+
+def frame_of(library, X, names=None):
+    names = names or [f"c{j}" for j in range(X.shape[1])]
+    return pytest.importorskip(library).DataFrame(dict(zip(names, X.T, strict=True)))
+
+
+def in_blocks(X, y):
+    return lambda: ((X[i : i + 20], y[i : i + 20]) for i in range(0, len(X), 20))
+
+
+class Parts(HTMLParser):
+    """Tags of a page, its facts, and its text."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.facts, self.text, self.inside, self.head = [], {}, "", False, None
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags.append((tag, attributes))
+        self.inside = self.inside or attributes.get("class") == "olsen-facts"
+        if self.inside and tag in ("th", "td"):
+            assert tag == "td" or attributes["scope"] == "row"
+            self.head = tag
+
+    def handle_endtag(self, tag):
+        if tag == "table":
+            self.inside = False
+        if tag in ("th", "td"):
+            self.head = None
+
+    def handle_data(self, words):
+        self.text += words
+        if self.inside and self.head == "th":
+            self.name = words
+        if self.inside and self.head == "td":
+            self.facts[self.name] = self.facts.get(self.name, "") + words
+
+
+def facts(model):
+    return Parts(model._repr_html_()).facts
+
+
+# The table of coefficients
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_the_table_is_of_the_library_of_X(library, seed):
+    X, y = data(seed)
+    frame = ensemble(seed).fit(frame_of(library, X), y).summary()
+    assert isinstance(frame, sys.modules[library].DataFrame)
+    assert list(frame.columns) == ["feature", "coef", *UNCERTAIN, "drawn", *OF_MEMBERS]
+    assert list(frame["feature"]) == ["c0", "c1", "c2", "c3", "c4"]
+
+
+@pytest.mark.parametrize("make", [ensemble, tuned])
+def test_coefficients_and_their_uncertainty(make, seed):
+    X, y = data(seed)
+    model = make(seed).fit(X, y)
+    wide, narrow = model.summary(0.99, library="pandas"), model.summary(0.5, library="pandas")
+    assert wide["feature"].tolist() == ["x0", "x1", "x2", "x3", "x4"]
+    np.testing.assert_array_equal(wide["coef"], model.coef_)
+    np.testing.assert_array_equal(wide["drawn"], model.inclusion_)
+    np.testing.assert_allclose(wide["std"], model.coef_std_)
+    np.testing.assert_allclose(wide[["lower", "upper"]], model.coef_interval(0.99))
+    assert (wide["lower"] < narrow["lower"]).all() and (narrow["upper"] < wide["upper"]).all()
+    assert (narrow["lower"] < narrow["coef"]).all() and (narrow["coef"] < narrow["upper"]).all()
+
+
+@pytest.mark.parametrize("q", [None, 1, 3])
+def test_members_are_those_that_hold_the_column(q, seed):
+    X, y = data(seed, q)
+    model = ensemble(seed, max_features=2, n_estimators=25, scale=0.7).fit(X, y)
+    frame = model.summary(library="pandas")
+    if q:
+        assert frame.columns[0] == "target" and frame["target"].tolist() == np.repeat(range(q), P).tolist()
+    else:
+        assert "target" not in frame
+    for t, coef in enumerate(np.atleast_2d(model.coef_)):
+        target, rows = y.reshape(N, -1)[:, t], frame.iloc[t * P : (t + 1) * P]
+        fits = [(S, LinearRegression().fit(X[:, S], target).coef_) for S in model.feature_subsets_]
+        for j in range(P):
+            found = np.array([b[list(S).index(j)] for S, b in fits if j in S])
+            assert rows["feature"].iloc[j] == f"x{j}" and rows["drawn"].iloc[j] == len(found) / 25
+            np.testing.assert_allclose(rows["member_mean"].iloc[j], found.mean(), rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(rows["member_spread"].iloc[j], found.std(), rtol=1e-6, atol=1e-9)
+            assert rows["same_sign"].iloc[j] == np.mean(np.sign(found) == np.sign(coef[j]))
+        np.testing.assert_array_equal(rows["coef"], coef)
+        np.testing.assert_array_equal(rows["std"], np.atleast_2d(model.coef_std_)[t])
+
+
+def test_a_column_that_no_member_holds(seed):
+    X, y = data(seed)
+    model = ensemble(seed, max_features=np.array([0.0, 0.5, 0.5, 0.5, 1.0])).fit(X, y)
+    frame = model.summary(library="pandas")
+    assert frame["drawn"][0] == 0 and frame.loc[0, OF_MEMBERS].isna().all()
+    assert frame.loc[1:, OF_MEMBERS].notna().all().all()
+
+
+@pytest.mark.parametrize("how", ["pickle", "file", "iterator"])
+def test_without_rows_what_needs_them_is_left_empty(how, seed, tmp_path):
+    X, y = data(seed)
+    model = ensemble(seed)
+    if how == "iterator":
+        model.fit(iter(list(in_blocks(X, y)())), None)
+    else:
+        model.fit(frame_of("pandas", X), y)
+    if how == "pickle":
+        model = pickle.loads(pickle.dumps(model))
+    if how == "file":
+        pytest.importorskip("skops")
+        olsen.save(model, tmp_path / "m.skops")
+        model = olsen.load(tmp_path / "m.skops")
+    frame = model.summary(library="pandas")
+    np.testing.assert_array_equal(frame["coef"], model.coef_)
+    np.testing.assert_array_equal(frame["drawn"], model.inclusion_)
+    assert frame[UNCERTAIN + OF_MEMBERS].isna().all().all()
+
+
+def test_blocks_that_can_be_read_again_have_standard_errors(seed):
+    X, y = data(seed)
+    model = ensemble(seed).fit(in_blocks(X, y), None)
+    frame = model.summary(library="pandas")
+    np.testing.assert_allclose(frame["std"], model.coef_std_)
+    assert frame["std"].notna().all() and frame[OF_MEMBERS].isna().all().all()
+
+
+def test_the_library_is_remembered_and_forgotten(seed, tmp_path):
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    X, y = data(seed)
+    model = ensemble(seed).fit(frame_of("polars", X), y)
+    assert isinstance(pickle.loads(pickle.dumps(model)).summary(), polars.DataFrame)
+    assert isinstance(model.summary(library="pandas"), pandas.DataFrame)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(np.full((N, P), np.nan), y)
+    assert isinstance(model.summary(), polars.DataFrame), "a fit that fails changes nothing"
+    assert isinstance(model.fit(X, y).summary(), pandas.DataFrame), "arrays come from no such library"
+    model = ensemble(seed).partial_fit(frame_of("polars", X), y)
+    assert isinstance(model.summary(), polars.DataFrame)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_models_of_frames_can_be_saved(library, seed, tmp_path):
+    pytest.importorskip("skops")
+    X, y = data(seed)
+    model = tuned(seed).fit(frame_of(library, X), y)
+    olsen.save(model, tmp_path / "m.skops")
+    again = olsen.load(tmp_path / "m.skops")
+    assert list(again.summary(library="pandas")["feature"]) == [f"c{j}" for j in range(P)]
+
+
+def test_libraries_that_are_not_installed(seed, monkeypatch):
+    polars = pytest.importorskip("polars")
+    X, y = data(seed)
+    model = ensemble(seed).fit(X, y)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert isinstance(model.summary(), polars.DataFrame)
+    with pytest.raises(ModuleNotFoundError, match="needs pandas: pip install pandas"):
+        model.summary(library="pandas")
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ModuleNotFoundError, match="needs pandas or polars"):
+        model.summary()
+
+
+@pytest.mark.parametrize("given", [{"coverage": 1}, {"coverage": 0.0}, {"coverage": "x"}, {"library": "numpy"}])
+def test_arguments_are_checked_with_and_without_rows(given, seed):
+    model = ensemble(seed).fit(*data(seed))
+    for one in (model, pickle.loads(pickle.dumps(model))):
+        with pytest.raises(ValueError, match=f"{next(iter(given))}=.*(strictly between 0 and 1|choose one of)"):
+            one.summary(**given)
+
+
+@pytest.mark.parametrize("what", ["summary", "to_linear_regression"])
+def test_an_unfitted_model_has_nothing_to_show(what):
+    with pytest.raises(sklearn.exceptions.NotFittedError):
+        getattr(OLSEnsembleRegressor(), what)()
+
+
+# Facts in a notebook
+
+
+def test_facts_of_a_tuned_model(seed):
+    X, y = data(seed)
+    model = tuned(seed).fit(X, y)
+    found = facts(model)
+    others = (y.sum() - y) / (N - 1)  # the mean without each row
+    explained = 1 + model.best_score_ / np.mean((y - others) ** 2)
+    words = {"loo": "leave-one-out", "kfold": "k-fold cross-validation"}
+    assert found["members"] == "30" and found["estimated by"] == words[model.criterion_]
+    assert found["columns in a member"].startswith(f"{model.inclusion_.sum():.4g} of {P}")
+    assert found["R² of left-out rows"] == f"{explained:.3f}"
+    error, spread = found["error of prediction"].split(" (")[0].split(" ± ")
+    assert float(error) == pytest.approx(np.sqrt(-model.best_score_), rel=1e-3)
+    chosen = list(model.cv_results_["size"]).index(model.max_features_)
+    mse, se = -model.best_score_, model.cv_results_["standard_error"][chosen]
+    assert float(spread) == pytest.approx((np.sqrt(mse + se / 100) - np.sqrt(mse)) * 100, rel=0.06)  # two digits
+    for law in model.inclusion_shares_:
+        assert law in found["laws of inclusion"]
+    assert float(found["scale"]) == pytest.approx(model.scale_, rel=1e-3) and found["solver"] == model.solver_
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_explained_variance_is_weighted_like_the_error(weighted, seed):
+    X, y = data(seed, 2)
+    weight = np.random.default_rng(seed).integers(0, 4, N).astype(float) if weighted else np.ones(N)
+    model = tuned(seed).fit(X, y, sample_weight=weight)
+    share = weight / weight.sum()
+    spread = np.mean(
+        [sum(s * (v - (share @ t - s * v) / (1 - s)) ** 2 for s, v in zip(share, t, strict=True)) for t in y.T]
+    )
+    assert facts(model)["R² of left-out rows"] == f"{1 + model.best_score_ / spread:.3f}"
+
+
+def test_facts_of_a_given_size(seed):
+    X, y = data(seed)
+    found = facts(ensemble(seed, max_features=2, max_samples=0.5).fit(X, y))
+    assert found["columns in a member"] == "2 of 5 (40%)" and found["rows in a member"] == "30 of 60 (50%)"
+    assert "error of prediction" not in found and "laws of inclusion" not in found
+    found = facts(ensemble(seed, mixing="stacking").fit(X, y))
+    assert found["weights"].startswith(("equal", "stacked")) and "rows in a member" not in found
+
+
+def test_fallbacks_are_told(seed):
+    X, y = data(seed)
+    X[:, 1] = X[:, 0] + 1e-7 * X[:, 2]
+    model = ensemble(seed, max_features=4).fit(X, y)
+    assert model.n_fallbacks_ > 0
+    assert facts(model)["solver"] == f"{model.solver_}; {model.n_fallbacks_} members solved again from the data"
+
+
+def test_nobody_elses_text_is_markup(seed):
+    X, y = data(seed)
+    model = tuned(seed).fit(frame_of("pandas", X, MARKUP), y)
+    tags = [tag for tag, _ in Parts(tuned(seed).fit(X, y)._repr_html_()).tags]
+    html = model._repr_html_()
+    assert "<script>alert" not in html and "<img" not in html
+    assert [tag for tag, _ in Parts(html).tags].count("script") == tags.count("script")
+    model.solver_ = "<img src=x>"  # as a pickle may have it
+    assert facts(model)["solver"] == "<img src=x>" and "<img" not in model._repr_html_()
+
+
+def test_we_bring_no_script_and_close_what_we_open(seed):
+    model = tuned(seed).fit(*data(seed))
+    html = model._repr_html_()
+    diagram = estimator_html_repr(model)
+    assert html.count("<script") == diagram.count("<script")
+    start, table = html.split("<body>")[0], html.split("</body>")[1]
+    assert start.count("<div") == 2 and table.count("</div>") == 2
+    assert table.count("<tr>") == table.count("</tr>") == table.count('<th scope="row">') and "<caption>" in table
+
+
+def test_diagrams_before_the_fit_and_inside_of_others(seed):
+    X, y = data(seed)
+    assert facts(OLSEnsembleRegressorCV()) == {} and "OLSEnsembleRegressorCV" in OLSEnsembleRegressorCV()._repr_html_()
+    pipeline = make_pipeline(StandardScaler(), ensemble(seed)).fit(X, y)
+    search = GridSearchCV(ensemble(seed), {"max_features": [1, 2]}).fit(X, y)
+    for outer in (pipeline, search, pickle.loads(pickle.dumps(pipeline)), pickle.loads(pickle.dumps(search))):
+        assert "OLSEnsembleRegressor" in outer._repr_html_() and "StandardScaler" in pipeline._repr_html_()
+
+
+def test_display_as_text_is_respected(seed):
+    model = ensemble(seed).fit(*data(seed))
+    assert "olsen-facts" in model._repr_mimebundle_()["text/html"]
+    with sklearn.config_context(display="text"):
+        assert not hasattr(model, "_repr_html_") and list(model._repr_mimebundle_()) == ["text/plain"]
+
+
+def test_a_pickle_shows_what_it_holds(seed):
+    model = tuned(seed).fit(*data(seed))
+    again = facts(pickle.loads(pickle.dumps(model)))
+    assert again == {name: fact for name, fact in facts(model).items() if not name.startswith("R²")}
+
+
+@pytest.mark.parametrize("look", [dir, lambda model: model._repr_html_()], ids=["dir", "html"])
+def test_looking_computes_nothing(look, seed):
+    """From 1.8 on scikit-learn asks for every attribute there is, even those that would read all data again."""
+    X, y = data(seed)
+    calls = []
+
+    def blocks():
+        calls.append(1)
+        return in_blocks(X, y)()
+
+    model = ensemble(seed).fit(blocks, None)
+    before = len(calls)
+    look(model)
+    assert len(calls) == before
+    look(pickle.loads(pickle.dumps(model)))
+
+
+def test_names_that_can_be_completed(seed):
+    streaming, other = ensemble(seed).fit(*data(seed)), ensemble(seed, max_samples=0.5)
+    assert {"coef_", "coef_std_", "feature_subsets_", "summary", "partial_fit"} <= set(dir(streaming))
+    assert "partial_fit" not in dir(other) and "coef_" not in dir(other) and "summary" in dir(other)
+
+
+# The page
+
+
+def test_the_page_of_a_fit(seed, tmp_path):
+    X, y = data(seed)
+    model = tuned(seed).fit(frame_of("polars", X, MARKUP), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.report(tmp_path / "made" / "page.html")
+    html = (tmp_path / "made" / "page.html").read_text(encoding="utf-8")
+    page = Parts(html)
+    assert "<img" not in html and [tag for tag, _ in page.tags].count("script") == 1  # the page's own
+    assert all(name in page.text for name in MARKUP)
+    assert f"{N} rows" in page.text and f"{np.sqrt(-model.best_score_):.4g}" in page.text
+    assert f"OLSEnsembleRegressorCV(n_estimators=30, random_state={seed}).fit(X, y).report('page.html')" in page.text
+    assert "plus and minus two standard errors" in page.text
+    assert not [a for _, a in page.tags if "src" in a or a.get("href", "data:,") != "data:,"], "it needs no other file"
+
+
+@pytest.mark.parametrize("how", ["pickle", "blocks", "sparse"])
+def test_the_page_where_rows_are_not_kept_as_they_were(how, seed, tmp_path):
+    X, y = data(seed)
+    model = tuned(seed)
+    if how == "blocks":
+        model.fit(iter(list(in_blocks(X, y)())), None)
+    elif how == "sparse":
+        sparse = pytest.importorskip("scipy.sparse")
+        model.fit(sparse.csr_array(X), y).report(tmp_path / "page.html")
+        assert f"{N} rows" in (tmp_path / "page.html").read_text()
+        return
+    else:
+        model = pickle.loads(pickle.dumps(model.fit(X, y)))
+    with pytest.raises(NeedsRows, match=r"report\(path, X, y\)"):
+        model.report(tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+    model.report(tmp_path / "page.html", X, pytest.importorskip("pandas").Series(y, name="yield <t/ha>"))
+    page = Parts((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert f"{N} rows" in page.text and "yield <t/ha> from 5 columns" in page.text
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["kept", "given"])
+def test_rows_of_weight_zero_are_not_on_the_page(again, seed, tmp_path):
+    X, y = data(seed)
+    weight = np.ones(N)
+    weight[[0, 7]] = 0
+    y[0] = 1e9
+    model = tuned(seed).fit(X, y, sample_weight=weight)
+    model.report(tmp_path / "page.html", *((X, y) if again else ()))
+    text = Parts((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert f"{N - 2} rows" in text and "Rows have weights" in text and "Every row predicted" in text
+
+
+def test_folds_of_the_user_are_named_on_the_page(seed, tmp_path):
+    tuned(seed, cv=4).fit(*data(seed)).report(tmp_path / "page.html")
+    assert "cv=4" in Parts((tmp_path / "page.html").read_text(encoding="utf-8")).text
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_samples": 0.5}], ids=str)
+def test_a_page_that_cannot_be_made_leaves_the_old_one(settings, seed, tmp_path):
+    X, y = data(seed)
+    place = tmp_path / "page.html"
+    model = tuned(seed, **settings).fit(X, y)
+    model.report(place)
+    before = place.read_bytes()
+    X[:30] += 1.0
+    with pytest.raises(NeedsRows, match="changed in place"):
+        model.report(place)
+    assert place.read_bytes() == before and list(tmp_path.iterdir()) == [place]
+
+
+def test_what_has_no_page_says_why(seed, tmp_path):
+    X, y = data(seed)
+    place = tmp_path / "page.html"
+    with pytest.raises(TypeError, match=r"Fit OLSEnsembleRegressorCV; with max_features=\[3\]"):
+        ensemble(seed).fit(X, y).report(place)
+    with pytest.raises(ValueError, match="fitted to 2"):
+        tuned(seed).fit(*data(seed, 2)).report(place)
+    with pytest.raises(ValueError, match="rows were tuned"):
+        tuned(seed, tune="max_samples").fit(X[:20], y[:20]).report(place)
+    model = tuned(seed).fit(X, y)
+    with pytest.raises(ValueError, match=f"X has 50 rows, but the model was fitted to {N}"):
+        model.report(place, X[:50], y[:50])
+    with pytest.raises(ValueError, match="y is missing"):
+        model.report(place, X)
+    assert not place.exists()
+
+
+# The plain model
+
+
+@pytest.mark.parametrize("settings", [{}, {"fit_intercept": False}, {"scale": 0.5}], ids=str)
+@pytest.mark.parametrize("q", [None, 1, 2])
+def test_the_plain_model_predicts_the_same(q, settings, seed):
+    X, y = data(seed, q)
+    model = ensemble(seed, **settings).fit(X, y)
+    plain = model.to_linear_regression()
+    np.testing.assert_allclose(plain.predict(X), model.predict(X), rtol=1e-13)
+    peer = LinearRegression(fit_intercept=model.fit_intercept).fit(X, y)
+    for name in ("coef_", "intercept_", "n_features_in_"):
+        assert np.shape(getattr(plain, name)) == np.shape(getattr(peer, name)), name
+    assert type(plain) is LinearRegression and plain.get_params() == peer.get_params()
+    assert not hasattr(plain, "rank_") and not hasattr(plain, "singular_") and not hasattr(plain, "feature_names_in_")
+    model.coef_[...] = 0
+    assert np.abs(plain.coef_).min() > 0, "it is a copy"
+
+
+def test_the_plain_model_knows_its_columns_and_can_be_kept(seed):
+    X, y = data(seed)
+    frame = frame_of("pandas", X)
+    model = tuned(seed).fit(frame.astype("float32"), y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        plain = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(model)).to_linear_regression()))
+        np.testing.assert_allclose(plain.predict(frame), model.predict(frame), rtol=1e-5)
+    assert plain.coef_.dtype == np.float64
+    with pytest.raises(ValueError, match="feature names"):
+        plain.predict(frame[frame.columns[::-1]])
+
+
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+def test_models_fitted_elsewhere_come_to_the_host(library, seed, monkeypatch, tmp_path):
+    xp = pytest.importorskip(library)
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    X, y = data(seed)
+    with sklearn.config_context(array_api_dispatch=True):
+        there = tuned(seed).fit(xp.asarray(X), xp.asarray(y))
+    plain, frame = there.to_linear_regression(), there.summary(library="pandas")
+    assert type(plain.coef_) is np.ndarray and type(plain.intercept_) is float
+    np.testing.assert_array_equal(frame["coef"], plain.coef_)
+    with sklearn.config_context(array_api_dispatch=True):
+        expected = np.asarray(there.predict(xp.asarray(X)))
+    np.testing.assert_allclose(plain.predict(X), expected, rtol=1e-12)
+    assert facts(there)["members"] == "30"
+    there.report(tmp_path / "page.html", X, y)
+    assert f"{N} rows" in (tmp_path / "page.html").read_text()
