@@ -11,7 +11,7 @@ TORCH_READY := $(VENV)/.torch
 LOWEST_PYTHON ?= python3.11
 PIP := -m pip --quiet --disable-pip-version-check
 
-.PHONY: run reproduce test test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation fuzz dist bench clean
+.PHONY: run reproduce test test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation fuzz dist bench docs clean
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -76,8 +76,15 @@ test-browser: $(READY)  ## the report and the explorer in a real browser (instal
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'playwright>=1.45'
 	$(BIN)/python -m pytest -m browser tests/browser
 
+docs: $(READY)  ## the site, complete without network, in docs/_build/html: make docs GALLERY=0 leaves out the examples
+	$(BIN)/python $(PIP) install --editable '.[docs]'
+	rm -rf docs/_build docs/api/generated docs/auto_examples
+	OLSEN_GALLERY=$(or $(GALLERY),1) $(BIN)/python -m sphinx -b html -n -W --keep-going -q \
+	  -d docs/_build/doctrees docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
+
 reproduce: $(READY)  ## the paper's figures, and those it lacks
 	$(BIN)/olsen reproduce --scale paper --out out/figures
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/api/generated docs/auto_examples

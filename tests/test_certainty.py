@@ -203,6 +203,9 @@ def test_data_that_are_gone_or_others(seed):
     rows[0], rows[1] = X[:200], y[:200]
     with pytest.raises(NeedsRows, match="300 rows when they were fitted and 200 now"):
         model.predict_interval(X)
+    rows[0], rows[1] = X, 50 * y + 1000
+    with pytest.raises(NeedsRows, match="gave other coefficients than when they were fitted"):
+        model.predict_interval(X)
     rows[0], rows[1] = X[::-1] ** 2, y
     with pytest.raises(NeedsRows, match="other coefficients than the fit"):
         model.coef_std_  # noqa: B018
@@ -333,6 +336,77 @@ def test_auto_has_as_many_members_as_are_needed(seed):
     X, y = random_problem(seed, n=60, p=300)
     model = OLSEnsembleRegressorCV("auto", random_state=seed).fit(X, y)
     assert model.members_needed(0.01) < 1.6 * model.n_estimators_
+
+
+@pytest.mark.parametrize(("p", "size", "k"), [(10, 9, 1000), (5, 4, 50), (8, 4, 1000), (10, 5, 100)])
+def test_members_needed_are_enough(p, size, k, seed):
+    """Members that avoid each other cancel in whole groups only: so many vary as little as was asked for."""
+    X, y = random_problem(seed, n=40, p=p)
+    model = OLSEnsembleRegressor(k, size, random_state=seed).fit(X, y)
+    needed = model.members_needed(0.01)
+    low, high = model.predict_interval(X[:1], 0.6826894921370859, "normal")[0]
+    there = [OLSEnsembleRegressor(needed, size, random_state=s).fit(X, y).predict(X) for s in range(60)]
+    assert np.var(there, axis=0, ddof=1).mean() < 0.02 * ((high - low) / 2) ** 2
+
+
+def test_what_cannot_vary_needs_one_group(seed):
+    X, y = random_problem(seed)
+    with pytest.warns(UserWarning, match="holds one value"):
+        model = OLSEnsembleRegressor(20, 6, random_state=seed).fit(X, np.full(len(y), 3.0))
+    assert model.members_needed() == 2
+
+
+def test_stacked_members_cannot_tell(seed):
+    rng = np.random.default_rng([seed, 5])
+    X = rng.standard_normal((60, 30))
+    y = 3 * X[:, 0] + 0.5 * rng.standard_normal(60)
+    model = OLSEnsembleRegressor(100, 2, mixing="stacking", random_state=seed).fit(X, y)
+    for ask in (lambda: model.monte_carlo_std_, lambda: model.monte_carlo_std(X), model.members_needed):
+        with pytest.raises(ValueError, match="weights of its own"):
+            ask()
+
+
+def test_streams_say_what_they_lack(seed):
+    X, y = random_problem(seed)
+    model = OLSEnsembleRegressor(20, 5, random_state=seed).partial_fit(X, y)
+    for method in ("auto", "jackknife+", "cv+", "normal"):
+        with pytest.raises(
+            NeedsRows, match=r"predict_interval.* needs the training .*partial_fit keeps no rows; call fit"
+        ):
+            model.predict_interval(X, method=method)
+
+
+def test_weights_of_zero_are_dropped_rows_in_folds(seed):
+    X, y = random_problem(seed)
+    weight = np.ones(len(y))
+    weight[:10] = 0
+    model, fewer = (OLSEnsembleRegressor(20, 5, random_state=seed) for _ in range(2))
+    found = model.fit(X, y, weight).predict_interval(X[:3], 0.8, "cv+")
+    np.testing.assert_allclose(found, fewer.fit(X[10:], y[10:]).predict_interval(X[:3], 0.8, "cv+"), rtol=1e-9)
+
+
+def test_attributes_that_are_not_there(seed):
+    X, y = random_problem(seed)
+    gone = pickle.loads(pickle.dumps(OLSEnsembleRegressor(20, 5, random_state=seed).fit(X, y)))
+    assert not hasattr(gone, "coef_std_") and not hasattr(gone, "monte_carlo_std_")
+    with pytest.raises(NeedsRows, match=r"method='normal'\) needs"):
+        gone.predict_interval(X, method="normal")
+
+
+@pytest.mark.parametrize("bad", [None, np.inf, "x"])
+def test_targets_that_are_no_numbers(bad, seed):
+    X, y = random_problem(seed)
+    target = y.astype(object)
+    target[3] = bad
+    for model in (OLSEnsembleRegressor(5), OLSEnsembleRegressorCV(5)):
+        with pytest.raises(ValueError, match=r"first in row 3|does not hold numbers"):
+            model.fit(X, target)
+    with pytest.raises(ValueError, match="does not hold numbers"):
+        OLSEnsembleRegressorCV(5).fit(X, np.array(["a"] * len(y)))
+    np.testing.assert_array_equal(
+        OLSEnsembleRegressor(5, random_state=seed).fit(X, y.astype(object)).coef_,
+        OLSEnsembleRegressor(5, random_state=seed).fit(X, y).coef_,
+    )
 
 
 def test_few_members_cannot_tell(seed):

@@ -90,12 +90,12 @@ def test_errors_are_those_of_refits(csv_file):
     for p in (5, 40):
         X, y = numbers(n=45, p=p, seed=1)
         by_hand = cross_val_predict(LinearRegression(), X, y, cv=LeaveOneOut())
-        assert least_squares_mse(X, y) == pytest.approx(np.mean((y - by_hand) ** 2))
-        mse, penalty = ridge_mse(X, y)
+        assert least_squares_mse(X, y, np.ones(len(y))) == pytest.approx(np.mean((y - by_hand) ** 2))
+        mse, penalty = ridge_mse(X, y, np.ones(len(y)))
         Z = (X - X.mean(axis=0)) / X.std(axis=0)
         by_hand = cross_val_predict(Ridge(penalty), Z, y, cv=LeaveOneOut())
         assert mse == pytest.approx(np.mean((y - by_hand) ** 2), rel=1e-6)
-    assert least_squares_mse(*numbers(n=20, p=30)) is None
+    assert least_squares_mse(*numbers(n=20, p=30), np.ones(20)) is None
 
 
 def test_missing_cells_are_refused_with_counts_and_columns(olsen, tmp_path):

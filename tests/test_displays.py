@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 from sklearn.pipeline import make_pipeline
@@ -711,3 +712,21 @@ def test_several_targets_of_a_tuned_estimator():
     penalties = np.logspace(-8, 4, 61) * len(Y)
     ridge = RidgeCV(penalties).fit(StandardScaler().fit_transform(X), Y)
     np.testing.assert_allclose(display.ridge, -ridge.best_score_)
+
+
+def test_dollars_are_dollars(tmp_path):
+    """Two of them in a name would begin and end a formula."""
+    pd = pytest.importorskip("pandas")
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 3)), columns=["50% $ off_$", "$\\alpha_$", "US$"])
+    model = OLSEnsembleRegressor(10, 2, random_state=0).fit(X, X.iloc[:, 0])
+    for display in (displays.CoefficientDisplay, displays.SubsetDisplay):
+        display.from_estimator(model).figure_.savefig(tmp_path / "a.png")
+
+
+def test_ridge_beside_the_curve_is_of_the_same_columns():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    model = OLSEnsembleRegressorCV(10, inclusion="uniform", random_state=0).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"X has shape \(30, 2\), but the estimator was fitted on 3 columns"):
+        displays.TuningCurveDisplay.from_estimator(model, X[:, :2], X[:, 0])
+    dense, sparse = (displays.TuningCurveDisplay.from_estimator(model, A, X[:, 0]).ridge for A in (X, csr_array(X)))
+    assert dense == pytest.approx(sparse)

@@ -244,7 +244,7 @@ def test_intervals_and_standard_errors_are_those_of_blocks(xp, tuned, seed):
     new = np.random.default_rng(seed).standard_normal((20, 30))
 
     def model():
-        return (OLSEnsembleRegressorCV(30) if tuned else OLSEnsembleRegressor(30, 8)).set_params(random_state=seed)
+        return (OLSEnsembleRegressorCV(200) if tuned else OLSEnsembleRegressor(30, 8)).set_params(random_state=seed)
 
     there, blocks = model().fit(xp.asarray(X), xp.asarray(y)), model().fit(lambda: iter([(X, y)]), None)
     space = space_of(xp.asarray(X))

@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import KFold
+from sklearn.model_selection import GroupKFold, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 
@@ -253,11 +253,29 @@ def test_the_command_keeps_what_intervals_need(option, olsen, tmp_path):
     assert (np.ptp(width) > 1e-6 * width.mean()) is not bool(option)
 
 
+def test_groups_are_not_forgotten(tmp_path):
+    """A loaded model has errors of whole groups; without them its intervals would be too narrow."""
+    rng = np.random.default_rng(2)
+    groups = np.repeat(np.arange(30), 6)
+    X = rng.normal(size=(30, 8))[groups] + 0.05 * rng.normal(size=(180, 8))
+    y = X[:, 0] + 2 * rng.normal(size=30)[groups] + 0.3 * rng.normal(size=180)
+    model = ensemble(cv=GroupKFold(6)).fit(X, y, groups=groups)
+    package.save(model, tmp_path / "m.skops")
+    again, new = package.load(tmp_path / "m.skops"), rng.normal(size=(50, 8))
+    width, kept = (np.diff(m.predict_interval(new)).mean() for m in (model, again))
+    assert 0.85 < kept / width < 1.15
+    with pytest.raises(ValueError, match="written without"):
+        again.predict_interval(new, method="jackknife+")
+
+
 def test_a_model_from_a_pickle_has_no_errors(olsen, tmp_path):
     import pickle
 
     X = FRAME[["a", "b"]]
-    package.save(pickle.loads(pickle.dumps(ensemble().fit(X, Y))), tmp_path / "m.skops")
+    with pytest.warns(UserWarning, match="does not know its training rows"):
+        package.save(pickle.loads(pickle.dumps(ensemble().fit(X, Y))), tmp_path / "m.skops")
+    with pytest.raises(ValueError, match="came from a file"):
+        package.load(tmp_path / "m.skops").predict_interval(X)
     table = table_of(X, tmp_path / "t.csv")
     assert olsen("predict", tmp_path / "m.skops", table)[0] == 0
     code, _, error = olsen("predict", tmp_path / "m.skops", table, "--interval", "0.9")

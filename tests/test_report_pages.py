@@ -1,5 +1,6 @@
 """The report of a fit: what it says is so, and what it draws can be read off."""
 
+import json
 import re
 from html import unescape
 from html.parser import HTMLParser
@@ -7,6 +8,9 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GroupKFold, LeaveOneOut
 
 from olsen import OLSEnsembleRegressorCV
 
@@ -16,6 +20,7 @@ pytest.importorskip("skops")
 
 from olsen.cli import report
 from olsen.cli.report import svg
+from olsen.cli.report.rivals import ridge_mse
 from olsen.cli.report.words import size_of_members
 
 VOID = {"meta", "link", "input", "br"}
@@ -269,3 +274,53 @@ def test_of_very_many_columns_the_largest_are_listed(monkeypatch):
     assert {c["name"] for c in summary["coefficients"][:4]} == set(summary["columns"]["name"])
     html = report.render(summary)
     assert "The 2 columns with the smallest effects are left out." in html
+
+
+# Errors of the others, on the rows and with the weights of the fit
+
+
+def by_hand(make, X, y, splits, weight):
+    """Weighted mean squared error of rows left out, by scikit-learn."""
+    squares = np.full(len(y), np.nan)
+    for train, test in splits:
+        part = make().fit(X[train], y[train], sample_weight=weight[train])
+        squares[test] = (y[test] - part.predict(X[test])) ** 2
+    return float(np.average(squares, weights=weight))
+
+
+def test_others_have_the_weights_and_the_groups_too(olsen, tmp_path):
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((60, 4))
+    y, weight, group = (
+        X @ [1.0, 2, 0, -1] + rng.standard_normal(60),
+        rng.integers(0, 4, 60).astype(float),
+        np.arange(60) % 7,
+    )
+    rows = np.column_stack([X, y, weight, group])
+    np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header="a,b,c,d,y,w,g", comments="")
+    arguments = ("fit", tmp_path / "t.csv", "--target", "y", "--members", 20, "--json", "--weight", "w")
+    kept = weight > 0
+    X, y, weight, group = X[kept], y[kept], weight[kept], group[kept]
+    for extra, splits in (
+        (("--drop", "g"), list(LeaveOneOut().split(X))),
+        (("--groups", "g"), list(GroupKFold(5).split(X, y, group))),
+    ):
+        code, out, _ = olsen(*arguments, *extra)
+        found = {line["name"]: line for line in json.loads(out)["errors"]}
+        assert code == 0
+        for name, make in (("least squares", LinearRegression), ("mean of the target", DummyRegressor)):
+            assert abs(found[name]["rmse"] ** 2 / by_hand(make, X, y, splits, weight) - 1) < 1e-8, name
+        if extra[0] == "--groups":
+            assert "whole groups of 'g' left out" in found["ensemble, 20 members"]["note"]
+
+
+def test_ridge_has_the_weights_too():
+    rng = np.random.default_rng(9)
+    X, weight = rng.standard_normal((30, 4)) * [1, 2, 3, 4], rng.integers(1, 4, 30).astype(float)
+    y = X[:, 0] + rng.standard_normal(30)
+    mse, penalty = ridge_mse(X, y, weight / weight.mean())
+    mean = np.average(X, axis=0, weights=weight)
+    Z = (X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+    splits = list(LeaveOneOut().split(X))
+    expected = by_hand(lambda: Ridge(penalty * weight.mean()), Z, y, splits, weight)
+    assert abs(mse / expected - 1) < 1e-8

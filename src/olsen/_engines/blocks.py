@@ -26,7 +26,7 @@ from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size
 from .checks import require_positive
 from .engine import NeedsRows, Options, nobody
-from .left_out import FoldFit, Refit, fold_design, residuals, thinned
+from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals, thinned
 from .sources import BlockSource, Checked, checked, name_bad_rows, split_rows
 
 __all__ = [
@@ -158,7 +158,7 @@ class Blocks:
         parts = self._sum(1, 0).parts if self._summary is None else self._summary.parts
         return Moments.merge_all(parts)
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         summary = self._sum(count, seed)
         fits = fits_of_others(summary, refit, self.options)
         errors: list[list[Any]] = [[] for _ in fits]
@@ -167,7 +167,9 @@ class Blocks:
                 errors[g].append(residual)
             if block.release:
                 block.release()
-        return [fit._replace(residual=np.concatenate(own)) for fit, own in zip(fits, errors, strict=True)]
+        whole = solve_summed(summary, refit.design, 0, len(refit.weights), self.options)
+        found = [fit._replace(residual=np.concatenate(own)) for fit, own in zip(fits, errors, strict=True)]
+        return LeftOutFits(whole, found)
 
     def _sum(self, n_groups: int, seed: int) -> Summary:
         return _Pass(self.source, self.options, n_groups, seed).summary()

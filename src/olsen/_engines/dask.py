@@ -33,7 +33,7 @@ from ..subsets import Design, Subsets, resolve_size
 from . import dask_parts
 from .blocks import Summary, add_rows, fits_of_others, fold_errors, groups_for, require_rows, solve_summed
 from .engine import Options, nobody
-from .left_out import FoldFit, Refit
+from .left_out import FoldFit, LeftOutFits, Refit
 from .sources import BLOCK_BYTES, Checked, check_weights, name_bad_rows, split_rows
 
 __all__ = ["ClusterRows", "Dask", "predict"]
@@ -111,12 +111,13 @@ class Dask:
         parts = self._sum(1, 0).parts if self._summary is None else self._summary.parts
         return Moments.merge_all(parts)
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
-        rows = self._rows(lengths=True)
-        fits = fits_of_others(self._sum(count, seed), refit, self.options)
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
+        rows, summary = self._rows(lengths=True), self._sum(count, seed)
+        fits = fits_of_others(summary, refit, self.options)
         tasks = _tasks(_chunk_errors, rows, fits, seed, rows.n_rows, most)
         errors: list[Array] = dask_parts.compute(dask_parts.tree(tasks, _join_errors))[0]
-        return [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)]
+        whole = solve_summed(summary, refit.design, 0, len(refit.weights), self.options)
+        return LeftOutFits(whole, [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)])
 
     def solve(self, design: Design, start: int, stop: int, weights: Array | None = None) -> Members:
         if self._summary is not None:

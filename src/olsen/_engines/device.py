@@ -25,7 +25,7 @@ from ..subsets import Design, Subsets, row_groups
 from ..subsets._on_device import draw_on_device
 from .checks import require_positive
 from .engine import Options, nobody
-from .left_out import FoldFit, Refit, fold_design
+from .left_out import FoldFit, LeftOutFits, Refit, fold_design
 
 __all__ = ["Device", "lives_elsewhere", "predict", "refuse_unfollowed"]
 
@@ -115,10 +115,11 @@ class Device:
     def sums(self) -> Moments:
         return self.rows.moments.on_host()
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         fold = row_groups(0, self.n_given, count, seed)
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
-        return [self._fold_fit(np.flatnonzero(fold != f), np.flatnonzero(fold == f), refit) for f in range(count)]
+        fits = [self._fold_fit(np.flatnonzero(fold != f), np.flatnonzero(fold == f), refit) for f in range(count)]
+        return LeftOutFits(self.solve(refit.design, 0, len(refit.weights)), fits)
 
     def _fold_fit(self, train: NDArray[np.int64], test: NDArray[np.int64], refit: Refit) -> FoldFit:
         part = replace(self, rows=_take(self.rows, train), kept_rows=None, n_given=len(train))

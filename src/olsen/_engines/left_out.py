@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .._members import Members
 from ..subsets import Design, row_groups
 
-__all__ = ["FoldFit", "Refit", "fold_design", "residuals", "thinned"]
+__all__ = ["FoldFit", "LeftOutFits", "Refit", "fold_design", "residuals", "thinned"]
 
 Array = NDArray[np.float64]
 PARTS = 1 << 16  # into which rows are thrown to be thinned
@@ -39,6 +39,13 @@ class FoldFit(NamedTuple):
         coef, intercept = members.scaled(scale, members.coef.dtype)
         get = members.space.get
         return cls(np.asarray(get(coef), dtype=float), np.asarray(get(intercept), dtype=float), np.zeros((0, q)))
+
+
+class LeftOutFits(NamedTuple):
+    """The ensemble as the data give it now, where that was looked at, and without each of some folds."""
+
+    whole: Members | None
+    fits: list[FoldFit]
 
 
 def fold_design(design: Design, n_rows: int) -> Design:

@@ -16,7 +16,7 @@ from .._moments import DistinctRows, Moments, from_data
 from ..subsets import Design, Subsets, row_groups
 from .checks import require_positive
 from .engine import Options, nobody
-from .left_out import FoldFit, Refit, fold_design, residuals
+from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals
 
 __all__ = ["Memory", "sliceable"]
 
@@ -93,11 +93,10 @@ class Memory:
     def sums(self) -> Moments:
         return self.problem.moments
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
-        fold = row_groups(0, self.n_given, count, seed)
-        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
+        fold = row_groups(0, len(self.problem.Y), count, seed)  # a row of weight zero is as if it were not there
         splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
-        return self.left_out_of([split for split in splits if len(split[1])], refit)
+        return LeftOutFits(None, self.left_out_of([split for split in splits if len(split[1])], refit))
 
     def left_out_of(self, splits: list[tuple[Any, Any]], refit: Refit) -> list[FoldFit]:
         """The ensemble on the rows of each split that it is trained on, with its errors for the others."""

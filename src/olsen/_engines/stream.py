@@ -14,7 +14,7 @@ from .._moments import DistinctRows, Moments, Triangle
 from .._trust import refuse_extremes
 from ..subsets import Design
 from .engine import NeedsRows, Options
-from .left_out import FoldFit, Refit
+from .left_out import LeftOutFits, Refit
 from .memory import Memory, sliceable
 
 __all__ = ["Stream"]
@@ -88,5 +88,5 @@ class Stream:
         n, weight = self.triangle.n_rows, float(self.triangle.R[0, 0] ** 2)
         return Moments(n, weight, mean_x, mean_y, X.T @ X, X.T @ Y, (Y * Y).sum(axis=0), self.options.fit_intercept)
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> list[FoldFit]:
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")

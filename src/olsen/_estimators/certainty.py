@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._engines import Engine, Memory, NeedsRows
+from .._engines import Engine, Memory, NeedsRows, Stream
 from .._engines.left_out import Refit
 from .._execution.threads import Sharing
 from .._members import Members
@@ -75,7 +75,8 @@ class Certainty:
         """The training rows, or what a file kept of them."""
         if self.fitted.rows is not None or self.fitted.left_out is None:
             if self.fitted.rows is None:
-                other = "; method='cv+' reads the data again" if self.fitted.data is not None else ""
+                again = self.fitted.data is not None and self.fitted.stream is None
+                other = "; method='cv+' reads the data again" if again else ""
                 what = f"predict_interval(method={'jackknife+' if plus else 'jackknife'!r})"
                 raise NeedsRows(f"{what} needs the training rows: {self.fitted.why_no_rows}{other}.")
             return self.deletions
@@ -87,6 +88,8 @@ class Certainty:
     def folded(self) -> Folded:
         """The ensemble without folds of rows."""
         data, members = self._data("predict_interval(method='cv+')")
+        if isinstance(data, Stream):
+            raise NeedsRows(f"predict_interval needs the training rows: {self.fitted.why_no_rows}.")
         refit = Refit(self.fitted.design, np.asarray(members.weights), self.fitted.scale)
         if isinstance(data, Memory):
             data = replace(data, problem=replace(data.problem))  # without the moments of then: users can change X
@@ -98,13 +101,17 @@ class Certainty:
                 return Folded.of(
                     data.left_out_of(list(self.fitted.splits), refit), self.known_error, self.fitted.n_groups
                 )
-        fits = data.left_out(
-            refit, FOLDS_IN_MEMORY if isinstance(data, Memory) else FOLDS, self.fitted.design.seed, MOST_ROWS
-        )
+        count = FOLDS_IN_MEMORY if isinstance(data, Memory) else FOLDS
+        whole, fits = data.left_out(refit, count, self.fitted.design.seed, MOST_ROWS)
         n = sum(len(fit.residual) for fit in fits)
         if self.fitted.design.n_rows <= MOST_ROWS and n != self.fitted.design.n_rows:
             raise NeedsRows(
                 f"the data gave {self.fitted.design.n_rows} rows when they were fitted and {n} now. Fit again."
+            )
+        if whole is not None and not _same_coefficients(whole, members):
+            raise NeedsRows(
+                "the data are read again for intervals, and gave other coefficients than when they were fitted. Fit "
+                "again; a function that returns blocks must return the same ones every time."
             )
         return Folded.of(fits, self.known_error)
 
@@ -147,12 +154,13 @@ class Certainty:
         self._data(what)
         return self._moment_spread.std(X)
 
-    def error(self, sharing: Sharing) -> NDArray[np.float64]:
+    def error(self, what: str, sharing: Sharing) -> NDArray[np.float64]:
         """Mean squared error of prediction for each target."""
         if self.fitted.rows is not None:
             return np.asarray(np.mean(self.deletions.left_out(sharing, plus=False).residual ** 2, axis=0))
         if self.fitted.left_out is not None:
             return np.asarray(np.mean(self.fitted.left_out.residual**2, axis=0))
+        self._data(what)
         return self.folded.mse
 
     def draws(self, what: str) -> Draws:
@@ -163,6 +171,11 @@ class Certainty:
     @cached_property
     def _draws(self) -> Draws:
         data, members = self._data("another draw")
+        if np.ptp(members.weights) > 0:
+            raise ValueError(
+                "members of this fit are stacked, and another draw of them would get weights of its own: how much it "
+                "would change cannot be told from these. Use mixing='mean'."
+            )
         if isinstance(data, Memory):
             data = replace(data, problem=replace(data.problem))
         found = Draws.of(data, self.fitted.design, np.asarray(members.weights), self.fitted.scale)
@@ -173,3 +186,10 @@ class Certainty:
                 "training data were changed since. Fit again, or give fit a copy (X.copy()) if you go on changing X."
             )
         return found
+
+
+def _same_coefficients(found: Members, fitted: Members) -> bool:
+    a, b = (np.asarray(members.space.get(members.coef), dtype=float) for members in (found, fitted))
+    m, n = (np.asarray(members.space.get(members.intercept), dtype=float) for members in (found, fitted))
+    near = np.allclose(a, b, rtol=0, atol=SAME * np.abs(b).max(initial=0.0))
+    return bool(near and np.allclose(m, n, rtol=SAME, atol=SAME * np.abs(b).max(initial=0.0)))

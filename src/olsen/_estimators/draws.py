@@ -2,7 +2,7 @@ r"""How much another draw of subsets would change: the part of the spread that m
 
 Members come in batches that are drawn independently of each other (with a balanced design a batch holds whole blocks of
 partners, whose errors cancel). The mean of B batches varies over draws with variance :math:`s^2 / B`, :math:`s^2` the
-variance of the batches. Status: exact for batches of whole blocks, up to the noise of a variance from B batches.
+variance of the batches. Status: exact up to the noise of a variance from B batches.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._moments import Moments
 from ..subsets import Design, group_size
 from .left_out import steps
 
-__all__ = ["Draws"]
+__all__ = ["FEWEST_BATCHES", "Draws", "members_of_group"]
 
 Array = NDArray[np.float64]
 MOST_BATCHES = 100
@@ -38,12 +38,13 @@ class Draws:
     intercept: Array  # (B, q)
     share: Array  # (B,) of the members' weights
     n_members: int
+    group: int = 1  # members that avoid each other; only whole groups of them vary as 1 / number
 
     @classmethod
     def of(cls, engine: Engine, design: Design, weights: Array, scale: float) -> Draws:
         """Solve members batch by batch."""
         design = engine.complete(design)
-        edges = _edges(len(weights), design)
+        edges, group = _edges(len(weights), design), members_of_group(design)
         found, share = [], []
         for start, stop in pairwise(edges):
             own = weights[start:stop]
@@ -52,7 +53,8 @@ class Draws:
             found.append((members.space.get(coef), members.space.get(intercept)))
             share.append(own.sum())
         coefs, intercepts = zip(*found, strict=True)
-        return cls(np.stack(coefs).astype(float), np.stack(intercepts).astype(float), np.array(share), len(weights))
+        coef, intercept = np.stack(coefs).astype(float), np.stack(intercepts).astype(float)
+        return cls(coef, intercept, np.array(share), len(weights), group)
 
     def mean_coef(self) -> Array:
         """Of all members, (p, q)."""
@@ -89,8 +91,12 @@ class Draws:
         return squares / (B * (B - 1))
 
     def members_for(self, variance: float, engine: Engine) -> float:
-        """Members whose predictions would vary so much over draws, on the training rows."""
-        return self.n_members * self.variance(engine) / variance if variance > 0 else math.inf
+        """Members whose predictions would vary so much over draws, on the training rows: whole groups of them."""
+        at_hand = self.variance(engine)
+        if at_hand == 0 or variance > 0:
+            groups = 1.0 if at_hand == 0 else math.ceil(self.n_members / self.group * at_hand / variance)
+            return self.group * max(1.0, groups)
+        return math.inf
 
 
 def _of_mean(values: Array) -> Array:
@@ -98,22 +104,23 @@ def _of_mean(values: Array) -> Array:
 
 
 def _edges(k: int, design: Design) -> list[int]:
-    """Where batches begin and end: whole blocks of a balanced design, as far as five to a hundred batches allow.
-
-    Batches that share a block make up for each other's errors, and the estimate is too large, not too small.
-    """
-    size = 1
-    if design.kind == "balanced":
-        share = float(np.mean(_expected_size(design))) / design.n_columns
-        size = group_size(min(max(share, 1 / design.n_columns), 1.0))
-    if k < FEWEST_BATCHES:
+    """Where batches begin and end: five to a hundred, of whole groups of a balanced design."""
+    size = members_of_group(design)
+    if k < FEWEST_BATCHES * size:
         raise ValueError(
-            f"{k} members are too few to tell how much another draw of them would change; at least {FEWEST_BATCHES} "
-            f"are needed."
+            f"{k} members are too few to tell how much another draw of them would change: with members that come in "
+            f"groups of {size}, at least {FEWEST_BATCHES * size} are needed."
         )
-    count = int(np.clip(k // size, FEWEST_BATCHES, MOST_BATCHES))
-    size = size if k >= count * size else 1
+    count = int(min(k // size, MOST_BATCHES))
     return [*(int(edge) * size for edge in np.linspace(0, k // size, count + 1)[:-1]), k]
+
+
+def members_of_group(design: Design) -> int:
+    """Members that share one permutation of the columns, and avoid each other's."""
+    if design.kind != "balanced":
+        return 1
+    share = float(np.mean(_expected_size(design))) / design.n_columns
+    return group_size(min(max(share, 1 / design.n_columns), 1.0))
 
 
 def _expected_size(design: Design) -> Any:

@@ -37,7 +37,7 @@ NOT_IN_PICKLES = (
     "where it is needed. For predict_interval alone olsen.save and olsen.load keep what it needs, and tuned models "
     "have method='normal'"
 )
-NOT_IN_FILE = "the model came from a file, which holds what predict_interval needs, not the rows. Call fit once more"
+NOT_IN_FILE = "the model came from a file, which holds at most what predict_interval needs. Call fit once more"
 COLUMNS = ("n_features_in_", "feature_names_in_")  # which scikit-learn notes for arrays
 
 
@@ -112,7 +112,9 @@ class FittedResult:
     def plain(self) -> dict[str, Any]:
         """What a pickle or a model file keeps, as numbers, texts and arrays: no room of this package is named."""
         stream = self.stream
-        kept = {} if self.left_out is None else {"left_out": self.left_out.plain()}
+        kept = {}
+        if self.left_out is not None or self.why_no_rows == NOT_IN_FILE:
+            kept = {"left_out": None if self.left_out is None else self.left_out.plain()}
         return {
             "design": self.design.plain(),
             "scale": self.scale,
@@ -125,7 +127,9 @@ class FittedResult:
     def without_rows(self, intervals: bool, sharing: Sharing) -> FittedResult:
         """What a file holds: with what intervals need if that was asked for and the training rows are there."""
         left = self.left_out
-        if self.rows is not None:
+        if self.rows is not None and self.n_groups is not None:
+            left = self.certainty.folded.as_left_out(self.design.n_rows, self.design.n_columns)
+        elif self.rows is not None:
             left = self.certainty.deletions.left_out(sharing, plus=intervals)
         elif left is not None and not intervals:
             left = replace(left, changes=None)
@@ -324,7 +328,7 @@ def _from_plain(plain: dict[str, Any]) -> FittedResult:
         distinct = replace(DistinctRows.of_columns(design.n_columns), seen=seen)
         stream = Stream(Triangle(**plain["stream"]), distinct, Options(design.fit_intercept), design.n_given or 0)
     curve = None if plain["curve"] is None else SizeCurve(**plain["curve"])
-    left, why = None, NOT_IN_PICKLES
+    left, why = None, NOT_IN_FILE if "left_out" in plain else NOT_IN_PICKLES
     if plain.get("left_out") is not None:
-        left, why = LeftOut.from_plain(plain["left_out"]), NOT_IN_FILE
+        left = LeftOut.from_plain(plain["left_out"])
     return FittedResult(design, None, plain["scale"], curve=curve, why_no_rows=why, stream=stream, left_out=left)

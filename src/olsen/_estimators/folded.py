@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._engines.left_out import FoldFit
-from .left_out import rank_of, steps
+from .left_out import LeftOut, rank_of, steps
 
 __all__ = ["Folded"]
 
@@ -54,6 +54,13 @@ class Folded:
         """Mean squared error of the left-out rows, for each target."""
         q = self.coef.shape[1]
         return np.array([np.mean(np.concatenate([own[t] for own in self.errors]) ** 2) for t in range(q)])
+
+    def as_left_out(self, n_rows: int, n_columns: int) -> LeftOut | None:
+        """What a file holds of it: sizes of the errors, if every row was left out once."""
+        residual = np.column_stack([np.concatenate([own[t] for own in self.errors]) for t in range(self.coef.shape[1])])
+        if len(residual) != n_rows:
+            return None
+        return LeftOut(residual, np.zeros_like(residual), np.zeros(n_columns), 1.0)
 
     def interval(self, X: Any, coverage: float) -> Array:
         """Lower and upper ends, shape (rows, q, 2)."""

@@ -87,7 +87,7 @@ def _check_arrays(
     X, y = validate_data(
         estimator,
         X,
-        y,
+        _real_targets(y),
         reset=reset,
         accept_sparse=["csc", "csr"],
         dtype=[np.float64, np.float32],
@@ -122,6 +122,29 @@ def _refuse_odd_kinds(X: Any, y: Any) -> None:
     kind = getattr(getattr(y, "dtype", None), "kind", "")
     if kind in ("m", "M"):
         raise ValueError(f"y is of type {y.dtype}: times are not numbers. Convert it, for instance to days or seconds.")
+
+
+def _real_targets(y: Any) -> Any:
+    """Objects and texts as numbers: scikit-learn lets them pass, with gaps among them; all else as it is."""
+    if isinstance(y, (str, bytes)) or (hasattr(y, "dtype") and getattr(y.dtype, "kind", "f") in "fiub"):
+        return y
+    try:
+        array = np.asarray(y)
+    except ValueError:  # rows of different lengths, of which scikit-learn speaks
+        return y
+    if array.dtype.kind not in "OUST" or not array.ndim:
+        return y
+    try:
+        found = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y is of type {array.dtype} and does not hold numbers ({error}). Convert it first.") from None
+    bad = np.argwhere(~np.isfinite(found))
+    if len(bad):
+        raise ValueError(
+            f"y holds {len(bad)} values that are missing or infinite, the first in row {int(bad[0][0])}; drop these "
+            f"rows, or fill them."
+        )
+    return found
 
 
 def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -> None:

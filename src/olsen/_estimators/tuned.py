@@ -16,7 +16,7 @@ from .._members.problem import Problem
 from .._selection.paths import Splits
 from .._selection.tuning import EXCESS, Candidate, Evidence, Request, Selection, choose, weigh
 from ..subsets import Design, resolve_size
-from .draws import Draws
+from .draws import FEWEST_BATCHES, Draws, members_of_group
 from .fitted import FittedResult
 from .fitting import FittingEnsemble
 from .inputs import check_choice, check_switch, open_training, unchanged_on_failure
@@ -73,7 +73,8 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     cv : {None, "gcv", "oob"}, int or cross-validation splitter, default=None
         How errors are estimated. None: exact leave-one-out (where there are over a hundred times more rows than
         columns, and at least 10000, of the rows furthest out and of a sample of the others, as a correction of
-        generalised cross-validation on all rows). An int or a splitter: k-fold.
+        generalised cross-validation on all rows). An int or a splitter: k-fold; in memory an int cuts folds of
+        neighbouring rows, as scikit-learn does, elsewhere folds of random rows.
         ``"gcv"``: generalised cross-validation, corrected for row subsets. ``"oob"``: from rows that members were not
         given, needs ``max_samples`` below all rows.
     one_standard_error : bool, default=False
@@ -314,10 +315,12 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         if isinstance(self.cv, str):
             check_choice("cv", self.cv, ("gcv", "oob"))
         rows_only = self.inclusion in ("auto", "loo", "uniform") and self.cv is None and self.max_samples == 1.0
+        rows_only = rows_only and self.max_features is None
         if self.tune == "max_samples" and not rows_only:
             raise ValueError(
-                "tune='max_samples' uses all columns and leave-one-out: inclusion, cv and max_samples must be left at "
-                f"their defaults, but are {self.inclusion!r}, {self.cv!r} and {self.max_samples!r}."
+                "tune='max_samples' uses all columns and leave-one-out: inclusion, cv, max_samples and max_features "
+                f"must be left at their defaults, but are {self.inclusion!r}, {self.cv!r}, {self.max_samples!r} and "
+                f"{self.max_features!r}."
             )
 
     def _check_fit_params(self, params: dict[str, Any]) -> None:
@@ -458,7 +461,8 @@ def _count_groups(params: dict[str, Any]) -> int | None:
 
 def _enough_members(engine: Engine, design: Design, found: Selection) -> int:
     """As many as leave another draw of them one per cent of the error: laws that are mixed have no curve over k."""
-    pilot = Draws.of(engine, design, np.full(PILOT, 1 / PILOT), found.scale)
+    k = max(PILOT, FEWEST_BATCHES * members_of_group(design))
+    pilot = Draws.of(engine, design, np.full(k, 1 / k), found.scale)
     needed = pilot.members_for(EXCESS * found.mse * len(pilot.intercept[0]), engine)
     return int(np.clip(np.ceil(needed), PILOT, MOST_MEMBERS)) if np.isfinite(needed) else PILOT
 

@@ -53,6 +53,7 @@ Exit codes:
   1    the work failed: a table or a model that cannot be used, a full disk
   2    what was typed is wrong; nothing was written
   130  stopped with Ctrl-C
+  141  the program that read the output has ended, as in "| head"
 
 Results go to standard output; progress, notes and errors to the error stream.
 An input is never changed, and a file of another origin replaced only with
@@ -263,7 +264,8 @@ def fit(
     )  # the embedded data bring their own target
     summary, saved = _tuned(model, data, how, out_of_core)
     if out is not None:
-        kept = saved.without_rows(intervals=not no_intervals and groups is None)
+        with terminal.working("leaving out rows, for intervals"):
+            kept = saved.without_rows(intervals=not no_intervals and groups is None)
         atomically(out, lambda file: models.save(file, kept))
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))

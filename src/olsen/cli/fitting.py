@@ -88,10 +88,21 @@ def fit_loaded(
         given = {} if found.groups is None else {"groups": found.groups}
         model.fit(X, y, sample_weight=found.weight, **given)
         about = _about(model, found.name, encoding, messages, command)
-        summary = report.summarise(model, X, y, encoding.names, **about)
+        summary = report.summarise(
+            model, X, y, encoding.names, weight=found.weight, groups=_folds(model.cv, found, how.groups), **about
+        )
     left_out = report.left_out_predictions(model, X)[0]
     counted = np.isfinite(left_out)  # rows of weight zero are never left out
     return summary, SavedModel(model, encoding, np.sort(np.abs(y - left_out)[counted]))
+
+
+def _folds(splitter: Any, found: TrainingData, name: str | None) -> tuple[str, list[Any]] | None:
+    """Name of the groups and the rows of each fold, as they were left out; rows of weight zero are in none."""
+    if found.groups is None or name is None:
+        return None
+    kept = np.arange(len(found.y)) if found.weight is None else np.flatnonzero(found.weight > 0)
+    groups = np.array(found.groups, dtype=object)[kept]
+    return name, [kept[test] for _, test in splitter.split(found.X[kept], found.y[kept], groups)]
 
 
 def _grouped(groups: list[str], name: str) -> GroupKFold:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._estimators.fitted import FittedEnsemble
+from .._execution import messages
 from .._execution.files import atomically
 from . import models
 from .step_builder import TARGET_ATTRIBUTE, built
@@ -36,6 +37,7 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
     model : OLSEnsembleRegressor, OLSEnsembleRegressorCV or Pipeline
         Fitted, with one target. Before the ensemble a pipeline may have ColumnTransformer, OneHotEncoder,
         OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything else is refused.
+        Parameters that are objects, such as splitters and random states, are not kept: they predict nothing.
     path : path
         Where to write, a name that ends with ``.skops``. A file that is there is replaced once the new one is complete.
     target : str, default=None
@@ -43,7 +45,7 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
     intervals : bool, default=True
         Whether to keep what jackknife+ intervals need: a number for each row and column of the training data, 8 bytes
         each up to a million of them, 4 bytes beyond; more than 33 million are left out. Without, ``olsen predict
-        --interval`` gives the plain jackknife.
+        --interval`` gives the plain jackknife; so does a model that was fitted with groups, from errors of its folds.
 
     See Also
     --------
@@ -72,6 +74,11 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
         )
     name = str(target or getattr(model, TARGET_ATTRIBUTE, TARGET))
     kept = ensemble._for_file(intervals)
+    if intervals and kept._result().left_out is None:
+        messages.warn(
+            "the model does not know its training rows (it came from a pickle, or was fitted from blocks, a cluster, a "
+            "device or with partial_fit), so the file holds no errors and olsen predict --interval will refuse it.",
+        )
     saved = models.SavedModel(kept, StepEncoding(name, steps), _errors_of(kept))
     atomically(path, lambda file: models.save(file, saved))
 

@@ -1,8 +1,8 @@
 """The program around the commands: whatever happens ends in one line and an exit code.
 
 Exit codes: 0 success; 2 a mistake in the arguments (options, names of files, columns or figures); 130 stopped with
-Ctrl-C; 1 any other failure. Next to nothing is imported before Ctrl-C is provided for, nothing heavy before a command
-runs.
+Ctrl-C; 141 nobody reads the output any more, as after ``| head``; 1 any other failure. Next to nothing is imported
+before Ctrl-C is provided for, nothing heavy before a command runs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 __all__ = ["main"]
 
 INSTALL = "the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
-STOPPED = 130
+STOPPED, CLOSED = 130, 141  # 128 plus SIGINT and SIGPIPE, as shells have it
 LONGEST_LINE = 2000  # of an error; names in it are shortened where they are put in, other libraries quote whole files
 
 
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(error, 1)
     except BrokenPipeError:  # the program that reads our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return CLOSED
     except KeyboardInterrupt:
         return _fail("stopped", STOPPED)
     except (ValueError, OSError, MemoryError, OverflowError) as error:

@@ -15,6 +15,8 @@ from .. import OLSEnsembleRegressorCV
 from . import archives, models
 from .report.words import columns_of, counted, number, padded, percent, size_of_members
 from .shown_text import shortened
+from .steps import leaves
+from .tables import Encoding
 
 __all__ = ["as_text", "contents"]
 
@@ -42,7 +44,8 @@ def contents(path: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``file``, ``target``, ``rows``, ``columns``, ``members``, ``laws``, ``kept``, ``error``, ``coefficients``.
+        ``file``, ``target``, ``rows``, ``columns``, ``members``, ``laws``, ``kept``, ``error``, ``coefficients``,
+        ``scaled``.
     """
     saved = models.load(path)
     model, names = saved.estimator, saved.encoding.names
@@ -61,7 +64,16 @@ def contents(path: Path) -> dict[str, Any]:
         "kept": _kept(model, names),
         "error": _error(saved),
         "coefficients": _coefficients(model, names),
+        "scaled": _is_scaled(saved),
     }
+
+
+def _is_scaled(saved: models.SavedModel) -> bool:
+    """Whether coefficients are not per unit of the table's columns."""
+    encoding = saved.encoding
+    if isinstance(encoding, Encoding):
+        return False
+    return any(leaf["kind"] == "scale" for _, node in encoding.steps.steps for leaf in leaves(node))
 
 
 def _origin(path: Path) -> dict[str, Any]:
@@ -167,7 +179,7 @@ def as_text(found: dict[str, Any]) -> str:
     lines.append(f"  error     {number(error['rmse'])}{plus_minus} (root mean square, from {shortened(error['from'])})")
     if found["kept"] is not None:
         lines.append(f"  a sparse model {_kept_text(found['kept'], encoded)}")
-    return "\n".join([*lines, "", *_coefficient_lines(found["coefficients"])])
+    return "\n".join([*lines, "", *_coefficient_lines(found["coefficients"], found["scaled"])])
 
 
 def _columns_text(columns: dict[str, Any]) -> str:
@@ -191,7 +203,7 @@ def _kept_text(kept: list[dict[str, Any]], encoded: int) -> str:
     return f"would keep {len(kept)} of {counted(encoded, 'column')} (in so many folds): {named}{more}"
 
 
-def _coefficient_lines(coefficients: list[dict[str, Any]]) -> list[str]:
+def _coefficient_lines(coefficients: list[dict[str, Any]], scaled: bool) -> list[str]:
     names = [shortened(c["name"], LONGEST_NAME) for c in coefficients]
     width = max(20, *map(columns_of, names))
     lines = [f"{'largest coefficients':<{width + 2}}{'per unit':>12}{'drawn':>8}"]
@@ -199,6 +211,8 @@ def _coefficient_lines(coefficients: list[dict[str, Any]]) -> list[str]:
         f"  {padded(name, width)}{c['coefficient']:>12.4g}{percent(c['drawn']):>8}"
         for name, c in zip(names, coefficients, strict=True)
     ]
+    if scaled:
+        return [*lines, "Coefficients are those of columns that the steps before have scaled."]
     return [*lines, "Coefficients are in units of the columns, whose spread the file does not hold."]
 
 

@@ -87,7 +87,7 @@ class StepEncoding:
             for place, column in enumerate(places):
                 known = next((leaf["categories"][place] for leaf in leaves(node) if "categories" in leaf), None)
                 how: dict[str, Any] = {"name": self.steps.input_names[column]}
-                if known is not None:
+                if known is not None and not isinstance(self.steps.names, int):
                     how["categories"] = [str(value) for value in known if value is not MISSING]
                 found.append(how)
         return found

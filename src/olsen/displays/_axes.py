@@ -13,7 +13,7 @@ import numpy as np
 from .._execution.extras import from_extra
 from ..figures.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
 
-__all__ = ["FEW", "PALE", "SERIES", "legend_above", "one_axes", "plain_log", "tidy", "two_axes"]
+__all__ = ["FEW", "PALE", "SERIES", "as_text", "legend_above", "one_axes", "plain_log", "tidy", "two_axes"]
 
 PALE = "#B3D3E8"  # BLUE at a third, for what stands behind
 SERIES = (
@@ -79,6 +79,11 @@ def legend_above(ax: Any, columns: int, **how: Any) -> None:
         loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, fontsize="small", frameon=False, borderaxespad=0.2,
         columnspacing=1.2, handlelength=1.6, **how,
     )  # fmt: skip
+
+
+def as_text(names: Any) -> list[str]:
+    """Names as labels: a dollar sign is one, and does not begin a formula."""
+    return [str(name).replace("$", r"\$") for name in names]
 
 
 def plain_log(axis: Any) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from .._engines import NeedsRows
 from .._estimators.inputs import validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, SKY
-from ._axes import PALE, legend_above, one_axes, tidy
+from ._axes import PALE, as_text, legend_above, one_axes, tidy
 from ._estimator import Array, check_coverage, check_display, column_names, one_target, scale_of_names
 
 __all__ = ["CoefficientDisplay"]
@@ -191,7 +191,7 @@ class CoefficientDisplay:
             ]
         ax.axvline(0.0, color=GREY, lw=0.8)
         names = [_short(name) for name in self.feature_names[self.shown_]]
-        ax.set_yticks(places, names, fontsize="small" if len(places) > 12 else None)
+        ax.set_yticks(places, as_text(names), fontsize="small" if len(places) > 12 else None)
         ax.invert_yaxis()
         ax.locator_params(axis="x", nbins=6)
         more = len(self.coef) - len(self.shown_)

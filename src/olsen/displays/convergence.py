@@ -27,7 +27,7 @@ class ConvergenceDisplay:
     .. math:: C + \frac{A - C}{k},
 
     with A the mean squared error of single members and C the mean product of the errors of two of them. Balanced
-    members avoid each other, so their drawn order lies below the mean over orders.
+    members avoid each other, so on average their drawn order lies below the mean over orders.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class IntervalDisplay:
         y: Any = None,
         *,
         coverage: float = 0.9,
-        method: str = "jackknife+",
+        method: str = "auto",
         target: int | None = None,
         n_bins: int = 8,
         ax: Any = None,
@@ -129,7 +129,7 @@ class IntervalDisplay:
             What was observed.
         coverage : float, default=0.9
             Probability that an interval should hold a new observation.
-        method : {"jackknife+", "jackknife"}, default="jackknife+"
+        method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
             As in ``predict_interval``.
         target : int, default=None
             Which of several targets.
@@ -227,7 +227,7 @@ class IntervalDisplay:
             self.inside_ = self._draw_points(self.inside, "inside", marker="o", ms=3.2, mfc="none", color=BLUE)
             self.outside_ = self._draw_points(~self.inside, "outside", marker="x", ms=5.5, mew=1.4, color=VERMILLION)
         tidy(ax, xlabel="predicted", ylabel="interval" if self.inside is None else "observed")
-        legend_above(ax, 4)
+        legend_above(ax, 2)
 
     def _draw_points(self, chosen: NDArray[np.bool_], name: str, **style: Any) -> Any:
         assert self.y_true is not None

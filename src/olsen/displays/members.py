@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..figures.draw import BLUE, VERMILLION
-from ._axes import tidy, two_axes
+from ._axes import as_text, tidy, two_axes
 from ._estimator import Array, check_display, column_names
 
 __all__ = ["SubsetDisplay"]
@@ -169,13 +169,13 @@ class SubsetDisplay:
         p, ax = len(self.feature_names), self.ax_
         if p <= NAMED:
             crowded = max(map(len, self.feature_names)) * p > (60 if self.rows_ax_ is None else 25)
-            ax.set_xticks(range(p), self.feature_names, rotation=90 if crowded else 0, fontsize="small")
+            ax.set_xticks(range(p), as_text(self.feature_names), rotation=90 if crowded else 0, fontsize="small")
             for line in np.arange(0.5, p - 1):
                 ax.axvline(line, color="#CCCCCC", lw=0.5)
             return
         shown = np.unique(np.rint(np.linspace(0, p - 1, TICKS)).astype(int))
         crowded = max(map(len, self.feature_names[shown])) > 9
-        ax.set_xticks(shown, self.feature_names[shown], rotation=30 if crowded else 0, fontsize="small")
+        ax.set_xticks(shown, as_text(self.feature_names[shown]), rotation=30 if crowded else 0, fontsize="small")
 
 
 def _shares(given: list[NDArray[np.int64]], n_items: int, max_bins: int) -> Array:

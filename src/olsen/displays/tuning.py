@@ -132,6 +132,11 @@ class TuningCurveDisplay:
         if (X is None) != (y is None):
             raise ValueError("the error of ridge regression needs both X and y; give both, or none.")
         if X is not None and ridge is None:
+            if np.shape(X)[1:] != (estimator.n_features_in_,):
+                raise ValueError(
+                    f"X has shape {np.shape(X)}, but the estimator was fitted on {estimator.n_features_in_} columns; "
+                    f"give the rows it was fitted to."
+                )
             ridge = _ridge_error(X, y)
         rows = estimator.tune == "max_samples"
         found = estimator.cv_results_
@@ -225,6 +230,7 @@ def _ridge_error(X: Any, y: Any) -> float:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    X = X.toarray() if hasattr(X, "toarray") else X  # columns are centred
     ridge = make_pipeline(StandardScaler(), RidgeCV(PENALTIES * len(y))).fit(X, y)
     return -float(np.mean(ridge[-1].best_score_))
 

@@ -24,8 +24,8 @@ LAWS = {
     "adaptive": "columns with large coefficients more often",
 }
 SPREAD = (
-    "Lines: plus and minus two standard errors, how far the effect would vary over other rows; the pull of all effects "
-    "towards zero is not in them."
+    "Lines: plus and minus two standard errors, how far the effect would vary over other rows with columns drawn "
+    "alike; the pull of all effects towards zero is not in them, nor that other rows might draw columns otherwise."
 )
 NO_SPREAD = "Standard errors are left out: they would take too long, or need rows that were not kept."
 LOG_FROM, MOST_SHOWN = 10.0, 100.0  # errors over the least one: an axis of powers from here on, and nothing from there
@@ -63,11 +63,16 @@ def _left_out(model: dict[str, Any]) -> str:
     return "a fold at a time" if model["criterion"] == "kfold" else "one at a time"
 
 
+def _groups_left_out(data: dict[str, Any]) -> str:
+    return "" if data["groups"] is None else f", whole groups of {_whole(data['groups'])}"
+
+
 def _all_left_out(model: dict[str, Any], data: dict[str, Any]) -> str:
     others = (
-        "" if data["out_of_core"] or model["criterion"] != "kfold" else " for the ensemble, one at a time for others"
-    )
-    return _left_out(model) + others
+        "" if data["out_of_core"] or data["groups"] is not None or model["criterion"] != "kfold"
+        else " for the ensemble, one at a time for others"
+    )  # fmt: skip
+    return _left_out(model) + _groups_left_out(data) + others
 
 
 def _sentence(model: dict[str, Any], n_columns: int) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..._moments import Moments
 
-__all__ = ["fold_errors", "least_squares_mse", "ridge_mse"]
+__all__ = ["fold_errors", "least_squares_mse", "mean_mse", "ridge_mse"]
 
 Array = NDArray[np.float64]
 
@@ -22,15 +22,22 @@ MOST_COLUMNS = 3000  # of the eigenproblems from moments, likewise
 TRUST = 1e-11  # smallest eigenvalue of a correlation matrix, relative to the largest, that is not taken for rounding
 
 
-def ridge_mse(X: Array, y: Array) -> tuple[float, float]:
+def mean_mse(y: Array, weight: Array) -> float:
+    """Leave-one-out mean squared error of the mean."""
+    share = weight / weight.sum()
+    return float(share @ ((y - share @ y) / (1 - share)) ** 2)
+
+
+def ridge_mse(X: Array, y: Array, weight: Array) -> tuple[float, float]:
     r"""Best leave-one-out mean squared error of ridge over a grid of penalties, and that penalty times n.
 
-    From one singular value decomposition of the standardised columns: residuals divided by
-    :math:`1 - \frac1n - \sum_l \frac{s_l^2}{s_l^2+\lambda} u_{il}^2`.
+    From one singular value decomposition of the standardised columns, rows times the root of their weight w (of mean
+    one): residuals divided by :math:`1 - \frac{w_i}n - \sum_l \frac{s_l^2}{s_l^2+\lambda} u_{il}^2`.
     """
-    n = len(y)
-    spread = X.std(axis=0)
-    Z = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    n, root = len(y), np.sqrt(weight)
+    off = X - weight @ X / n
+    spread = np.sqrt(weight @ off**2 / n)
+    Z = off / np.where(spread > 0, spread, 1.0) * root[:, None]
     if n > 4 * Z.shape[1]:  # tall: the smaller eigenproblem, ridge can afford to square the condition
         values, vectors = la.eigh(Z.T @ Z)
         values = np.maximum(values, 0.0)
@@ -38,28 +45,28 @@ def ridge_mse(X: Array, y: Array) -> tuple[float, float]:
     else:
         U, s, _ = la.svd(Z, full_matrices=False)
         values = s**2
-    centred = y - y.mean()
+    centred = (y - weight @ y / n) * root
     projected, squares = U.T @ centred, U**2
     best = (np.inf, np.nan)
     for penalty in PENALTIES * n:
         shrink = values / (values + penalty)
-        residual = (centred - U @ (shrink * projected)) / np.maximum(1 - 1 / n - squares @ shrink, 1e-12)
+        residual = (centred - U @ (shrink * projected)) / np.maximum(1 - weight / n - squares @ shrink, 1e-12)
         best = min(best, (float(np.mean(residual**2)), float(penalty)))
     return best
 
 
-def least_squares_mse(X: Array, y: Array) -> float | None:
-    """Leave-one-out mean squared error of least squares; None when it is not defined."""
-    n, p = X.shape
+def least_squares_mse(X: Array, y: Array, weight: Array) -> float | None:
+    """Leave-one-out mean squared error of least squares, with weights of mean one; None when it is not defined."""
+    (n, p), root = X.shape, np.sqrt(weight)
     if n <= p + 2 or n * min(n, p) > MOST_CELLS:
         return None
-    centred = X - X.mean(axis=0)
+    centred = (X - weight @ X / n) * root[:, None]
     Q, R, _ = la.qr(centred, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(R))
     rank = int(np.sum(diagonal > diagonal[0] * max(n, p) * np.finfo(float).eps)) if diagonal[0] > 0 else 0
     Q = Q[:, :rank]
-    leverage = 1 / n + np.sum(Q**2, axis=1)
-    target = y - y.mean()
+    leverage = weight / n + np.sum(Q**2, axis=1)
+    target = (y - weight @ y / n) * root
     return float(np.mean(((target - Q @ (Q.T @ target)) / np.maximum(1 - leverage, 1e-12)) ** 2))
 
 

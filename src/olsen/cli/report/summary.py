@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..._estimators.tuned import OLSEnsembleRegressorCV
-from ..._moments import Moments
+from ..._moments import Moments, from_data
 from ..shown_text import shortened, visible
-from .rivals import fold_errors, least_squares_mse, ridge_mse
+from .rivals import fold_errors, least_squares_mse, mean_mse, ridge_mse
 from .words import columns_of, counted, number, padded, percent, size_of_members
 
 __all__ = ["as_text", "left_out_predictions", "sampled_errors", "summarise", "summarise_folds"]
@@ -34,7 +34,16 @@ DRAWN = {
 }
 
 
-def summarise(model: OLSEnsembleRegressorCV, X: Array, y: Array, names: list[str], **about: Any) -> dict[str, Any]:
+def summarise(
+    model: OLSEnsembleRegressorCV,
+    X: Array,
+    y: Array,
+    names: list[str],
+    *,
+    weight: Array | None = None,
+    groups: tuple[str, list[Any]] | None = None,
+    **about: Any,
+) -> dict[str, Any]:
     """Collect the summary of a fitted `OLSEnsembleRegressorCV`.
 
     Parameters
@@ -45,6 +54,10 @@ def summarise(model: OLSEnsembleRegressorCV, X: Array, y: Array, names: list[str
         Training data.
     names : list of str
         Names of the columns of `X`.
+    weight : ndarray, default=None
+        Of the rows; the others that are compared with have them too.
+    groups : tuple, default=None
+        Name of the groups that were left out, and the rows of each fold; the others are compared on the same ones.
     **about : dict
         ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the
         fit, the ``command`` that made it, and ``versions`` of the packages.
@@ -56,13 +69,33 @@ def summarise(model: OLSEnsembleRegressorCV, X: Array, y: Array, names: list[str
         ``predictions``, ``command``, ``versions``.
     """
     predicted, left_out = left_out_predictions(model, X)
-    spread = float(np.mean((y - y.mean()) ** 2)) * (len(y) / (len(y) - 1)) ** 2  # the mean, each row left out
-    errors = _errors(model, spread, least_squares_mse(X, y), *ridge_mse(X, y), folded=model.criterion_ == "kfold")
+    errors = _errors(model, *_rivals(X, y, weight, groups), _compared(model, groups))
     points = {**_thinned(y, predicted), "left_out": left_out}
     spreads = X.std(axis=0)
     largest = _largest(model, spreads, MOST_COEFFICIENTS)
     uncertain = _effect_errors(model, X, spreads, largest)
-    return _collect(model, names, len(y), spreads, errors, points, uncertain, out_of_core=False, **about)
+    return _collect(model, names, len(y), spreads, errors, points, uncertain, out_of_core=False,
+                    groups=None if groups is None else groups[0], **about)  # fmt: skip
+
+
+def _rivals(
+    X: Array, y: Array, weight: Array | None, groups: tuple[str, list[Any]] | None
+) -> tuple[float, float | None, float | None, float | None]:
+    """Errors of the mean, of least squares and of ridge, and the penalty of ridge: of single rows, or of groups."""
+    kept = np.ones(len(y), dtype=bool) if weight is None else weight > 0
+    whole = np.ones(len(y)) if weight is None else weight
+    if groups is not None:
+        folds = [np.asarray(rows)[kept[rows]] for rows in groups[1]]
+        return fold_errors([from_data(X[f], y[f, None], whole[f], centre=True) for f in folds if len(f)])
+    X, y, whole = X[kept], y[kept], whole[kept] / whole[kept].mean()
+    return mean_mse(y, whole), least_squares_mse(X, y, whole), *ridge_mse(X, y, whole)
+
+
+def _compared(model: OLSEnsembleRegressorCV, groups: tuple[str, list[Any]] | None) -> str:
+    """How rows were left out, where that needs to be said."""
+    if groups is not None:
+        return f"whole groups of {groups[0]!r} left out"
+    return "folds of rows left out, single rows for others" if model.criterion_ == "kfold" else ""
 
 
 def summarise_folds(
@@ -99,6 +132,7 @@ def _collect(
     uncertain: list[float | None],
     *,
     out_of_core: bool,
+    groups: str | None = None,
     data_name: str,
     target: str,
     messages: list[str],
@@ -109,7 +143,7 @@ def _collect(
     size, share = int(model.max_features_), float(model.feature_ratio_)
     return {
         "data": {"name": data_name, "rows": n_rows, "columns": len(names), "target": target, "messages": messages,
-                 "out_of_core": out_of_core},
+                 "out_of_core": out_of_core, "groups": groups},
         "model": {"members": int(model.n_estimators_), "columns_per_member": size, "share": share, "seed": seed,
                   "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_),
                   "criterion": model.criterion_, "inclusion": model.inclusion_kind_,
@@ -138,10 +172,9 @@ def _errors(
     squares: float | None,
     ridge: float | None,
     penalty: float | None,
-    *,
-    folded: bool = False,
+    left_out: str = "",
 ) -> list[dict[str, Any]]:
-    """Errors of the ensemble and of others; `folded` says that the ensemble's comes from folds and theirs does not."""
+    """Errors of the ensemble and of others; `left_out` says of which rows."""
     chosen = int(np.flatnonzero(model.cv_results_["size"] == _tuned_size(model))[0])
     ours, infinite = -float(model.best_score_), float(model.cv_results_["mse_infinity"][chosen])
     standardised = (
@@ -149,7 +182,7 @@ def _errors(
     )
     k = int(model.n_estimators_)
     lines = [
-        (f"ensemble, {k} members", ours, "folds of rows left out, single rows for others" if folded else ""),
+        (f"ensemble, {k} members", ours, left_out),
         ("ensemble, infinitely many", infinite, "limit of more and more members of this size"),
         ("ridge", ridge, standardised),
         ("least squares", squares, "" if squares is not None else "too many columns"),

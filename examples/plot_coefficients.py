@@ -1,0 +1,96 @@
+"""
+How sure is a coefficient?
+==========================
+
+``coef_std_`` and ``coef_interval`` say how much a coefficient would vary over training sets like this one. They are
+about the *expected* coefficient of the ensemble, which is shrunk, and not about the truth behind the data. This page
+shows the tools, and then what that difference amounts to.
+"""
+
+# %%
+# A table and a picture
+# ---------------------
+#
+# Ten measurements of 442 patients, in their own units.
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_diabetes
+
+from olsen import OLSEnsembleRegressor
+from olsen.displays import CoefficientDisplay
+
+X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
+X.columns = [
+    "age", "sex", "BMI", "blood pressure", "cholesterol", "LDL", "HDL", "chol. / HDL", "triglycerides", "glucose",
+]  # fmt: skip
+model = OLSEnsembleRegressor(n_estimators=1000, max_features=5, random_state=0).fit(X, y)
+print(model.summary(coverage=0.9).round(2).to_string(index=False))
+
+# %%
+# ``lower`` and ``upper`` are the ends of the 90 % interval. The other columns are about the members: the share of
+# them that hold the column, mean and spread of its coefficient among these, and how many agree with the average
+# about its sign. LDL and cholesterol go together (correlation 0.9): in which direction each of them points depends
+# on whether a member also holds the other, and ``same_sign`` says so.
+
+print(f"correlation of LDL and cholesterol: {np.corrcoef(X['LDL'], X['cholesterol'])[0, 1]:.2f}")
+CoefficientDisplay.from_estimator(model, X=X)
+plt.show()
+
+# %%
+# Expected, not true
+# ------------------
+#
+# Now the truth is known: 80 rows, 30 columns of which ten have signal, 300 training sets. Members hold twelve
+# columns, so a column is left out of three in five of them and its coefficient is shrunk accordingly.
+
+rng = np.random.default_rng(0)
+truth = np.repeat([1.0, -0.5, 0.0], [5, 5, 20])
+found, low, high, std = [], [], [], []
+for _ in range(300):
+    rows = rng.standard_normal((80, 30))
+    target = rows @ truth + rng.standard_normal(80)
+    ensemble = OLSEnsembleRegressor(200, max_features=12, random_state=0).fit(rows, target)
+    ends = ensemble.coef_interval(0.9)
+    for results, value in zip((found, low, high, std), (ensemble.coef_, *ends.T, ensemble.coef_std_), strict=True):
+        results.append(value)
+found, low, high, std = map(np.array, (found, low, high, std))
+expected = found.mean(axis=0)
+
+print("     truth: expected coefficient, its spread over training sets, mean of coef_std_, 90 % intervals that hold")
+for value in (1.0, -0.5, 0.0):
+    columns = truth == value
+    holds = {
+        name: np.mean((low <= centre)[:, columns] & (centre <= high)[:, columns])
+        for name, centre in (("the expected one", expected), ("the truth", truth))
+    }
+    print(
+        f"{value:>10}: {expected[columns].mean():+.2f}, {found[:, columns].std(axis=0).mean():.3f}, "
+        f"{std[:, columns].mean():.3f}, " + ", ".join(f"{name} {share:.0%}" for name, share in holds.items())
+    )
+
+# %%
+# The standard errors describe the variation well (asymptotic). The intervals hold the expected coefficient about as
+# often as they say, and a true coefficient that is not zero almost never: it is outside, by the shrinkage.
+
+figure, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+places = np.arange(30)
+ax.axhline(0, color="0.85", lw=1)
+ax.errorbar(
+    places, found[0], yerr=[found[0] - low[0], high[0] - found[0]],
+    fmt="none", color="#56B4E9", lw=3, label="90 % interval, one training set",
+)  # fmt: skip
+ax.plot(places, expected, "o", ms=5, color="#0072B2", label="expected coefficient")
+ax.plot(places, truth, "_", ms=10, mew=2, color="#D55E00", label="truth")
+ax.set(xlabel="column", ylabel="coefficient")
+ax.spines[["top", "right"]].set_visible(False)
+ax.legend(frameon=False)
+plt.show()
+
+# %%
+# After tuning
+# ------------
+#
+# With the default ``inclusion="auto"`` of :class:`olsen.OLSEnsembleRegressorCV` the members follow the targets, and
+# another training set would choose other members. That is not in the standard errors, which are then about a fifth
+# too small (see ``coef_std_``). With ``inclusion="uniform"`` or ``"ridge"`` they are as above.

@@ -1,0 +1,75 @@
+"""The gallery: every example runs to its end, draws, is not warned, and leaves nothing behind."""
+
+import io
+import os
+import re
+import runpy
+import warnings
+from pathlib import Path
+
+import pytest
+
+import olsen
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+FOLDER = Path(__file__).parents[1] / "examples"
+PAGES = sorted(FOLDER.glob("plot_*.py"))
+PACKAGE = Path(olsen.__file__).parent
+NEEDS = {"plot_dask": ("dask.distributed",), "plot_larger_than_memory": ("pyarrow",), "plot_pipeline": ("skops",)}
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """An empty folder to run in; environment, settings of matplotlib and figures are as before when it is over."""
+    before = dict(os.environ)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plt, "show", lambda *args, **kwargs: None)
+    with matplotlib.rc_context():
+        yield tmp_path
+    plt.close("all")
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_runs(page, elsewhere, capsys):
+    for library in NEEDS.get(page.stem, ()):
+        pytest.importorskip(library)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        runpy.run_path(str(page), run_name="__main__")
+        figures = [plt.figure(number) for number in plt.get_fignums()]
+        for figure in figures:
+            figure.savefig(io.BytesIO(), dpi=40)  # texts and layouts that cannot be drawn are found here
+    assert [str(found.message) for found in caught if _is_ours(found, page)] == []
+    assert figures
+    for figure in figures:
+        assert any(ax.get_xlabel() or ax.get_ylabel() for ax in figure.axes), "a figure says nowhere what it shows"
+    assert capsys.readouterr().out.strip(), "the text rests on numbers, but nothing was printed"
+    assert list(elsewhere.iterdir()) == []
+
+
+def _is_ours(found, page):
+    """Whether a warning names a line of the page, as those of the package do for their users, or of the package."""
+    return Path(found.filename) == page or PACKAGE in Path(found.filename).parents
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_is_a_gallery_page(page):
+    """A title with its line, text in cells, no download, and no link to a page that is not there."""
+    source = page.read_text(encoding="utf-8")
+    title, line = re.match(r'"""\n(.+)\n(=+)\n', source).groups()
+    assert len(line) >= len(title)
+    assert source.count("\n# %%\n") >= 2
+    assert not re.search(r"\bfetch_\w+|urlopen|urlretrieve|https?://", source)
+    for heading, under in re.findall(r"^# (\S.*)\n# (-{3,})$", source, flags=re.MULTILINE):
+        assert len(under) >= len(heading)
+
+
+def test_links_between_pages_lead_somewhere():
+    texts = [path.read_text(encoding="utf-8") for path in (*PAGES, FOLDER / "GALLERY_HEADER.rst")]
+    linked = {name for text in texts for name in re.findall(r"sphx_glr_auto_examples_(\w+\.py)", text)}
+    assert linked and linked <= {page.name for page in PAGES}
