@@ -170,7 +170,7 @@ def test_notes_about_a_table_to_predict_are_shown_once_and_apart_from_the_predic
     assert (code, out) == plain[:2]
     assert err.splitlines() == [
         "olsen: note: line 1 above the header begins with #; left out.",
-        "olsen: note: the file is not UTF-8; read as Latin-1.",
+        "olsen: note: the file is not UTF-8; read as Windows-1252 (cp1252).",
     ]
 
 

@@ -147,6 +147,9 @@ READ = {
     "spaces around.csv": (text(lines(sep=" , ")), None),
     "semicolons.csv": (text(lines(comma, comma, comma, ";")), "semicolons, decimals by a comma"),
     "tabs.txt": (text(lines(sep="\t")), "separated by tabs"),
+    "dos.csv": (text(lines(), "\r\n", "\r\n\x1a"), None),
+    "dos.csv.gz": (gzip.compress(TEXT + b"\x1a\n"), None),
+    "both.txt": (text(lines(a=comma, sep="\t")), "decimals by a comma in 1 column ('a'): "),
     "bars.txt": (text(lines(sep="|")), "separated by bars"),
     "says separator.csv": (text(["sep=;", *lines(sep=";")]), "line 1, 'sep=;'"),
     "comments.csv": (text(["# from the field", "# 2024, second run", *lines()]), "lines 1 to 2 above the header"),
@@ -177,6 +180,12 @@ READ = {
         "amounts of money ($)",
     ),
     "euros.csv": (text(lines(lambda v: f"{german(v)} €", comma, comma, ";")), "amounts of money (€)"),
+    "windows.txt": (
+        text(lines(lambda v: f"{german(v)} €", comma, comma, ";"), encoding="cp1252"), "read as Windows-1252"),
+    "no character.txt": (  # a byte that Windows-1252 does not have, in a line that is left out
+        b"# \x81\n" + text(lines(lambda v: f"{german(v)} €", comma, comma, ";"), encoding="cp1252"),
+        "amounts of money (€)",
+    ),
     "francs.csv": (text(lines(a=lambda v: f"CHF {v:,.2f}".replace(",", "'"))), "amounts of money (CHF)"),
     "thousands.csv": (text(lines(a=lambda v: f'"{v:,.2f}"')), "'a' holds numbers as text"),
     "narrow spaces.csv": (text(lines(a=lambda v: f"{v:,.2f}".replace(",", "\u202f"))), "'a' holds numbers as text"),
@@ -224,7 +233,10 @@ REFUSED = {
     "nothing.gz": (gzip.compress(b""), ["nothing.gz is empty"], ()),
     "nothing.csv": (b"\xef\xbb\xbf\n", ["nothing.csv is empty"], ()),
     "wide.csv": (TEXT.decode().encode("utf-16"), ["wide.csv is encoded as UTF-16", "UTF-8"], ()),
-    "zeros.csv": (b"a,b\x00,y\n" + TEXT, ["zeros.csv is neither text nor Parquet"], ()),
+    "wide, no mark.csv": (TEXT.decode().encode("utf-16-le"), ["seems to be encoded as UTF-16", "UTF-8"], ()),
+    "wide, big end first.csv": (TEXT.decode().encode("utf-16-be"), ["seems to be encoded as UTF-16"], ()),
+    "zero.csv": (spoiled(7, "1,2\x00,3"), ["line 7 of zero.csv holds a zero byte (NUL)", "tr -d"], ()),
+    "bytes.csv": (bytes(range(1, 256)) + bytes(300), ["bytes.csv is neither text nor Parquet"], ()),
     "picture.csv": (b"\x89PNG\r\n\x1a\n" + bytes(20), ["picture.csv is a picture"], ()),
     "pointer.csv": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", ["Git LFS", "git lfs pull"], ()),
     "cut.parquet": (PARQUET[:-30], ["cut.parquet is a damaged Parquet file", "get it again, or write it anew"], ()),
@@ -241,6 +253,8 @@ REFUSED = {
     "trailing in rows.csv": (
         text([lines()[0], *lines(end=",")[1:]]), ["line 2 has 4 cells", "ends with a separator too many"], ()),
     "open quote.csv": (spoiled(6, '1,"2,3'), ["line 6 has 2 cells", "quotation mark"], ()),
+    "open quote, last.csv": (spoiled(N + 1, '1,"2,3'), [f"line {N + 1} has 2 cells", "quotation mark"], ()),
+    "open quote, target.csv": (spoiled(6, '1,2,"3'), ["'y' holds '3", "in row 5", "quotation mark"], NO_DROP),
     "title.csv": (text(["Harvest of the year", *lines()]), ["line 2 has 3 cells", "title"], ()),
     "spaces.txt": (text(lines(sep=" ")), ["spaces.txt", "separated by spaces"], ()),
     "unnamed.csv": (text(lines(header=("a", "", "y"))), ["column 2 of unnamed.csv (after 'a') has no name"], ()),
@@ -252,11 +266,24 @@ REFUSED = {
         with_column([d.strftime("%d.%m.%Y") for d in DAYS], "tag"), ["'tag' holds dates", "--dates 'tag'"], ()),
     "american dates.csv": (
         with_column([d.strftime("%m/%d/%Y") for d in DAYS], "day"), ["'day' holds dates", "--dates 'day'"], ()),
+    "which is the day.csv": (
+        with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"),
+        ["'day' holds dates such as '01/05/2024'", "cannot be told apart", "write them as 2024-12-31", "--drop 'day'"],
+        ["turn them into days"]),
     "clock.csv": (with_column([f"{i % 24:02}:30" for i in range(N)], "at"), ["'at' holds dates or times"], ()),
     "two currencies.csv": (
         with_column([f"{'$€'[i % 2]}{i}" for i in range(N)], "price"), ["'price' holds amounts in '$' and in '€'"], ()),
     "ambiguous.csv": (
         with_column([f"1.{i + 100} €" for i in range(N)], "price"), ["'price'", "may be 1.100 or 1100", "--drop"], ()),
+    "thousands or decimals.tsv": (
+        text(["f\ty", *(f"{1000 + 9 * i:,}\t{i}" for i in range(N))]),
+        ["column 'f' holds '1,000', which may be 1.000 or 1000", "decimal point", "--drop 'f'"], ()),
+    "target of either.tsv": (
+        text(["f\ty", *(f"{i}\t{1000 + 9 * i:,}" for i in range(N))]),
+        ["the target 'y' holds '1,000', which may be 1.000 or 1000", "decimal point"], NO_DROP),
+    "points or thousands.tsv": (
+        text(["f\tg\ty", *(f"1.{i + 100}\t0,5{i}\t{i}" for i in range(N))]),
+        ["column 'f' holds '1.100', which may be 1.100 or 1100", "decimal commas", "--drop 'f'"], ()),
     "percent mixed.csv": (
         with_column([f"{i}{'%' * (i % 2)}" for i in range(N)], "p"), ["'p' holds numbers and text such as '1%'"], ()),
     "among numbers.csv": (
@@ -264,11 +291,18 @@ REFUSED = {
     ),
     "identifiers.csv": (with_column([f"plot {i}" for i in range(N)]), ["40 different texts", "--drop 'c'"], ()),
     "postcodes.csv": (with_column([f'"0{i}x"' for i in range(N)]), ["40 different texts", "--drop 'c'"], ()),
+    "hexadecimal.csv": (with_column([f"0x{77 * i:x}" for i in range(N)]), ["40 different texts ('0x0'"], ()),
+    "hexadecimal among numbers.csv": (
+        with_column(["0x1f" if i == 3 else str(i) for i in range(N)]), ["numbers and text such as '0x1f'"], ()),
     "gaps.csv": (with_column(["" if i in (4, 6) else "1" for i in range(N)]),
                  ["2 cells missing", "'c' (2)", "row 5", "--missing mean", "--drop"], ()),
     "target gaps.csv": (text(lines(y=lambda v: "NA" if v == Y[2] else point(v))),
                         ["1 cell missing", "'y' (1)", "row 3", "--missing drop"], NO_DROP),
     "target text.csv": (text(lines(y=lambda v: "high" if v > 0 else "low")), ["the target 'y' holds text"], NO_DROP),
+    "target cell.csv": (spoiled(35, "1,2,12a"), ["the target 'y' holds '12a' in row 34", "--missing drop"], NO_DROP),
+    "target minus.csv": (spoiled(5, "1,2,4.36-"), ["holds '4.36-' in row 4", "minus first, '-4.36'"], NO_DROP),
+    "target notations.csv": (
+        text([*lines(sep=";")[:-1], "1;2;12,5"]), [f"'12,5' in row {N}", "differently from", "one notation"], NO_DROP),
     "target dates.csv": (text([lines()[0], *(f"1,2,{d}" for d in DAYS)]), ["the target 'y' holds dates"], NO_DROP),
     "target lists.parquet": (as_parquet({"a": A, "y": [[1.0]] * N}), ["the target 'y' is of type list"], NO_DROP),
     "infinite.csv": (
@@ -671,3 +705,114 @@ def test_money_is_read_as_it_was_learned(tmp_path):
     np.testing.assert_array_equal(encoding.features(table_of(tmp_path, "price;z\n2.345 €;1\n3 €;1\n")), [[2345], [3]])
     with pytest.raises(TableError, match=r"'price' holds '\$5' in row 2"):
         encoding.features(table_of(tmp_path, "price;z\n2 €;1\n$5;1\n"))
+
+
+# The notation of numbers, and blanks around texts: what was learned decides
+
+
+def exact(write, sep, quote=""):
+    """A table in which y = x + f / 100 to the last digit, f written by a function."""
+    x, f = np.round(B, 1), np.round(np.abs(A)).astype(int) + 1000
+    rows = zip(map(point, x), map(write, f.tolist()), map(point, x + f / 100), strict=True)
+    return text([sep.join("xfy"), *(sep.join([a, f"{quote}{b}{quote}", c]) for a, b, c in rows)])
+
+
+THOUSANDS = "{:,}".format
+FITTED = {
+    "comma between thousands.csv": exact(THOUSANDS, ",", '"'),
+    "comma between thousands.txt": exact(THOUSANDS, ";"),
+    "plain.csv": exact(str, ","),
+    "decimal comma.csv": exact(lambda f: f"{f / 1000:.3f}", ";").replace(b".", b","),
+}
+EITHER = [f"x{sep}f\n1{sep}8,033\n2{sep}1,500\n" for sep in "\t;|"]
+EITHER += [content.replace("\n1", "\n1,0").replace("\n2", "\n2,0") for content in EITHER]
+
+
+@pytest.fixture
+def asked(olsen, tmp_path):
+    """Fit one of the tables above and predict another one: exit code, predictions, errors."""
+
+    def ask(name, content):
+        (tmp_path / name).write_bytes(FITTED[name])
+        (tmp_path / "new.csv").write_text(content)
+        model = tmp_path / "m.skops"
+        assert olsen("fit", tmp_path / name, *FIT, "--out", model)[0] == 0
+        code, out, err = olsen("predict", model, tmp_path / "new.csv", "--json")
+        return code, json.loads(out)["y"] if code == 0 else [], err
+
+    return ask
+
+
+@pytest.mark.parametrize("content", EITHER)
+@pytest.mark.parametrize("name", ["comma between thousands.csv", "comma between thousands.txt", "decimal comma.csv"])
+def test_a_comma_is_what_it_was_in_training(asked, name, content):
+    """Whatever the separator of the new table, and whatever its other columns hold."""
+    code, found, err = asked(name, content)
+    assert code == 0 and ("decimals of column 'x' have a comma" in err) == ("1,0" in content and "thousands" in name)
+    np.testing.assert_allclose(found, [81.33, 17.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("content", EITHER)
+def test_a_comma_that_may_be_either_is_refused_where_plain_numbers_were_learned(asked, content):
+    code, _, err = asked("plain.csv", content)
+    assert code == 1 and "column 'f' holds '1,500', which may be 1.500 or 1500" in one_line(err)
+    assert "decimal point" in err and "--drop" not in err
+
+
+def test_decimal_commas_are_read_for_plain_numbers_and_said(asked):
+    code, found, err = asked("plain.csv", "x;f\n1,5;8033,25\n2;1,500\n")
+    assert code == 0 and err == (
+        "olsen: note: decimals of column 'x' and 1 other column have a comma, unlike in training: '1,5' is read as "
+        "1.5.\n"
+    )
+    np.testing.assert_allclose(found, [81.8325, 2.015], rtol=1e-6)
+
+
+def test_another_notation_than_that_of_training_is_refused(asked):
+    code, _, err = asked("comma between thousands.csv", "x;f\n1;1,500\n1;8033,25\n")
+    assert code == 1 and "'f' holds '8033,25' in row 2" in one_line(err)
+    code, _, err = asked("decimal comma.csv", "x;f\n1;2.345\n2;1.500\n")
+    assert code == 1 and "'f' holds '2.345', which may be 2.345 or 2345" in one_line(err)
+    code, found, err = asked("decimal comma.csv", "x,f\n1,8.033\n2,1.500\n")  # commas separate: points are decimal
+    assert (code, err) == (0, "")
+    np.testing.assert_allclose(found, [81.33, 17.0], rtol=1e-6)
+
+
+def test_other_columns_settle_what_a_comma_is_in_training(olsen, tmp_path):
+    rows = [(f"{1000 + 9 * i:,}", f"0,{i}5", i) for i in range(N)]
+    for sign, (other, value) in {",": (str, "1"), ".": (lambda text: text.replace(",", "."), "1000")}.items():
+        content = text(["f\tg\ty", *(f"{f}\t{other(g)}\t{y}" for f, g, y in rows)])
+        (tmp_path / "t.tsv").write_bytes(content)
+        code, out, _ = olsen("fit", tmp_path / "t.tsv", *FIT)
+        assert code == 0 and f"'1,000' is {value}." in out and ("decimals by a comma" in out) == (sign == ",")
+        encoding = Encoding.learn(read_table(tmp_path / "t.tsv")[0], "y")
+        assert [column.get("decimal") for column in encoding.columns] == [sign, "," if sign == "," else None]
+
+
+def test_codes_with_leading_zeros_are_numbers_and_said(olsen, tmp_path):
+    (tmp_path / "t.csv").write_bytes(with_column([f"00{i + 100}" for i in range(N)], "plot"))
+    code, out, _ = olsen("fit", tmp_path / "t.csv", *FIT)
+    said = "column 'plot' holds numbers with leading zeros: '00100' is 100; if they are identifiers, leave it out"
+    assert code == 0 and said in out
+
+
+def test_blanks_around_texts_are_no_part_of_them(tmp_path):
+    kinds = [("a", " b", "a ", "b")[i % 4] for i in range(N)]
+    table = table_of(tmp_path, with_column(kinds))
+    encoding = Encoding.learn(table, "y")
+    assert encoding.names == ["a", "c=b"] and any("makes 'a', 'a ' one category" in m for m in encoding.messages)
+    np.testing.assert_array_equal(encoding.features(table)[:, 1], [kind.strip() == "b" for kind in kinds])
+    psql = table_of(tmp_path, " a | c | y \n 1.5 | b | 2\n 2.5 |   | 3\n 3.5 | NA | 4\n")
+    np.testing.assert_array_equal(stored(encoding).features(psql.slice(0, 1)), [[1.5, 1]])
+    assert psql.column("c").null_count == 2
+    gappy = table_of(tmp_path, "a,c,k\n 1.5,x, 3\n ,y, NA\n").select(["a", "k"])
+    assert gappy.to_pydict() == {"a": [1.5, None], "k": [3, None]}
+    with pytest.raises(TableError, match="'c' holds ' d', which the model has not seen; it knows 'a', 'b'"):
+        stored(encoding).features(table_of(tmp_path, "a,c\n1, d\n2, b\n"))
+
+
+def test_categories_of_earlier_models_may_have_blanks(tmp_path):
+    """They are matched as they stand first."""
+    table = table_of(tmp_path, "c\nA\nA \nB\n B\n")
+    encoding = Encoding("y", [{"name": "c", "categories": ["A", "A ", " B"]}])
+    np.testing.assert_array_equal(encoding.features(table), [[0, 0], [1, 0], [0, 1], [0, 1]])

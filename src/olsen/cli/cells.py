@@ -11,7 +11,10 @@ from typing import NamedTuple
 
 from .shown_text import quoted
 
-__all__ = ["Ambiguous", "Notation", "looks_like_number", "notation_of", "number"]
+__all__ = [
+    "BLANKS", "COMMA_OR_WHOLE", "DOUBTFUL_COMMA", "DOUBTFUL_POINT", "Ambiguous", "Notation", "looks_like_number",
+    "notation_of", "number", "settled_decimal",
+]  # fmt: skip
 
 CODES = (
     "AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "HUF", "ILS", "INR", "JPY", "KRW", "MXN",
@@ -22,6 +25,8 @@ SYMBOLS = "$€£¥₹₽₩₺₪₫₴₦฿¢"
 CURRENCY = "|".join([*map(re.escape, sorted(CODES, key=len, reverse=True)), f"[{SYMBOLS}]"])
 MARKS = "' \u2019\u00a0\u202f\u2009"  # between thousands, besides point and comma: apostrophes and spaces
 PERCENT = "%"
+CODE = re.compile(r"0\d(?!\d*[.,]\d+$)")
+BLANKS = " \t\r\n\u00a0"  # around a cell they are no part of it
 LONGEST = 60  # characters of a number with all that belongs to it
 CELL = re.compile(
     rf"(?P<open>\()?(?P<sign>[+-])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+-])?"
@@ -29,11 +34,15 @@ CELL = re.compile(
 )
 DIGITS = {  # of a number, by its decimal point; groups of three digits have one and the same mark between them
     point: re.compile(
-        rf"(?:\d+|\d{{1,3}}(?P<mark>[{other}{MARKS}])\d{{3}}(?:(?P=mark)\d{{3}})*)?"
+        rf"(?:\d+|[1-9]\d{{0,2}}(?P<mark>[{other}{MARKS}])\d{{3}}(?:(?P=mark)\d{{3}})*)?"
         rf"(?:{re.escape(point)}\d*)?(?:[eE][+-]?\d+)?"
     )
     for point, other in ((".", ","), (",", "."))
 }
+# Plain numbers, as patterns that pyarrow understands too. Before three digits a mark may be one between thousands.
+COMMA_OR_WHOLE = r"^[+-]?(\d+|\d*,\d+)([eE][+-]?\d+)?$"
+DOUBTFUL_COMMA = r"^[+-]?[1-9]\d{0,2},\d{3}$"
+DOUBTFUL_POINT = r"^[+-]?[1-9]\d{0,2}\.\d{3}$"
 
 
 class Ambiguous(ValueError):
@@ -47,44 +56,72 @@ class Notation(NamedTuple):
     unit: str
 
 
-def notation_of(texts: Iterable[str]) -> Notation | None:
+def notation_of(texts: Iterable[str], where_doubtful: str = ".") -> Notation | None:
     """The one notation in which all texts are numbers; None if there is none.
+
+    `where_doubtful` is the decimal point, or comma, of texts that are numbers with both, such as 1,234; empty if nobody
+    knows.
 
     >>> notation_of(["1.234,50 €", "12 €"])
     Notation(decimal=',', unit='€')
     """
-    bodies, units = set(), set()
-    for text in texts:
-        cell = _taken_apart(text)
-        if cell is None:
-            return None
-        bodies.add(cell[1])
-        units.add(cell[2])
+    bodies, units = _bodies_and_units(texts)
     unit = max(units, default="")
-    decimals = [point for point in DIGITS if all(DIGITS[point].fullmatch(body) for body in bodies)]
+    decimals = _decimals(bodies)
     if not bodies or not decimals or (PERCENT in units and len(units) > 1):
         return None
     if len(units - {""}) > 1:
         first, second = sorted(units - {""})[:2]
         raise Ambiguous(f"amounts in {quoted(first)} and in {quoted(second)}")
-    return Notation(decimals[0] if len(decimals) == 1 else _likely_decimal(bodies, unit), unit)
+    return Notation(decimals[0] if len(decimals) == 1 else _likely_decimal(bodies, unit, where_doubtful), unit)
 
 
-def _likely_decimal(bodies: set[str], unit: str) -> str:
+def settled_decimal(texts: Iterable[str]) -> str:
+    """The decimal point or comma with which alone all texts are numbers; empty if there is none, or both would do.
+
+    >>> settled_decimal(["1,234", "0,5"]), settled_decimal(["1,234"]), settled_decimal(["a"])
+    (',', '', '')
+    """
+    bodies, _ = _bodies_and_units(texts)
+    decimals = _decimals(bodies)
+    return decimals[0] if bodies and len(decimals) == 1 else ""
+
+
+def _bodies_and_units(texts: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Digits with their marks, and units, of texts; none if one of them is no number."""
+    bodies, units = set(), set()
+    for text in texts:
+        cell = _taken_apart(text)
+        if cell is None:
+            return set(), set()
+        bodies.add(cell[1])
+        units.add(cell[2])
+    return bodies, units
+
+
+def _decimals(bodies: set[str]) -> list[str]:
+    return [point for point in DIGITS if all(DIGITS[point].fullmatch(body) for body in bodies)]
+
+
+def _likely_decimal(bodies: set[str], unit: str, where_doubtful: str) -> str:
     """The decimal point where every text allows both, such as 1,234.
 
-    Shares are below 1000 %, so a lone mark is their decimal point. A lone comma is one between thousands. So is a lone
-    point before three digits in money, perhaps, or it is a price to the tenth of a cent: nobody can tell.
+    Shares are below 1000 %, so a lone mark is their decimal point. What a lone comma is, the rest of the table tells,
+    or a currency: then it stands between thousands. So does a lone point before three digits in money, perhaps, or it
+    is a price to the tenth of a cent: nobody can tell.
     """
     marks = {mark for mark in ".," for body in bodies if mark in body}
     if not marks:
         return "."
     if unit == PERCENT and len(marks) == 1:
         return marks.pop()
-    if marks == {","} or (marks == {"."} and not unit):
+    if marks == {"."} and not unit:
         return "."
-    example = next(body for body in sorted(bodies) if "." in body)
-    raise Ambiguous(f"{quoted(example)}, which may be {example} or {example.replace('.', '')}")
+    if marks == {","} and (where_doubtful or unit):
+        return where_doubtful or "."
+    mark = "," if marks == {","} else "."
+    example = next(body for body in sorted(bodies) if mark in body)
+    raise Ambiguous(f"{quoted(example)}, which may be {example.replace(mark, '.')} or {example.replace(mark, '')}")
 
 
 def number(text: str, notation: Notation) -> float | None:
@@ -110,12 +147,13 @@ def looks_like_number(text: str) -> bool:
 def _taken_apart(text: str) -> tuple[int, str, str] | None:
     """Sign, digits with their marks, and unit of a text; None if it is no number.
 
-    Digits after a leading zero are those of a code, such as a postcode, and not of a number.
+    Digits after a leading zero are those of a code, such as a postcode, and not of a number, unless there is one
+    decimal point or comma among them.
     """
     cell = None if len(text) > LONGEST else CELL.fullmatch(text.strip().replace("\u2212", "-"))
     if cell is None or bool(cell["open"]) != bool(cell["close"]) or (cell["sign"] and cell["inner"]):
         return None
-    if (cell["before"] and cell["after"]) or re.match(r"0\d", cell["body"]):
+    if (cell["before"] and cell["after"]) or CODE.match(cell["body"]):
         return None
     negative = "-" in (cell["sign"], cell["inner"]) or bool(cell["open"])
     return -1 if negative else 1, cell["body"].strip(), cell["before"] or cell["after"] or ""

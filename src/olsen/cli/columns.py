@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .cells import PERCENT, Ambiguous, Notation, looks_like_number, notation_of, number
+from .cells import BLANKS, PERCENT, Ambiguous, Notation, looks_like_number, notation_of, number
 from .dates import days, order_of
 from .gaps import is_missing
 from .shown_text import quoted, shortened
-from .table_errors import TableError, listed, option, way_out
+from .table_errors import TableError, counted, listed, option, way_out
 
 __all__ = [
-    "MAX_CATEGORIES", "as_text", "decide_numbers", "decide_order", "decide_text", "different_texts", "encode",
-    "examples", "is_text", "labels", "numbers", "numbers_of_texts", "texts_of", "unknown_cells",
+    "HAS_MARKS", "MAX_CATEGORIES", "PLAIN_NUMBERS", "as_text", "decide_numbers", "decide_order", "decide_text",
+    "different_texts", "encode", "examples", "is_text", "labels", "mark", "marked", "notation_news", "numbers",
+    "numbers_of_texts", "texts_of", "trimmed", "unknown_cells", "zeros_message",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -33,6 +34,28 @@ Decision = tuple[dict[str, Any], list[str]]  # what to do with a column, and mes
 MAX_CATEGORIES = 200
 EXACT = 2**53  # whole numbers up to here are themselves in floating point
 MICROSECONDS_A_DAY = 86_400_000_000
+PLAIN_NUMBERS = "write plain numbers, with a decimal point, nothing between thousands, and in one unit"
+MARKS = {  # what the reader of text found in a column, kept in the metadata of its field
+    "separator": b"olsen.separator",  # which separates the cells of the table; only columns of text say so
+    "comma": b"olsen.comma",  # a cell that shows that the numbers have a decimal comma
+    "comma row": b"olsen.comma_row",
+    "doubtful": b"olsen.doubtful",  # a cell such as 1.234 in a column whose other cells leave in doubt what it is
+    "zeros": b"olsen.zeros",  # a cell with leading zeros
+}
+
+
+HAS_MARKS = {b"olsen.marks": b"yes"}  # of a table: in blocks of Parquet columns need not be searched one by one
+
+
+def mark(field: Any, **found: object) -> Any:
+    """A field of pyarrow, marked with what was found in its column; see `MARKS`."""
+    return field.with_metadata({MARKS[key.replace("_", " ")]: str(value).encode() for key, value in found.items()})
+
+
+def marked(table: Any, name: str, key: str) -> str:
+    """What a column is marked with; empty if it is not."""
+    metadata = table.schema.field(name).metadata or {}
+    return str(metadata.get(MARKS[key], b"").decode("utf-8", errors="replace"))
 
 
 # Deciding
@@ -62,15 +85,23 @@ def decide_numbers(column: Any, name: str, dates: bool) -> Decision:
     return {"name": name}, []
 
 
-def decide_text(values: list[str], name: str, n_rows: int, dates: bool) -> Decision:
-    """How a column of text, which has these different values, becomes numbers."""
+def zeros_message(name: str, example: str) -> str:
+    """What is said of numbers that may be codes."""
+    return (
+        f"column {quoted(name)} holds numbers with leading zeros: {quoted(example)} is {example.lstrip('0') or 0}; if "
+        f"they are identifiers, leave it out with {option('--drop', name)}."
+    )
+
+
+def decide_text(values: list[str], name: str, n_rows: int, dates: bool, where_doubtful: str = ".") -> Decision:
+    """How a column of text, which has these different values, becomes numbers; see `notation_of`."""
     if dates:
         return {"name": name, "date": _order(values, name)}, [_date_message(name)]
-    notation = _notation(values, name)
+    notation = _notation(values, name, where_doubtful)
     if notation is not None:
         return {"name": name, **notation._asdict()}, [_number_message(name, values, notation)]
-    if _are_dates(values):
-        raise TableError(_dates_refused(name, f"dates such as {quoted(values[0])}"))
+    if (refused := _dates_in(values, name)) is not None:
+        raise TableError(refused)
     categories = _categories(values, name, n_rows)
     return {"name": name, "categories": categories}, [_category_message(name, categories)]
 
@@ -97,7 +128,7 @@ def _order(values: list[str], name: str) -> str:
     except Ambiguous as error:
         raise TableError(f"column {quoted(name)} holds {error}; write them as 2024-12-31.") from None
     if order is None:
-        strange = [v for v in values if not _are_dates([v])] or values
+        strange = [v for v in values if not _is_date(v)] or values
         raise TableError(
             f"column {quoted(name)} holds {listed(strange, 3)}, not only dates in one form; correct these cells, or "
             f"leave out {option('--dates', name)}."
@@ -105,20 +136,28 @@ def _order(values: list[str], name: str) -> str:
     return order
 
 
-def _are_dates(values: list[str]) -> bool:
+def _dates_in(values: list[str], name: str) -> str | None:
+    """What is said of a column of dates that nobody called dates; None if it holds none."""
     try:
-        return order_of(values) is not None
+        return None if order_of(values) is None else _dates_refused(name, f"dates such as {quoted(values[0])}")
+    except Ambiguous as error:
+        return f"column {quoted(name)} holds {error}; " + way_out(
+            name, True, f"write them as 2024-12-31 and give {option('--dates', name)}"
+        )
+
+
+def _is_date(value: str) -> bool:
+    try:
+        return order_of([value]) is not None
     except Ambiguous:
         return True
 
 
-def _notation(values: list[str], name: str) -> Notation | None:
+def _notation(values: list[str], name: str, where_doubtful: str) -> Notation | None:
     try:
-        return notation_of(values)
+        return notation_of(values, where_doubtful)
     except Ambiguous as error:
-        raise TableError(
-            f"column {quoted(name)} holds {error}; " + way_out(name, True, "write them as plain numbers in one unit")
-        ) from None
+        raise TableError(f"column {quoted(name)} holds {error}; " + way_out(name, True, PLAIN_NUMBERS)) from None
 
 
 def _categories(values: list[str], name: str, n_rows: int) -> list[str]:
@@ -210,15 +249,58 @@ def _filled(found: Array, gaps: NDArray[np.bool_], how: dict[str, Any]) -> Array
 def _encode_texts(column: Any, how: dict[str, Any], first_row: int) -> Array:
     name = how["name"]
     if "decimal" not in how:
-        raise TableError(
-            f"column {quoted(name)} holds text ({examples(column)}), but the model learned numbers there; correct "
-            f"those cells."
-        )
+        raise TableError(_text_refused(column, name))
     notation = Notation(how["decimal"], how["unit"])
     unit = f" with or without {quoted(notation.unit)}" if notation.unit else ""
     return numbers_of_texts(
         column, name, lambda text: number(text, notation), f"numbers{unit}, with {quoted(notation.decimal)}", first_row
     )
+
+
+def _text_refused(column: Any, name: str) -> str:
+    try:
+        notation_of([text for text in different_texts(column) if text is not None], where_doubtful="")
+    except Ambiguous as error:
+        return (
+            f"column {quoted(name)} holds {error}, and the model learned plain numbers there; write them with a "
+            f"decimal point, and without marks between thousands."
+        )
+    return (
+        f"column {quoted(name)} holds text ({examples(column)}), but the model learned numbers there; correct those "
+        f"cells."
+    )
+
+
+def notation_news(table: Any, decided: Iterable[dict[str, Any]]) -> list[str]:
+    """What is new about how numbers are written in a table of text, against what was learned; raise if it is contrary.
+
+    The notation that was learned for a column decides, and no other column of the table.
+    """
+    found: list[tuple[str, str]] = []
+    for how in decided if HAS_MARKS.items() <= (table.schema.metadata or {}).items() else ():
+        name, learned = how["name"], how.get("decimal")
+        example, doubtful = marked(table, name, "comma"), marked(table, name, "doubtful")
+        if example and learned == ".":
+            raise TableError(
+                f"column {quoted(name)} holds {quoted(example)} in row {marked(table, name, 'comma row')}, "
+                f"where numbers with '.' are expected, and commas between thousands only; correct that cell."
+            )
+        if doubtful and learned == ",":
+            raise TableError(
+                f"column {quoted(name)} holds {quoted(doubtful)}, which may be {doubtful} or "
+                f"{doubtful.replace('.', '')}: the model learned a decimal comma there; write decimals "
+                f"with a comma, and nothing between thousands."
+            )
+        if example and not {"decimal", "categories", "date"} & set(how):
+            found.append((name, example))
+    if not found:
+        return []
+    name, example = found[0]
+    more = f" and {counted(len(found) - 1, 'other column')}" if len(found) > 1 else ""
+    return [
+        f"decimals of column {quoted(name)}{more} have a comma, unlike in training: {quoted(example)} is read as "
+        f"{example.replace(',', '.')}."
+    ]
 
 
 def numbers_of_texts(
@@ -254,7 +336,7 @@ def _encode_categories(column: Any, how: dict[str, Any], unknown: str) -> Array:
     place, gaps = _places(texts, known), is_missing(column)
     strange = (place < 0) & ~gaps
     if strange.any() and (unknown == "error" or how.get("ordinal")):
-        found = sorted(set(different_texts(texts)) - {*known, None})
+        found = sorted(set(different_texts(texts.filter(strange))))
         ignore = "" if how.get("ordinal") else ", or take them for none of these with --unknown ignore"
         raise TableError(
             f"column {quoted(name)} holds {listed(found, 5)}, which the model has not seen; it knows "
@@ -286,11 +368,24 @@ def _places(column: Any, categories: list[str]) -> NDArray[np.int64]:
     found = [np.zeros(0, dtype=np.int64)]
     for chunk in column.chunks:
         if pa.types.is_dictionary(chunk.type):
-            place = pc.index_in(chunk.dictionary.cast("string"), value_set=known).take(chunk.indices)
+            place = _places_of_texts(chunk.dictionary.cast("string"), known).take(chunk.indices)
         else:
-            place = pc.index_in(chunk.cast("string"), value_set=known)
+            place = _places_of_texts(chunk.cast("string"), known)
         found.append(pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64))
     return np.concatenate(found)
+
+
+def _places_of_texts(texts: Any, known: Any) -> Any:
+    """The same with blanks around texts left out where they match nothing as they are: null where nothing does.
+
+    Categories of earlier versions may have blanks around them.
+    """
+    import pyarrow.compute as pc
+
+    place = pc.index_in(texts, value_set=known)
+    if place.null_count == texts.null_count:
+        return place
+    return pc.coalesce(place, pc.index_in(trimmed(texts), value_set=trimmed(known)))
 
 
 def _days(column: Any, how: dict[str, Any], first_row: int) -> Array:
@@ -362,6 +457,13 @@ def different_texts(column: Any) -> list[Any]:
         found = [pc.unique(chunk).dictionary_decode().to_pylist() for chunk in column.chunks]
         return list(dict.fromkeys(text for part in found for text in part))
     return list(pc.unique(column.cast("string")).to_pylist())
+
+
+def trimmed(texts: Any) -> Any:
+    """Texts without the blanks around them."""
+    import pyarrow.compute as pc
+
+    return pc.utf8_trim(texts, characters=BLANKS)
 
 
 def texts_of(table: Any, names: Iterable[str]) -> dict[str, list[str]]:

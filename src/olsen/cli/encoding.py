@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import columns as kinds
-from .cells import Ambiguous, Notation, notation_of, number
+from . import terminal
+from .cells import BLANKS, Ambiguous, Notation, looks_like_number, notation_of, number, settled_decimal
 from .gaps import Stage, is_missing, refuse_missing, without_gaps
 from .shown_text import quoted
 from .table_errors import TableError, counted, listed, option
@@ -19,6 +21,7 @@ __all__ = ["Encoding", "learn_table"]
 
 Array = NDArray[np.float64]
 Missing = Literal["error", "drop", "mean"]
+ROWS_LOOKED_AT = 1000  # of columns of text, for what they tell about the others
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Encoding:
                 f"table first."
             )
         refuse_missing(table, [target] if missing == "mean" else [target, *names], target=target, stage=stage)
-        notation, messages = _target_notation(table.column(target), target)
+        notation, messages = _target_notation(table, target)
         cls(target, [], stage=stage, notation=notation).response(table)
         columns = []
         for how, said in _decided(table, names, distinct, dates, orders):
@@ -122,6 +125,7 @@ class Encoding:
         it is part of a larger one.
         """
         self._refuse_other_columns(table)
+        news = kinds.notation_news(table, self.columns)
         whole = [column["name"] for column in self.columns if "means" not in column]
         texts = [column["name"] for column in self.columns if "categories" in column and "means" not in column]
         if any(table.column(name).null_count for name in texts):
@@ -135,6 +139,8 @@ class Encoding:
         if not np.isfinite(out).all():
             refuse_missing(table, whole, first_row, target=self.target, stage=self.stage)
             self._refuse_infinite(out, first_row)
+        for message in news if self.stage == "predict" else ():
+            terminal.note(message)
         return out
 
     def _refuse_other_columns(self, table: Any) -> None:
@@ -157,7 +163,7 @@ class Encoding:
         if not kinds.is_text(column.type):
             values = kinds.numbers(column, self.target, for_target=True)
         else:
-            notation = notation or _target_notation(column, self.target)[0]
+            notation = notation or _target_notation(table, self.target)[0]
             assert notation is not None  # a text that is no number has been refused
             values = kinds.numbers_of_texts(
                 column, self.target, lambda text: number(text, notation), "numbers", first_row
@@ -186,7 +192,9 @@ def learn_table(
     drop, ids = list(drop), list(ids)
     said: list[str] = []
     if missing == "drop":
-        table, said = without_gaps(table, [target, *_used(table, target, [*drop, *ids])])
+        used = _used(table, target, [*drop, *ids])
+        _target_notation(table, target)  # refused before rows are left out, and so counted anew
+        table, said = without_gaps(table, [target, *used])
     encoding = Encoding.learn(
         table, target, drop, missing=missing, dates=dates, ordinal=ordinal, ids=ids, unknown=unknown
     )
@@ -235,37 +243,152 @@ def _decided(
         if name not in texts and not orders.get(name)
     }
     found = {name: kinds.different_texts(table.column(name)) for name in texts} if distinct is None else distinct(texts)
+    where_doubtful = _where_doubtful(table)
     decided = []
     for name in names:
         if name in others:
-            decided.append(others[name])
+            decided.append(_as_written(table, *others[name]))
             continue
         values = found[name] if name in texts else kinds.texts_of(table, [name])[name]
         values = [value for value in dict.fromkeys(values) if value is not None]
         if not values:
             raise TableError(f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}.")
+        values, said = _without_blanks(values, name) if kinds.marked(table, name, "separator") else (values, [])
         if name in orders:
-            decided.append(kinds.decide_order(values, name, orders[name]))
+            how, messages = kinds.decide_order(values, name, orders[name])
         else:
-            decided.append(kinds.decide_text(values, name, table.num_rows, name in dates))
+            how, messages = kinds.decide_text(values, name, table.num_rows, name in dates, where_doubtful)
+        decided.append((how, messages + (said if "categories" in how else [])))
     return decided
 
 
-def _target_notation(column: Any, target: str) -> tuple[Notation | None, list[str]]:
+def _as_written(table: Any, how: dict[str, Any], messages: list[str]) -> kinds.Decision:
+    """A decision on numbers, with their decimal comma where they have one."""
+    name = how["name"]
+    _refuse_doubtful_points(table, name, "column", f", or leave the column out with {option('--drop', name)}")
+    if zeros := kinds.marked(table, name, "zeros"):
+        messages = [*messages, kinds.zeros_message(name, zeros)]
+    if kinds.marked(table, name, "comma"):
+        how = {**how, **Notation(",", "")._asdict()}
+    return how, messages
+
+
+def _refuse_doubtful_points(table: Any, name: str, what: str, otherwise: str = "") -> None:
+    """Raise if points in a column may stand between thousands, as where other columns have decimal commas."""
+    example = kinds.marked(table, name, "doubtful")
+    if example and "," in _decimals(table):
+        raise TableError(
+            f"{what} {quoted(name)} holds {quoted(example)}, which may be {example} or {example.replace('.', '')}, as "
+            f"other columns have decimal commas; write it without marks between thousands{otherwise}."
+        )
+
+
+def _where_doubtful(table: Any) -> str:
+    """The decimal point or comma of columns that leave it in doubt, such as those with nothing but 1,234.
+
+    Where cells are separated by commas, numbers have points. Elsewhere the other columns tell, if they agree.
+    """
+    separators = {kinds.marked(table, name, "separator") for name in table.column_names} - {""}
+    if not separators - {","}:
+        return "."
+    found = _decimals(table)
+    return found.pop() if len(found) == 1 else ""
+
+
+def _decimals(table: Any) -> set[str]:
+    """The decimal points and commas of the columns of a table that leave no doubt."""
+    import pyarrow as pa
+
+    found = set()
+    for name in table.column_names:
+        column = table.column(name)
+        if kinds.marked(table, name, "comma"):
+            found.add(",")
+        elif pa.types.is_floating(column.type) and not kinds.marked(table, name, "doubtful"):
+            found.add(".")
+        elif kinds.is_text(column.type):
+            texts = kinds.different_texts(column.slice(0, ROWS_LOOKED_AT))
+            found.add(settled_decimal(text for text in texts if text is not None))
+    return found - {""}
+
+
+def _without_blanks(values: list[str], name: str) -> tuple[list[str], list[str]]:
+    """Different texts without the blanks around them, and a message if that made some of them one."""
+    groups: dict[str, list[str]] = {}
+    for value in values:
+        groups.setdefault(value.strip(BLANKS), []).append(value)
+    joined = next((group for group in groups.values() if len(group) > 1), None)
+    if joined is None:
+        return list(groups), []
+    return list(groups), [
+        f"blanks around texts of column {quoted(name)} are left out, which makes {listed(sorted(joined), 3)} one "
+        f"category."
+    ]
+
+
+def _target_notation(table: Any, target: str) -> tuple[Notation | None, list[str]]:
     """How the numbers of a target of text are written, and a message; None for a target of numbers."""
+    column = table.column(target)
+    _refuse_doubtful_points(table, target, "the target")
     if not kinds.is_text(column.type):
         return None, []
-    refused = f"the target {quoted(target)} holds text ({kinds.examples(column)}); it must hold numbers."
     values = [value for value in kinds.different_texts(column) if value is not None]
     try:
-        notation = notation_of(values)
+        notation = notation_of(values, _where_doubtful(table))
     except Ambiguous as error:
-        raise TableError(f"the target {quoted(target)} holds {error}; write plain numbers in one unit.") from None
+        raise TableError(f"the target {quoted(target)} holds {error}; {kinds.PLAIN_NUMBERS}.") from None
     if notation is None:
-        raise TableError(refused)
+        raise TableError(_strange_target(column, target))
     example = max(values, key=len)
     said = f"the target holds numbers as text: {quoted(example)} is read as {number(example, notation):g}."
     return notation, [said]
+
+
+def _strange_target(column: Any, target: str) -> str:
+    """What is said of a target of text: its first cell that is no number, where most are."""
+    cells = [(row, text) for row, text in enumerate(column.to_pylist(), 1) if text is not None]
+    strange = [(row, text) for row, text in cells if not looks_like_number(text)]
+    if 2 * len(strange) > len(cells):
+        return (
+            f"the target {quoted(target)} holds text ({kinds.examples(column)}); it must hold numbers: choose another "
+            f"column with --target, or turn these texts into numbers."
+        )
+    if not strange:
+        row, text, other = _other_notation(cells)
+        return (
+            f"the target {quoted(target)} holds {quoted(text)} in row {row}, which is written differently from "
+            f"{quoted(other)}; write all of its numbers in one notation."
+        )
+    row, text = strange[0]
+    others = len(strange) - 1
+    more = f", nor {'is' if others == 1 else 'are'} {counted(others, 'other cell')}" if others else ""
+    return (
+        f"the target {quoted(target)} holds {quoted(text)} in row {row}, which is no number{more}. {_remedy(text)}, or "
+        f"empty such cells and leave their rows out with --missing drop."
+    )
+
+
+def _other_notation(cells: list[tuple[int, str]]) -> tuple[int, str, str]:
+    """The first cell that has no notation in common with those before it, and the first cell of all."""
+    texts = [text for _, text in cells]
+    place = bisect(range(1, len(cells)), False, key=lambda n: not _has_notation(texts[:n]))
+    row, text = cells[place]
+    return row, text, texts[0]
+
+
+def _has_notation(texts: list[str]) -> bool:
+    try:
+        return notation_of(texts) is not None
+    except Ambiguous:
+        return True
+
+
+def _remedy(text: str) -> str:
+    if "\n" in text or '"' in text:
+        return "A quotation mark before it may not be closed: close it"
+    if text.strip().endswith("-") and looks_like_number(text.strip()[:-1]):
+        return f"Write the minus first, {quoted('-' + text.strip()[:-1])}"
+    return "Correct it"
 
 
 def _with_means(how: dict[str, Any], column: Any) -> dict[str, Any]:

@@ -159,11 +159,27 @@ def open_source(path: Path, unpack: bool = True) -> Source:
         source = _from_content(name, path, _unpacked(source, packing))
         if again := _mark(PACKINGS, source.head):
             raise TableError(f"{name} is compressed twice ({packing}, then {again}); unpack it first.")
-    return replace(source, kind=_kind(source))
+    source = replace(source, kind=_kind(source))
+    return _without_end_mark(source) if source.kind == "text" else source
 
 
-def _from_content(name: str, path: Path, content: Any) -> Source:
-    return Source(name, "", bytes(content[:SAMPLE_BYTES]), path, content)
+def _without_end_mark(source: Source) -> Source:
+    """A text without the Ctrl-Z that programs of DOS write at the end."""
+    import pyarrow as pa
+
+    with source.native() as file:
+        size = file.size()
+        tail = file.read_at(min(size, 64), max(0, size - 64))
+    kept = tail.rstrip(b"\x1a\r\n \t")
+    if b"\x1a" not in tail[len(kept) :]:
+        return source
+    with pa.memory_map(os.fspath(source.path)) if source.content is None else source.native() as file:
+        content = file.read_buffer(size - len(tail) + tail.index(b"\x1a", len(kept)))
+    return _from_content(source.name, source.path, content, source.kind)
+
+
+def _from_content(name: str, path: Path, content: Any, kind: str = "") -> Source:
+    return Source(name, kind, bytes(content[:SAMPLE_BYTES]), path, content)
 
 
 def _mark(marks: dict[bytes, str], head: bytes) -> str:
@@ -185,8 +201,23 @@ def _kind(source: Source) -> str:
         raise TableError(f"{name} is a tar archive of files; unpack it and give one of them.")
     _refuse_markup(head.removeprefix(b"\xef\xbb\xbf").lstrip(), name)
     if b"\x00" in head:
-        raise TableError(f"{name} is neither text nor Parquet, Arrow or Excel; save the table as one of these.")
+        raise TableError(_zeros(head, name))
     return "text"
+
+
+def _zeros(head: bytes, name: str) -> str:
+    """What is said of a file with zero bytes: text in UTF-16 has one in every other place, a damaged one a few."""
+    fewer, more = sorted([head[::2].count(0), head[1::2].count(0)])
+    if more > len(head) / 4 and fewer < 2:
+        return f"{name} seems to be encoded as UTF-16, without a byte-order mark; save it as UTF-8 first."
+    controls = sum(byte < 32 and byte not in b"\t\n\r\x0c\x1a" for byte in head)  # bytes that are in no text
+    if controls > max(1, len(head) / 100):
+        return f"{name} is neither text nor Parquet, Arrow or Excel; save the table as one of these."
+    line = len(re.findall(rb"\r\n|\n|\r", head[: head.index(0)])) + 1
+    return (
+        f"line {line} of {name} holds a zero byte (NUL), as after a damaged transfer; get the file again, or remove "
+        f"such bytes, as with tr -d '\\000'."
+    )
 
 
 def _refuse_markup(text: bytes, name: str) -> None:

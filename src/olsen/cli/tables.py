@@ -34,14 +34,15 @@ def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) ->
     path : path
         A file of text, Parquet, Arrow, Feather or Excel, also compressed with gzip, bzip2 or zstd, as its content says;
         a folder of Parquet files; a pipe; or ``-`` for standard input. Text may use ``;``, tab, ``,`` or ``|``, a
-        byte-order mark, and a decimal comma where the separator is not a comma.
+        byte-order mark, and a decimal comma where the separator is not a comma; columns in which a comma may also stand
+        between thousands are texts.
     verbatim : iterable of str
         Columns that are wanted as the texts that stand in a text file, such as identifiers with leading zeros.
 
     Returns
     -------
     table : pyarrow.Table
-        With distinct column names.
+        With distinct column names. Fields of text files are marked with how their cells are written (`columns.MARKS`).
     messages : list of str
         What a user should know.
     """

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 from .._execution import memory
 from . import terminal
+from .cells import COMMA_OR_WHOLE, DOUBTFUL_COMMA, DOUBTFUL_POINT
+from .columns import HAS_MARKS, is_text, mark, trimmed
 from .formats import SAMPLE_BYTES, Source
 from .shown_text import quoted
-from .table_errors import TableError, counted, one_line
+from .table_errors import TableError, counted, listed, one_line
 
 __all__ = ["MISSING", "SEPARATED", "read_text", "with_names"]
 
@@ -24,6 +27,10 @@ MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None",
 BLOCK_BYTES = 1 << 24  # of text that is parsed at a time; a row must fit into it
 COLUMN_BYTES = 10_000  # of memory that the reader of text takes for a column, however short (9.3 kB with pyarrow 26)
 LINE_END = re.compile(r"\r\n|\n|\r")
+WHOLE = r"^-?\d+$"
+PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+HEXADECIMAL = r"^[+-]?0[xX][0-9a-fA-F]+$"  # a number to pyarrow, an address or a key to people
+WINDOWS = "windows-1252-or-latin-1"  # the name under which Python finds the codec below
 
 
 class _Dialect(NamedTuple):
@@ -31,9 +38,9 @@ class _Dialect(NamedTuple):
 
     encoding: str
     separator: str
-    decimal: str
     skipped: int
     names: list[str]  # as they stand in the header
+    lines: list[str]  # below it, the first ones
     messages: list[str]
 
 
@@ -48,7 +55,9 @@ def read_text(source: Source, verbatim: Iterable[str] = ()) -> tuple[Any, list[s
     _refuse_width(source, dialect)
     try:
         table = with_names(_parsed(source, dialect), source.name, dialect.messages)
-        return _verbatim(source, dialect, table, verbatim), dialect.messages
+        table = _without_hexadecimal(source, dialect, table)
+        table, said = _as_written(table, dialect)
+        return _verbatim(source, dialect, table, verbatim), dialect.messages + said
     except pa.ArrowInvalid as error:
         where = _fault(source, dialect) or f"{one_line(error)}."
         raise TableError(f"{source.name} cannot be read as a table: {where}") from error
@@ -71,7 +80,7 @@ def _parsed(source: Source, dialect: _Dialect, texts: Iterable[str] = ()) -> Any
             parse_options=pv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
             convert_options=pv.ConvertOptions(
                 null_values=list(MISSING), strings_can_be_null=not texts, quoted_strings_can_be_null=not texts,
-                decimal_point=dialect.decimal, include_columns=texts or None,
+                include_columns=texts or None,
                 column_types=dict.fromkeys(texts, "string"),
             ),
         )  # fmt: skip
@@ -86,14 +95,147 @@ def _shown(source: Source, file: Any) -> AbstractContextManager[None]:
 
 def _verbatim(source: Source, dialect: _Dialect, table: Any, names: Iterable[str]) -> Any:
     """The table with some columns as the texts that stand in the file: 007 is not 7, and NA may be a name."""
-    raw = {_clean(name): name for name in dialect.names}
-    wanted = [name for name in names if name in table.column_names and name in raw]
-    if not wanted:
-        return table
-    texts = _parsed(source, dialect, [raw[name] for name in wanted])
-    for place, name in enumerate(wanted):
-        table = table.set_column(table.column_names.index(name), name, texts.column(place))
+    wanted = {name: column for name, column in _texts(source, dialect, names) if name in table.column_names}
+    for name, column in wanted.items():
+        table = table.set_column(table.column_names.index(name), name, column)
     return table
+
+
+def _texts(source: Source, dialect: _Dialect, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """Columns as the texts that stand in the file, each with its name."""
+    raw = {_clean(name): name for name in dialect.names}
+    wanted = [name for name in names if name in raw]
+    if wanted:
+        texts = _parsed(source, dialect, [raw[name] for name in wanted])
+        yield from zip(wanted, texts.columns, strict=True)
+
+
+# What is in the cells
+
+
+def _without_hexadecimal(source: Source, dialect: _Dialect, table: Any) -> Any:
+    """The table with columns of 0x1f61 as texts, which the reader takes for whole numbers."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
+    if not whole or not _holds(source, (b"0x", b"0X")):
+        return table
+    for name, column in _texts(source, dialect, whole):
+        if pc.any(pc.match_substring_regex(trimmed(column), HEXADECIMAL)).as_py():
+            table = table.set_column(table.column_names.index(name), name, _with_gaps(column))
+    return table
+
+
+def _holds(source: Source, words: tuple[bytes, bytes]) -> bool:
+    """Whether one of two pairs of bytes is somewhere in a file."""
+    last = b""
+    with source.file() as file:
+        while part := file.read(BLOCK_BYTES):
+            if any(word in part or word in last + part[:1] for word in words):
+                return True
+            last = part[-1:]
+    return False
+
+
+def _with_gaps(column: Any) -> Any:
+    """Texts with those that stand for a missing cell missing, blanks around them or not; numbers if others are none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    gaps = pc.is_in(trimmed(column), value_set=pa.array(MISSING, "string"))
+    if not pc.any(gaps).as_py():
+        return column
+    column = pc.if_else(gaps, pa.scalar(None, column.type), column)
+    for pattern, kind in ((WHOLE, "int64"), (PLAIN, "float64")):  # which the reader takes for text because of a blank
+        if pc.all(pc.match_substring_regex(trimmed(column), pattern)).as_py():
+            with suppress(pa.ArrowInvalid):  # more digits than fit into a whole number
+                return trimmed(column).cast(kind)
+    return column
+
+
+def _as_written(table: Any, dialect: _Dialect) -> tuple[Any, list[str]]:
+    """The table with decimal commas as numbers, columns marked with how they are written, and the message that says so.
+
+    Where every comma stands before three digits, as in 8,654, it may also be one between thousands: such columns remain
+    texts until it is known what a model learned, or what other columns tell.
+    """
+    import pyarrow as pa
+
+    seen = _Seen(dialect)
+    columns, fields, commas, points = [], [], {}, False
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if is_text(field.type):
+            column = _with_gaps(column)
+            field = field.with_type(column.type)
+        if is_text(field.type):
+            example, row = ("", 0) if dialect.separator == "," else _decimal_comma(column)
+            if example:
+                commas[field.name] = example
+                column = _decimals(column)
+                field = mark(pa.field(field.name, column.type), comma=example, comma_row=row)
+            else:
+                field = mark(field, separator=dialect.separator)
+        elif pa.types.is_floating(field.type):
+            doubtful = "" if dialect.separator == "," else seen.doubtful_point(field.name)
+            points = points or not doubtful
+            field = mark(field, doubtful=doubtful) if doubtful else field
+        elif pa.types.is_integer(field.type) and (code := seen.leading_zero(field.name)):
+            field = mark(field, zeros=code)
+        columns.append(column)
+        fields.append(field)
+    marked = pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=HAS_MARKS))
+    return marked, _separator_messages(dialect.separator, commas, points)
+
+
+class _Seen:
+    """The first cells of every column as they stand in the file."""
+
+    def __init__(self, dialect: _Dialect) -> None:
+        names = [_clean(name).lstrip("# ") for name in dialect.names]
+        rows = [row for row in csv.reader(dialect.lines, delimiter=dialect.separator) if len(row) == len(names)]
+        self.cells = dict(zip(names, zip(*rows, strict=True), strict=False))
+
+    def doubtful_point(self, name: str) -> str:
+        """A cell such as 1.234, if all with a point are like it."""
+        pointed = [cell.strip() for cell in self.cells.get(name, ()) if "." in cell.strip(". ")]
+        return pointed[0] if pointed and all(re.match(DOUBTFUL_POINT, cell) for cell in pointed) else ""
+
+    def leading_zero(self, name: str) -> str:
+        """A cell such as 00123."""
+        return next((cell.strip() for cell in self.cells.get(name, ()) if re.fullmatch(r"0+\d+", cell.strip())), "")
+
+
+def _decimal_comma(column: Any) -> tuple[str, int]:
+    """The first cell of a column of numbers that can only have a decimal comma, and its row; empty without one."""
+    import pyarrow.compute as pc
+
+    texts = trimmed(column)
+    if not pc.all(pc.match_substring_regex(texts, COMMA_OR_WHOLE)).as_py():
+        return "", 0
+    clear = pc.and_(pc.match_substring(texts, ","), pc.invert(pc.match_substring_regex(texts, DOUBTFUL_COMMA)))
+    row = pc.index(clear, True).as_py()
+    return ("", 0) if row < 0 else (texts[row].as_py(), row + 1)
+
+
+def _decimals(column: Any) -> Any:
+    import pyarrow.compute as pc
+
+    return pc.replace_substring(trimmed(column), ",", ".").cast("float64")
+
+
+def _separator_messages(separator: str, commas: dict[str, str], points: bool) -> list[str]:
+    """What separates cells, and decimals: shown once for a table, with an example."""
+    if separator == ",":
+        return []
+    if not commas:
+        return [f"{SEPARATED} {SEPARATORS[separator]}."]
+    example = next(iter(commas.values()))
+    where = f" in {counted(commas, 'column')} ({listed(commas, 3)})" if points else ""
+    return [
+        f"{SEPARATED} {SEPARATORS[separator]}, decimals by a comma{where}: {quoted(example)} is "
+        f"{example.replace(',', '.')}."
+    ]
 
 
 # The dialect
@@ -107,15 +249,14 @@ def _dialect(source: Source) -> _Dialect:
     if not lines:
         raise TableError(f"{source.name} holds comments only, no table.")
     separator = separator or _separator(lines)
-    decimal = _decimal(lines, separator)
     names = next(csv.reader(lines, delimiter=separator))
-    if all(_is_number(name, decimal) for name in names):
+    if all(_is_number(name, "." if separator == "," else ",") or _is_number(name) for name in names):
         raise TableError(f"the first line of {source.name} holds numbers only; a header with column names is needed.")
     if len(names) == 1:
         _refuse_spaces(lines, source.name)
-    return _Dialect(
-        encoding, separator, decimal, skipped, names, messages + _dialect_messages(encoding, separator, decimal)
-    )
+    if encoding != "utf-8":
+        messages.append("the file is not UTF-8; read as Windows-1252 (cp1252).")
+    return _Dialect(encoding, separator, skipped, names, lines[1:], messages)
 
 
 def _encoding(head: bytes) -> str:
@@ -123,8 +264,25 @@ def _encoding(head: bytes) -> str:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
         if error.start < len(head) - 4:  # not just a character cut by the end of the sample
-            return "latin-1"
+            codecs.register(_windows_codec)
+            return WINDOWS
     return "utf-8"
+
+
+def _windows_codec(name: str) -> codecs.CodecInfo | None:
+    """Windows-1252, and Latin-1 where that has no character: bytes that are no text at all do not stop the reading."""
+    if name.replace("_", "-") != WINDOWS:
+        return None
+    letters = "".join(bytes([i]).decode("cp1252", errors="ignore") or chr(i) for i in range(256))
+
+    class Decoder(codecs.IncrementalDecoder):
+        def decode(self, data: Any, final: bool = False) -> str:
+            return codecs.charmap_decode(data, "strict", letters)[0]
+
+    def decode(data: Any, errors: str = "strict") -> tuple[str, int]:
+        return codecs.charmap_decode(data, errors, letters)
+
+    return codecs.CodecInfo(codecs.lookup("cp1252").encode, decode, incrementaldecoder=Decoder, name=WINDOWS)
 
 
 def _sample_lines(head: bytes, encoding: str) -> list[str]:
@@ -172,15 +330,6 @@ def _separator(lines: list[str]) -> str:
     return max(SEPARATORS, key=lines[0].count) if any(s in lines[0] for s in SEPARATORS) else ","
 
 
-def _decimal(lines: list[str], separator: str) -> str:
-    if separator == ",":
-        return "."
-    fields = [value.strip() for row in csv.reader(lines[1:200], delimiter=separator) for value in row]
-    commas = any(re.fullmatch(r"[+-]?\d*,\d+([eE][+-]?\d+)?", value) for value in fields)
-    points = any(re.fullmatch(r"[+-]?\d*\.\d+([eE][+-]?\d+)?", value) for value in fields)
-    return "," if commas and not points else "."
-
-
 def _is_number(text: str, decimal: str = ".") -> bool:
     try:
         float(text.strip().replace(decimal, "."))
@@ -195,16 +344,6 @@ def _refuse_spaces(lines: list[str], name: str) -> None:
         raise TableError(
             f"the columns of {name} seem to be separated by spaces; separate them by commas, semicolons, tabs or bars."
         )
-
-
-def _dialect_messages(encoding: str, separator: str, decimal: str) -> list[str]:
-    messages = []
-    if encoding != "utf-8":
-        messages.append("the file is not UTF-8; read as Latin-1.")
-    if separator != ",":
-        decimals = ", decimals by a comma" if decimal == "," else ""
-        messages.append(f"{SEPARATED} {SEPARATORS[separator]}{decimals}.")
-    return messages
 
 
 # Names of columns
@@ -287,7 +426,7 @@ def _fault(source: Source, dialect: _Dialect) -> str:
         if row and not width:
             width = len(row)
         elif row and len(row) != width:
-            remedy = _remedy(row, width, last + 1, end)
+            remedy = _remedy(row, width, last + 1, end, dialect.separator)
             return f"line {last + 1} has {counted(row, 'cell')}, the header has {width}; {remedy}"
         last = end
 
@@ -302,11 +441,13 @@ def _rows(source: Source, dialect: _Dialect) -> Iterator[tuple[list[str], int]]:
             yield row, reader.line_num + dialect.skipped
 
 
-def _remedy(row: list[str], width: int, begin: int, end: int) -> str:
+def _remedy(row: list[str], width: int, begin: int, end: int, separator: str) -> str:
     if row[0].lstrip().startswith("#"):
         return "comments are left out above the header only: remove that line."
     if end > begin:
         return f"its last cell runs to line {end}, as after a quotation mark that is not closed: close it."
+    if len(row) < width and any(separator in cell or '"' in cell for cell in row):
+        return "a quotation mark in it may not be closed, or stand alone: close it, or remove it."
     if width == 1:
         return "if there is a title above the header, remove it."
     if len(row) > width and not any(cell.strip() for cell in row[width:]):
