@@ -1,5 +1,7 @@
 """Shared by all tests. Every test is valid for any seed; `pytest --seeds 0-9` tries several."""
 
+import os
+
 import pytest
 
 from olsen import cli
@@ -25,3 +27,22 @@ def olsen(capsys):
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture
+def until_closed():
+    """A function that gives all that is written to a pseudo-terminal until its other side is closed."""
+    return _until_closed
+
+
+def _until_closed(terminal):
+    parts = []
+    while True:
+        try:
+            part = os.read(terminal, 65536)
+        except OSError:  # Linux says so when the other side is closed
+            part = b""
+        if not part:
+            os.close(terminal)
+            return b"".join(parts).decode()
+        parts.append(part)

@@ -296,30 +296,17 @@ sys.exit(cli.main(sys.argv[1:]))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
-def test_a_terminal_shows_rows_and_the_time_left(parquet):
+def test_a_terminal_shows_rows_and_the_time_left(parquet, until_closed):
     import pty
 
     ours, theirs = pty.openpty()
     command = [sys.executable, "-c", SMALL_BLOCKS, "fit", parquet, "--target", "y", "--members", "5", "--out-of-core"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=os.environ | {"COLUMNS": "100"}) as run:
         os.close(theirs)
-        shown = _until_closed(ours)
+        shown = until_closed(ours)
         assert run.wait() == 0 and b"8 columns, target y" in run.stdout.read()
     assert "finding categories" in shown and "reading" in shown and "choosing the size" in shown
     assert f"93 of {N} rows, 0:0" in shown and " left" in shown
-
-
-def _until_closed(terminal):
-    parts = []
-    while True:
-        try:
-            part = os.read(terminal, 65536)
-        except OSError:  # Linux says so when the other side is closed
-            part = b""
-        if not part:
-            os.close(terminal)
-            return b"".join(parts).decode()
-        parts.append(part)
 
 
 LIMITED = """

@@ -468,26 +468,13 @@ def test_control_c_is_one_line_from_the_first_moment(made, tmp_path, seed, lates
 
 
 @posix
-def test_control_c_on_a_terminal_gives_the_cursor_back(made, tmp_path):
+def test_control_c_on_a_terminal_gives_the_cursor_back(made, tmp_path, until_closed):
     import pty
 
     ours, theirs = pty.openpty()
     said = interrupted(shutil.copytree(made, tmp_path / "here"), LONG["compare"], 4.0, stderr=theirs)
     os.close(theirs)
     assert said[0] == 130 and until_closed(ours).endswith("\x1b[?25h\r\nolsen: stopped\r\n")
-
-
-def until_closed(terminal):
-    parts = []
-    while True:
-        try:
-            part = os.read(terminal, 65536)
-        except OSError:  # Linux says so when the other side is closed
-            part = b""
-        if not part:
-            os.close(terminal)
-            return b"".join(parts).decode()
-        parts.append(part)
 
 
 @posix

@@ -34,6 +34,7 @@ __all__ = [
     "check_choice",
     "check_common",
     "check_count",
+    "check_coverage",
     "check_number",
     "check_shape",
     "check_switch",
@@ -233,6 +234,14 @@ def check_number(name: str, value: object, what: str, least: float, most: float 
     number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
     if not number or not least <= float(value) <= most or not np.isfinite(float(value)):  # type: ignore[arg-type]
         raise ValueError(f"{name}={value!r} must be {what}.")
+
+
+def check_coverage(coverage: object) -> None:
+    """Raise where a coverage is no probability between 0 and 1."""
+    wanted = "a number strictly between 0 and 1"
+    check_number("coverage", coverage, wanted, 0.0, 1.0)
+    if coverage in (0, 1):
+        raise ValueError(f"coverage={coverage!r} must be {wanted}.")
 
 
 def check_common(estimator: Any) -> None:

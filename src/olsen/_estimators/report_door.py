@@ -7,7 +7,6 @@ the only import that goes upwards, and ``tests/test_house.py`` lists it by name.
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Any
 
 import numpy as np
@@ -41,19 +40,19 @@ class AsReported:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def predict(self, X: Array, return_std: bool = False) -> Any:
-        """Predictions, with NaN for standard errors where the training rows are gone."""
-        y = X @ self.coef_ + self.intercept_
-        if not return_std:
-            return y
+    def predict(self, X: Array) -> Array:
+        """Predictions."""
+        return np.asarray(X @ self.coef_ + self.intercept_)
+
+    @property
+    def coef_std_(self) -> Array:
+        """Standard errors, NaN where the training rows are gone."""
         try:
-            with warnings.catch_warnings():  # the page has its own names
-                warnings.filterwarnings("ignore", message="X does not have valid feature names")
-                return y, np.ravel(self._model.predict(X, return_std=True)[1])
-        except NeedsRows:
-            if self._model._result().rows is not None:
-                raise  # they are there and were changed, so everything else on the page would be wrong too
-            return y, np.full(len(y), np.nan)
+            return np.ravel(self._model.coef_std_)
+        except NeedsRows as error:
+            if self._model._result().rows is not None:  # they were changed: all else on the page would be wrong too
+                raise NeedsRows(*error.args) from None
+            return np.full(len(self.coef_), np.nan)
 
 
 def write_report(

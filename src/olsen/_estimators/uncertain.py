@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .. import _engines
 from .._engines import NeedsRows
 from .._execution.arrays import space_of
-from .inputs import check_choice, check_number, options_of, validate_new_rows
+from .inputs import check_choice, check_coverage, check_number, options_of, validate_new_rows
 
 __all__ = ["NotThere", "Uncertain"]
 
@@ -76,9 +76,7 @@ class Uncertain:
         0.9
         """
         fitted = self._result()
-        check_number("coverage", coverage, "a number strictly between 0 and 1", 0.0, 1.0)
-        if coverage in (0, 1):
-            raise ValueError(f"coverage={coverage!r} must be a number strictly between 0 and 1.")
+        check_coverage(coverage)
         check_choice("method", method, METHODS)
         if method == "auto":
             method = fitted.certainty.default_intervals
@@ -192,9 +190,7 @@ class Uncertain:
         interval : ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
             Lower and upper ends. Status: asymptotic, see ``coef_std_``.
         """
-        check_number("coverage", coverage, "a number strictly between 0 and 1", 0.0, 1.0)
-        if coverage in (0, 1):
-            raise ValueError(f"coverage={coverage!r} must be a number strictly between 0 and 1.")
+        check_coverage(coverage)
         coef, half = _host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std_
         return np.stack([coef - half, coef + half], axis=-1)
 

@@ -1,4 +1,4 @@
-"""The commands: fit, predict, show, compare, risk, reproduce.
+"""The commands: fit, predict, show, compare, risk, explore, reproduce.
 
 Each looks at its numbers and its outputs first, then imports what it needs and does its work. Results go to standard
 output, as a table or with ``--json``.
@@ -6,13 +6,11 @@ output, as a table or with ``--json``.
 
 from __future__ import annotations
 
-import inspect
 import math
-import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from .. import __version__
 from .._execution.extras import from_extra
 from .._execution.files import atomically
 from . import outputs, terminal
+from .help_texts import EPILOGUE, EXAMPLES, HELP, flowing, shown_default
 from .outputs import MODEL, PAGE, REPORT, Output
 from .program import main
 from .shown_text import quoted, visible
@@ -42,36 +41,19 @@ __all__ = ["UsageError", "app", "compare", "explore", "fit", "main", "predict", 
 
 Members = int | Literal["auto"]
 Inclusion = Literal["auto", "loo", "uniform", "ridge", "adaptive"]
-HELP = "Ensembles of ordinary least squares on random submatrices of the data."
-EPILOGUE = """Examples:
-  olsen fit wine.csv --target quality --out wine.skops
-  olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
-  olsen fit --help                       what a command takes, with examples
-
-Exit codes:
-  0    done
-  1    the work failed: a table or a model that cannot be used, a full disk
-  2    what was typed is wrong; nothing was written
-  130  stopped with Ctrl-C
-  141  the program that read the output has ended, as in "| head"
-
-Results go to standard output; progress, notes and errors to the error stream.
-An input is never changed, and a file of another origin replaced only with
---force."""
 MOST_MEMBERS = 10**9
-ROWS_WRITTEN = 1 << 16  # predictions that are written between two looks at the clock
 
 
 def app() -> App:
     """The commands as an application of cyclopts."""
     from cyclopts import App, Parameter
 
-    options = Parameter(negative=(), converter=_converted, show_default=_shown_default)  # no --no-json
+    options = Parameter(negative=(), converter=_converted, show_default=shown_default)  # no --no-json
     found = App(name="olsen", help=HELP, help_epilogue=EPILOGUE, version=__version__, help_format="plaintext",
                 default_parameter=options, suppress_keyboard_interrupt=False)  # fmt: skip
     commands: list[Callable[..., None]] = [fit, predict, show, compare, risk, explore, reproduce]
     for place, command in enumerate(commands):
-        command.__doc__ = _flowing(command.__doc__ or "")
+        command.__doc__ = flowing(command.__doc__ or "")
         found.command(command, help_epilogue=EXAMPLES[command.__name__], sort_key=place)
 
     def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -> None:
@@ -88,30 +70,9 @@ def app() -> App:
 
         print(completion.install(found, shell))
 
-    install_completion.__doc__ = _flowing(install_completion.__doc__ or "")
+    install_completion.__doc__ = flowing(install_completion.__doc__ or "")
     found.command(install_completion, name="--install-completion", help_epilogue=EXAMPLES["completion"], group="Setup")
     return found
-
-
-def _shown_default(value: object) -> str | None:
-    """A default for the help; that a switch is off by default goes without saying."""
-    return None if value is None or value is False else str(value)
-
-
-def _flowing(text: str) -> str:
-    """A docstring with every paragraph in one line, which help breaks at the width of the terminal, and no markup."""
-    lines: list[str] = []
-    for line in inspect.cleandoc(text).replace("``", "").splitlines():
-        same = lines and lines[-1].strip() and line.strip() and _indent(line) == _indent(lines[-1])
-        if same and not re.match(r"-+$|\w+ : ", line) and not re.match(r"-+$", lines[-1]):
-            lines[-1] += f" {line.strip()}"
-        else:
-            lines.append(line)
-    return "\n".join(lines)
-
-
-def _indent(line: str) -> int:
-    return len(line) - len(line.lstrip())
 
 
 def _converted(kind: Any, tokens: Any) -> Any:
@@ -127,42 +88,6 @@ def _converted(kind: Any, tokens: Any) -> Any:
         return int(value)
     except ValueError:
         raise ValueError(f"{value} is not {wanted}.") from None
-
-
-EXAMPLES = {
-    "fit": """Examples:
-  olsen fit                                   the embedded data
-  olsen fit wine.csv --target quality         tune, compare, print
-  olsen fit wine.csv --target quality --out wine.skops --report wine.html
-  olsen fit wine.csv --target quality --drop id --missing mean
-  olsen fit big.parquet --target price --out price.skops    larger than memory""",
-    "predict": """Examples:
-  olsen predict wine.skops new.csv                 to the screen
-  olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
-  olsen predict wine.skops new.csv --id bottle --out predictions.parquet
-  zcat new.csv.gz | olsen predict wine.skops - > predictions.csv""",
-    "show": """Examples:
-  olsen show wine.skops
-  olsen show wine.skops --json""",
-    "compare": """Examples:
-  olsen compare                               the embedded data
-  olsen compare wine.csv --target quality
-  olsen compare wine.csv --target quality --repeats 4 --report compared.html""",
-    "risk": """Examples:
-  olsen risk --gamma 2 --sigma 1                     the best alpha
-  olsen risk --gamma 2 --sigma 1 --alpha 0.2 --k 100
-  olsen risk --gamma 2 --sigma 1 --n 200 --k 100     exact at 200 x 400""",
-    "explore": """Examples:
-  olsen explore                               opens the browser
-  olsen explore --out explorer.html           to be passed on""",
-    "reproduce": """Examples:
-  olsen reproduce --scale quick               all figures, fewer trials
-  olsen reproduce figure2 figure3 --out paper
-  olsen reproduce figure2 --out paper         go on after it was stopped""",
-    "completion": """Examples:
-  olsen --install-completion                  for the shell in use
-  olsen --install-completion --shell bash     for one of them""",
-}
 
 
 def fit(
@@ -332,7 +257,7 @@ def predict(
     outputs.check({"model": model, "table": data}, wanted, force)
 
     from . import fitting, models
-    from .predictions import collected, with_limits, write_predictions
+    from .predictions import beside, collected, predicted_parts, with_limits, write_predictions
 
     saved = models.load(model)
     saved = replace(saved, encoding=replace(saved.encoding, unknown=unknown))
@@ -345,10 +270,10 @@ def predict(
     ignored: Counter[str] = Counter()
     shown = json or out is not None  # a bar would be mixed with predictions on the screen
     with terminal.row_bar("finishing") if shown else nullcontext() as tell:
-        predicted = _predicted(saved, table if large is None else large, interval, tell, ignored)
+        predicted = predicted_parts(saved, table if large is None else large, interval, tell, ignored)
         parts: Iterable[Mapping[str, Array]] = with_limits(saved.encoding.target, predicted)
         if names:
-            parts = _beside(names, parts)
+            parts = beside(names, parts)
         if json:
             parts = [collected(parts)]
             whole = {name: list(column) if name in names else column.tolist() for name, column in parts[0].items()}
@@ -366,51 +291,13 @@ def predict(
         print(f"{rows} predictions written to {visible(out)}", file=sys.stderr)
 
 
-def _predicted(
-    saved: SavedModel, table: Any, coverage: float | None, tell: terminal.Tell | None, ignored: Counter[str]
-) -> Iterator[Array]:
-    """Predictions of consecutive rows of a table, in memory or in blocks; unknown categories are counted."""
-    from . import large_tables
-    from .columns import unknown_cells
-    from .tables import Encoding
-
-    def predict(part: Any, first_row: int = 0) -> Array:
-        found = saved.predict(part, first_row, coverage)
-        if isinstance(saved.encoding, Encoding) and saved.encoding.unknown == "ignore":
-            ignored.update(unknown_cells(part, saved.encoding.columns))
-        return found
-
-    if isinstance(table, large_tables.ParquetTable):
-        yield from large_tables.predictions(table, saved.encoding, predict, tell)
-        return
-    if tell:
-        tell("predicting", 0, table.num_rows)
-    predicted = predict(table)
-    for first in range(0, len(predicted), ROWS_WRITTEN):  # in parts, so that a long file is seen to grow
-        if tell:
-            tell("writing", first, len(predicted))
-        yield predicted[first : first + ROWS_WRITTEN]
-    if tell:
-        tell("writing", len(predicted), len(predicted))
-
-
-def _beside(names: Mapping[str, list[str]], parts: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Any]]:
-    """Parts with the columns that name their rows."""
-    first = 0
-    for part in parts:
-        rows = len(next(iter(part.values())))
-        yield {**{name: texts[first : first + rows] for name, texts in names.items()}, **part}
-        first += rows
-
-
 def _named_rows(saved: SavedModel, data: Path, ids: list[str]) -> tuple[Any, dict[str, list[str]]]:
     """A table in memory, and its columns that name the rows; notes about it are for the user."""
     from .tables import read_table, texts_of
     from .text_tables import SEPARATED
 
-    needed = [
-        column["name"] for column in saved.encoding.columns
-    ]  # a column may name the rows and be one of the model's: then it is read as such
+    # a column may name the rows and be one of the model's: then it is read as such
+    needed = [column["name"] for column in saved.encoding.columns]
     table, messages = read_table(data, verbatim=[name for name in ids if name not in needed])
     for message in messages:
         if not message.startswith(SEPARATED):  # another separator than in training is no news: columns have names

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .recognition import LIMITS, OTHER_LIMITS, PREDICTIONS_MARK
 from .shown_text import visible
+from .terminal import Tell
 
-__all__ = ["collected", "with_limits", "write_predictions"]
+if TYPE_CHECKING:
+    from .models import SavedModel
+
+__all__ = ["beside", "collected", "predicted_parts", "with_limits", "write_predictions"]
 
 Array = NDArray[np.float64]
+ROWS_WRITTEN = 1 << 16  # predictions that are written between two looks at the clock
 
 
 def with_limits(target: str, predicted: Iterable[Array]) -> Iterator[dict[str, Array]]:
@@ -81,3 +87,40 @@ def _write_parquet(path: Path, parts: Iterable[Mapping[str, Array]]) -> int:
             file.write_table(pa.table(dict(columns)).cast(first.schema))
             n_rows += len(next(iter(columns.values())))
     return n_rows
+
+
+def predicted_parts(
+    saved: SavedModel, table: Any, coverage: float | None, tell: Tell | None, ignored: Counter[str]
+) -> Iterator[Array]:
+    """Predictions of consecutive rows of a table, in memory or in blocks; unknown categories are counted."""
+    from . import large_tables
+    from .columns import unknown_cells
+    from .tables import Encoding
+
+    def predict(part: Any, first_row: int = 0) -> Array:
+        found = saved.predict(part, first_row, coverage)
+        if isinstance(saved.encoding, Encoding) and saved.encoding.unknown == "ignore":
+            ignored.update(unknown_cells(part, saved.encoding.columns))
+        return found
+
+    if isinstance(table, large_tables.ParquetTable):
+        yield from large_tables.predictions(table, saved.encoding, predict, tell)
+        return
+    if tell:
+        tell("predicting", 0, table.num_rows)
+    predicted = predict(table)
+    for first in range(0, len(predicted), ROWS_WRITTEN):  # in parts, so that a long file is seen to grow
+        if tell:
+            tell("writing", first, len(predicted))
+        yield predicted[first : first + ROWS_WRITTEN]
+    if tell:
+        tell("writing", len(predicted), len(predicted))
+
+
+def beside(names: Mapping[str, list[str]], parts: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Any]]:
+    """Parts with the columns that name their rows."""
+    first = 0
+    for part in parts:
+        rows = len(next(iter(part.values())))
+        yield {**{name: texts[first : first + rows] for name, texts in names.items()}, **part}
+        first += rows

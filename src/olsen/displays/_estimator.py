@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
     "Array",
-    "check_coverage",
     "check_display",
     "column_names",
     "one_target",
@@ -31,12 +30,6 @@ def check_display(estimator: Any, display: str, needs: tuple[str, ...], way_out:
         way_out = "Give its last step, pipeline[-1], and rows as that step sees them, pipeline[:-1].transform(X)."
     if lacking:
         raise TypeError(f"{display} needs {lacking[0]}, which {type(estimator).__name__} does not have. {way_out}")
-
-
-def check_coverage(coverage: float) -> None:
-    """Raise where a coverage is no probability."""
-    if not 0 < coverage < 1:
-        raise ValueError(f"coverage={coverage!r} must be a number strictly between 0 and 1.")
 
 
 def column_names(estimator: Any, given: ArrayLike | None = None) -> NDArray[np.object_]:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._engines import NeedsRows
-from .._estimators.inputs import validate_new_rows
+from .._estimators.inputs import check_coverage, validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, SKY
 from ._axes import PALE, as_text, legend_above, one_axes, tidy
-from ._estimator import Array, check_coverage, check_display, column_names, one_target, scale_of_names
+from ._estimator import Array, check_display, column_names, one_target, scale_of_names
 
 __all__ = ["CoefficientDisplay"]
 

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 
+from .._estimators.inputs import check_coverage
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
 from ._axes import PALE, legend_above, tidy, two_axes
-from ._estimator import Array, check_coverage, check_display, one_target, targets_as_columns
+from ._estimator import Array, check_display, one_target, targets_as_columns
 
 __all__ = ["IntervalDisplay"]
 

@@ -23,7 +23,6 @@ MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file 
 MOST_COEFFICIENTS = 15
 MOST_COLUMNS = 5000  # that are listed with their coefficients
 MOST_OPERATIONS = 3e9  # for standard errors of effects, which take one inverse for each member: 5 s on one core
-FAR = 1e6  # standard deviations: a prediction so far out varies as the coefficient does, and as nothing else
 LONGEST_FILE_NAME = 200
 LONGEST_NAME = 36  # of a column in a table on a terminal
 DRAWN = {
@@ -208,22 +207,15 @@ def _largest(model: OLSEnsembleRegressorCV, spread: Array, most: int) -> NDArray
 def _effect_errors(
     model: OLSEnsembleRegressorCV, X: Array, spread: Array, columns: NDArray[np.intp]
 ) -> list[float | None]:
-    """Standard errors of the effects of some columns, from those of predictions; None where they cannot be had.
-
-    A prediction t standard deviations of a column away from the mean has the standard error of t effects and of the
-    mean, which is nothing beside it if t is large.
-    """
+    """Standard errors of the effects of some columns; None where they cannot be had, or would take too long."""
     (n, p), size = X.shape, float(model.inclusion_.sum())
     k = model.n_estimators_ if size < p else 1  # members of all columns are one and the same
-    with np.errstate(over="ignore"):
-        away = np.tile(X.mean(axis=0), (len(columns), 1))
-        away[np.arange(len(columns)), columns] += FAR * spread[columns]
-    if not np.isfinite(away).all() or k * size**2 * (n + size) > MOST_OPERATIONS:
+    if k * size**2 * (n + size) > MOST_OPERATIONS:
         return [None] * len(columns)
-    found = np.ravel(model.predict(away, return_std=True)[1]) / FAR
-    moves = (np.ravel(model.coef_) * spread)[
-        columns
-    ] != 0  # of a column that is constant, or in no member, nothing varies
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = (np.ravel(model.coef_std_) * spread)[columns]
+        # of a column that is constant, or in no member, nothing varies
+        moves = (np.ravel(model.coef_) * spread)[columns] != 0
     return [float(value) if known else None for value, known in zip(found, moves & np.isfinite(found), strict=True)]
 
 
