@@ -1,10 +1,18 @@
-"""Shared by all tests. Every test is valid for any seed; `pytest --seeds 0-9` tries several."""
+"""Shared by all tests. Every test is valid for any seed; `pytest --seeds 0-9` tries several.
+
+Hypothesis draws the same examples in every run; with ``HYPOTHESIS_PROFILE=random`` new ones, and it remembers failures.
+"""
 
 import os
 
 import pytest
+from hypothesis import settings
 
 from olsen import cli
+
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("random", derandomize=False, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
 def pytest_addoption(parser):

@@ -59,14 +59,8 @@ def test_what_was_wrong_once_is_right(case):
 
 def test_fixed_cases():
     rng = np.random.default_rng(20200608)
-    outcomes = [holds(cases.drawn(rng)).outcome for _ in range(400)]
+    outcomes = [holds(cases.drawn(rng)).outcome for _ in range(800)]  # others every time: make fuzz
     assert outcomes.count("right") > 0.7 * len(outcomes)  # else the suite would say nothing
-
-
-def test_random_cases():
-    rng = np.random.default_rng()
-    for _ in range(400):
-        holds(cases.drawn(rng))
 
 
 @st.composite

@@ -90,8 +90,8 @@ def coin_pair(p: int, both: float, one: float, most: int) -> tuple[Law, float]:
 def _covering_pair(p: int, most: int, a: Counts, weight: Floats) -> tuple[Law, float]:
     """Two subsets that together hold every column: fair coins split the p - a others, both parts being short."""
     low, high = p - most, most - a
-    below = np.where(low > 0, _at_most(np.minimum(low - 1, p - a), p - a, 0.5), 0.0)
-    mass = np.where(high >= low, _at_most(np.maximum(high, 0), p - a, 0.5) - below, 0.0)
+    below = np.where(low > 0, at_most(np.minimum(low - 1, p - a), p - a, 0.5), 0.0)
+    mass = np.where(high >= low, at_most(np.maximum(high, 0), p - a, 0.5) - below, 0.0)
     total = weight * np.maximum(mass, 0)
     accepted = float(total.sum())  # zero when the two cannot both be short
     return (a, total / (accepted or 1.0), np.zeros(len(a))), accepted
@@ -107,16 +107,16 @@ def _truncated_pair(p: int, both: float, one: float, most: int, a: Counts, weigh
         keep = b <= most - overlap
         b, probability = b[keep], probability[keep]
         rest = p - overlap - b
-        mass[index] = probability @ _at_most(most - overlap, rest, tail)
+        mass[index] = probability @ at_most(most - overlap, rest, tail)
         # E[(N - c) 1{c <= C}] = N (1 - q) P(Bin(N - 1, q) <= C)
-        uncovered[index] = probability @ (rest * (1 - tail) * _at_most(most - overlap, rest - 1, tail))
+        uncovered[index] = probability @ (rest * (1 - tail) * at_most(most - overlap, rest - 1, tail))
     total = weight * mass
     with np.errstate(invalid="ignore", divide="ignore"):
         law = a, total / total.sum(), np.where(mass > 0, uncovered / mass, 0.0)
     return law, float(total.sum())
 
 
-def _at_most(count: Counts | int, trials: Counts, probability: float) -> Floats:
+def at_most(count: Counts | int, trials: Counts, probability: float) -> Floats:
     """P(Bin(trials, probability) <= count), elementwise, with the degenerate cases SciPy leaves out."""
     if probability >= 1:
         return (trials <= count).astype(float)
@@ -152,9 +152,9 @@ def replaced_pair(p: int, alpha: float, most: int) -> Law | None:
     """
     sizes, weight = binomial(p, alpha, most)
     if alpha <= 0.5:
-        refused = 1 - _at_most(most, p - sizes, alpha / (1 - alpha))
+        refused = 1 - at_most(most, p - sizes, alpha / (1 - alpha))
     else:
-        refused = _at_most(p - most - 1, sizes, (1 - alpha) / alpha)
+        refused = at_most(p - most - 1, sizes, (1 - alpha) / alpha)
     weight = weight * np.maximum(refused, 0)
     keep = weight > NEGLIGIBLE * weight.max()
     if keep.sum() * min(most + 1, 24 * np.sqrt(p) + 90) > PAIR_TERMS:
@@ -163,8 +163,8 @@ def replaced_pair(p: int, alpha: float, most: int) -> Law | None:
     for size, share in zip(sizes[keep], weight[keep], strict=True):
         a, probability = binomial(int(size), alpha)
         rest = np.full(len(a), p - size)
-        mass[a] += share * probability * _at_most(most - a, rest, alpha)
-        uncovered[a] += share * probability * rest * (1 - alpha) * _at_most(most - a, rest - 1, alpha)
+        mass[a] += share * probability * at_most(most - a, rest, alpha)
+        uncovered[a] += share * probability * rest * (1 - alpha) * at_most(most - a, rest - 1, alpha)
     a = np.flatnonzero(mass)
     return a, mass[a] / mass.sum(), uncovered[a] / mass[a]
 
@@ -209,7 +209,7 @@ def accepted_coins(once: Floats, both: Floats, left_out: Floats, most: int) -> F
         grown[:, :, 1:] += one * law[:, :, :-1]
         law = grown
     a, d = np.arange(last_both + 1)[:, None], np.arange(last_alone + 1)
-    accepted = np.maximum(0.0, 2 * _at_most(most - a, d + 0 * a, 0.5) - 1)
+    accepted = np.maximum(0.0, 2 * at_most(most - a, d + 0 * a, 0.5) - 1)
     overlaps: Floats = np.sum(law * accepted, axis=2)
     return overlaps
 

@@ -69,9 +69,11 @@ def _common_pairs(k: int, first: int, second: int) -> float:
 def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 1.0) -> Floats:
     r"""Risk of `mu` times an estimator with :math:`E\langle\beta, b\rangle = \delta\|\beta\|^2`, delta = `shrinkage`.
 
-    From :math:`\mu b - \beta = \mu(b-\beta) - (1-\mu)\beta`:
-    :math:`\mu^2 R + [(1-\mu)^2 + 2\mu(1-\mu)(1 - \delta)]\|\beta\|^2`.
+    From :math:`\mu b - \beta = \mu(b-\delta\beta) - (1-\mu\delta)\beta`, whose two parts are orthogonal in the mean:
+    :math:`\mu^2 [R - (1-\delta)^2\|\beta\|^2] + (1-\mu\delta)^2\|\beta\|^2`. The bracket is a mean of squares:
+    only rounding makes it negative where `risk` and `shrinkage` belong to one estimator.
     """
     with np.errstate(invalid="ignore"):
-        scaled = mu**2 * risk + ((1 - mu) ** 2 + 2 * mu * (1 - mu) * (1 - shrinkage)) * norm**2
-    return np.where(mu == 0, norm**2, np.where(np.isinf(risk), risk, scaled))
+        around = np.maximum(0.0, risk - ((1 - shrinkage) * norm) ** 2)
+        scaled = mu**2 * around + ((1 - mu * shrinkage) * norm) ** 2
+    return np.where(mu == 0, norm**2, np.where(np.isinf(risk) | (mu == 1), risk, scaled))

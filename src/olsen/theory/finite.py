@@ -13,13 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import _laws
+from . import _coin_rows, _laws
 from ._arguments import EXPECTED_COLUMNS, checked, letters, require, require_choice, scalar
 from ._pairs import group_shares, mean_of_pairs, rescale
 from ._types import Floats, Law, Numbers
 
 SAMPLINGS = ("fixed", "bernoulli")
 DESIGNS = ("independent", "balanced", "antithetic")
+ROW_LAWS = ("independent", "balanced")  # rows of two members of different row groups, and of one
 
 
 class _Terms(NamedTuple):
@@ -227,12 +228,15 @@ def expected_risk(
     Notes
     -----
     Status: exact for ``n_samples=None``; with row subsampling the pairs use the refined approximation of
-    `overlap_variance`, averaged over the hypergeometric number of shared rows, coin-flip rows at their mean number; the
-    single member stays exact.
+    `overlap_variance`, averaged over the hypergeometric number of shared rows; the single member stays exact.
     Coin flips with a rejection probability above 1e-13: members exact; pairs conditioned on the acceptance of both,
     exactly while the sum stays below two million terms (p up to about ten thousand), in cells of sizes beyond (relative
     error about 1e-6). In a balanced group a rejected member is replaced by an independent one, which is counted
     exactly in the same range; beyond it, what the rejection says about the size of the partner is neglected.
+    Coin-flip rows: accepted together with the columns. The law of a pair's columns is exact up to p of about 125, with
+    two values for the overlap of given sizes beyond; its inflation v is taken at the mean number of rows, or at two
+    more than the shared columns if that is more. Whatever v, the risk is at least :math:`(1-\delta)^2\|\beta\|^2`,
+    :math:`\delta` being the mean share of the columns in a member, and at no scale negative.
     ``inf`` for fixed sizes within one of `n_samples`, where the expectation is infinite.
 
     Examples
@@ -324,19 +328,33 @@ def _terms(
     _check_sizes(function, n, p, m, tau, sampling)
     if sampling == "fixed" and tau - 1 <= m <= tau + 1:
         return np.full(5, np.inf if m < p else 0.0), np.full(5, np.inf), 1, 1, m / p
+    row_group = n // max(1, min(tau, n - tau)) if design == "balanced" and tau < n else 1
+    if sampling == "bernoulli" and tau < n:
+        bias, variance, group, shrinkage = _coin_row_terms(int(n), int(p), m / p, tau, design)
+        return bias, variance, group, row_group, shrinkage
     # A law of overlaps is (shared columns, weights, mean columns outside both).
     laws = _fixed_laws(p, int(m), design) if sampling == "fixed" else _coin_laws(p, m / p, int(tau) - 2, design)
     own, same, other, group, shrinkage = laws
-    row_group = n // max(1, min(tau, n - tau)) if design == "balanced" and tau < n else 1
-    if sampling == "bernoulli" and tau < n:
-        bias, variance, shrinkage = _coin_rows(n, p, m / p, tau / n)
-        terms = [(bias, variance)]
-    else:
-        terms = [_average(p, own, own[0] / (tau - own[0] - 1))]
-    for rows in ("independent", "balanced"):
-        terms += [_average(p, law, _mean_inflation(law[0], n, tau, rows)) for law in (other, same)]
-    bias, variance = np.transpose(terms)
+    member = _average(p, own, own[0] / (tau - own[0] - 1))
+    bias, variance = np.transpose([member, *_pair_averages(n, p, tau, other, same)])
     return bias, variance, group, row_group, shrinkage
+
+
+def _coin_row_terms(n: int, p: int, alpha: float, tau: float, design: str) -> tuple[Floats, Floats, int, float]:
+    """The same where rows are coin flips too: sizes are summed where members are rejected, overlaps otherwise."""
+    *own, shrinkage, accepted = _coin_rows.member_terms(n, p, alpha, tau / n)
+    if accepted < 1 - _laws.NEGLIGIBLE:
+        pairs = _coin_rows.pair_terms(n, p, alpha, tau / n, [_coin_inflation(n, tau, rows) for rows in ROW_LAWS])
+    else:
+        _, same, other, *_ = _coin_laws(p, alpha, int(tau) - 2, design)
+        pairs = _pair_averages(n, p, tau, other, same)
+    bias, variance = np.transpose([own, *pairs])
+    return bias, variance, _coin_group(alpha, design), shrinkage
+
+
+def _pair_averages(n: int, p: int, tau: float, other: Law, same: Law) -> list[tuple[float, float]]:
+    """Pairs of no common group, of one column group, of one row group, of both."""
+    return [_average(p, law, _mean_inflation(law[0], n, tau, rows)) for rows in ROW_LAWS for law in (other, same)]
 
 
 def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: str) -> None:
@@ -371,17 +389,17 @@ def _mean_inflation(a: ArrayLike, n: int, tau: float, rows: str) -> Floats:
     return total
 
 
-def _coin_rows(n: int, p: int, alpha: float, eta: float) -> tuple[float, float, float]:
-    """Bias, variance and E|S|/p of one member whose rows and columns are both coin flips, accepted together."""
-    sizes, weight = _laws.binomial(p, alpha)
-    total, bias, variance, mean = 0.0, 0.0, 0.0, 0.0
-    for tau, mass in zip(*_laws.thin(*_laws.binomial(n, eta)), strict=True):
-        accepted = sizes <= tau - 2
-        m, w = sizes[accepted], mass * weight[accepted]
-        inflation = m / (tau - m - 1.0)
-        total, mean = total + w.sum(), mean + w @ m / p
-        bias, variance = bias + w @ ((1 - m / p) * (1 + inflation)), variance + w @ inflation
-    return bias / total, variance / total, mean / total
+def _coin_inflation(n: int, tau: float, rows: str) -> _coin_rows.Inflation:
+    """Inflation v with coin-flip rows: at their mean number, or at two more than the shared columns if that is more."""
+
+    def inflation(a: Floats) -> Floats:
+        shared = np.arange(min(n - 2, int(np.max(a)) + 1) + 1)
+        few = shared <= tau - 2
+        more = [_mean_inflation([count], n, count + 2, rows)[0] for count in shared[~few].tolist()]
+        v: Floats = np.interp(a, shared, [*_mean_inflation(shared[few], n, tau, rows), *more])
+        return v
+
+    return inflation
 
 
 def _fixed_laws(p: int, m: int, design: str) -> tuple[Law, Law, Law, int, float]:
@@ -404,13 +422,17 @@ def _coin_laws(p: int, alpha: float, most: int, design: str) -> tuple[Law, Law, 
     )
     sizes, weight = _laws.binomial(p, alpha, most)
     other, _ = _laws.coin_pair(p, alpha**2, alpha * (1 - alpha), most)
-    same, group = other, 1
+    same = other
     if design != "independent":
         both = max(0.0, 2 * alpha - 1)
         least, accepted = _laws.coin_pair(p, both, alpha - both, most)
         once = 2 * (kept - accepted)  # exactly one of the two is redrawn
         replaced = _laws.replaced_pair(p, alpha, most) if once > _laws.NEGLIGIBLE else None
         same = _laws.mixture(least, accepted, other if replaced is None else replaced, once)
-        smaller = min(alpha, 1 - alpha)
-        group = 2 if design == "antithetic" else max(1, int(1 / smaller + 1e-9)) if smaller > 0 else 1
-    return (sizes, weight, p - sizes), same, other, group, float(weight @ sizes) / p
+    return (sizes, weight, p - sizes), same, other, _coin_group(alpha, design), float(weight @ sizes) / p
+
+
+def _coin_group(alpha: float, design: str) -> int:
+    smaller = min(alpha, 1 - alpha)
+    balanced = max(1, int(1 / smaller + 1e-9)) if smaller > 0 else 1
+    return {"independent": 1, "antithetic": 2, "balanced": balanced}[design]
