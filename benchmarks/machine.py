@@ -17,7 +17,7 @@ from timing import seconds
 
 __all__ = ["describe", "header_lines", "product", "product_rate"]
 
-PACKAGES = ("olsen", "numpy", "scipy", "scikit-learn", "numba", "joblib")
+PACKAGES = ("olsen", "numpy", "scipy", "scikit-learn", "joblib")
 
 
 def describe(quick: bool) -> dict:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.cross_decomposition import PLSRegression
@@ -13,11 +11,9 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from olsen import subsets
-from warming import compile_kernels
 
 __all__ = [
     "PENALTIES", "PLSRegressionCV", "bagging", "lstsq_loop", "lstsq_member", "ridge", "ridge_cv", "start_workers",
-    "warm_up",
 ]  # fmt: skip
 
 PENALTIES = np.geomspace(1e-3, 1e5, 50)
@@ -106,9 +102,3 @@ def start_workers(quick=False):
     rng = np.random.default_rng(0)
     bagging(4, 2, n_jobs=2).fit(rng.standard_normal((20, 4)), rng.standard_normal(20))
     return (1, 2)
-
-
-@cache
-def warm_up():
-    """Load compiled code, once in a process: in each of those that joblib starts before its first clock."""
-    compile_kernels()

@@ -32,7 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from olsen import OLSEnsembleRegressorCV
-from peers import PLSRegressionCV, warm_up
+from peers import PLSRegressionCV
 from tables import markdown
 
 REFERENCE = "RidgeCV"
@@ -70,7 +70,6 @@ def fit_fold(X, y, train, test, names):
     found = []
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
-        warm_up()
         for name in names:
             pipeline = make_pipeline(StandardScaler(), model(name))
             start = time.perf_counter()

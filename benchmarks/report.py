@@ -28,8 +28,8 @@ there is one, to what is aimed at; a limit that is missed says FAIL.
   them alike. Of every contender the best time counts. Fast ones are called several times in a turn; those that take
   more than 4 seconds are called twice in all, and the grid search once. Calls of less than 4 ms are made in a row of
   20 ms, of which the mean is taken.
-- Whole calls are timed: validation of the input, drawing of subsets and everything else a user waits for. Compiled code
-  is loaded and scikit-learn's worker processes are started before the first clock.
+- Whole calls are timed: validation of the input, drawing of subsets and everything else a user waits for.
+  Scikit-learn's worker processes are started before the first clock.
 - Bagging runs at the better of `n_jobs` 1 and 2, tried once each before the turns; all peers use the BLAS threads that
   NumPy, SciPy and joblib give them.
 - Data: independent Gaussian columns, coefficients of unit length, noise of unit variance, where nothing else is said.

@@ -36,7 +36,6 @@ from threadpoolctl import threadpool_limits
 
 from olsen import OLSEnsembleRegressorCV
 from olsen.simulation import LinearProblem
-from peers import warm_up
 from tables import markdown
 
 ROWS, COLUMNS = (100, 400), (50, 150, 1000)
@@ -98,7 +97,6 @@ def run_cell(cell: Cell, repeats: int, inclusion=None) -> dict:
     seconds, kinds = dict.fromkeys(risks, 0.0), {}
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
-        warm_up()
         for number in range(repeats):
             sample = cell.draw(number)
             for name, model in models(inclusion, number).items():

@@ -36,7 +36,6 @@ from problems import linear
 from real_data import read
 from tables import markdown
 from timing import interleave, summary
-from warming import compile_kernels
 
 COVERAGE = 0.9
 AGREE = 1e-8  # of the standard deviation of the target
@@ -148,7 +147,6 @@ def main(arguments=None) -> int:
     except ImportError:
         print(INSTALL)
         return 0
-    compile_kernels(options.quick)
     header = {**machine.describe(options.quick), "mapie": mapie.__version__}
     print("\n".join([*machine.header_lines(header), f"MAPIE {mapie.__version__}"]), flush=True)
     rows = []

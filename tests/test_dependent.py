@@ -1,6 +1,4 @@
-"""Members with columns that depend on each other, through compiled code: the shortest solution, as from an SVD."""
-
-import importlib
+"""Members with columns that depend on each other: the shortest solution, as from an SVD."""
 
 import numpy as np
 import pytest
@@ -9,11 +7,9 @@ from hypothesis import strategies as st
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._execution.threads import Sharing
-from olsen._members import compiled, pair_sums, path
+from olsen._members import pair_sums
 from olsen._members.path import LaidRows, PathData, predictions, prefix_residuals
 from olsen._members.problem import Problem
-
-kernel = pytest.importorskip("olsen._members._kernel.principal")  # loaded, it is used whatever the size
 
 
 def one_hot(rng, n, levels):
@@ -165,19 +161,6 @@ def test_compiled_paths_predict_rows_they_were_not_given(fit_intercept, seed):
     found = pair_sums.sum_pairs(data, pairs, Sharing(), rows)
     first, second = predictions(data, X[test] - mean, pairs.orders, sizes, [None, None])
     np.testing.assert_allclose(found.total, 2 * Y[test] - first - second, atol=1e-8)
-
-
-def test_rows_are_padded_to_what_compiled_code_takes_at_a_time():
-    assert path.LANES == importlib.import_module("olsen._members._kernel.registers").LANES
-
-
-def test_small_problems_add_up_to_compiled_code(monkeypatch):
-    """Once loaded it is always used; before, it is loaded when the process has waited long enough without."""
-    assert compiled.worth_it(0.0)
-    monkeypatch.setattr(compiled, "LOADED", "not there")
-    monkeypatch.setattr(compiled, "_spent", 0.0)
-    answers = [compiled.worth_it(0.3 * compiled.WORTH_LOADING) for _ in range(4)]
-    assert answers == [False, False, False, True]
 
 
 def test_a_tuned_fit_takes_one_hot_columns_as_they_are(seed):

@@ -16,8 +16,8 @@ SOURCE = Path(olsen.__file__).parent
 
 # rooms from the ground floor up: each may import from those before it, and from none after it
 LAYERS = [
-    "_execution", "subsets", "theory", "datasets", "_trust", "_moments", "_members", "equivalence", "_selection",
-    "_engines", "_estimators", "_dropout", "onnx", "simulation", "figures", "displays", "explorer", "cli",
+    "_kernel", "_execution", "subsets", "theory", "datasets", "_trust", "_moments", "_members", "equivalence",
+    "_selection", "_engines", "_estimators", "_dropout", "onnx", "simulation", "figures", "displays", "explorer", "cli",
 ]  # fmt: skip
 NEVER = {"simulation": {"theory"}}  # evidence stays independent of what it is evidence for
 DOORS = {"__init__", "__main__"}  # may import everything
@@ -172,7 +172,7 @@ def test_import_is_light():
     import subprocess
     import sys
 
-    heavy = ("numba", "torch", "dask", "matplotlib", "polars", "skops", "cyclopts")
+    heavy = ("torch", "dask", "matplotlib", "polars", "skops", "cyclopts")
     code = f"import sys, olsen; print([m for m in {heavy!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 

@@ -10,18 +10,12 @@ from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression
 
 from olsen import OLSEnsembleRegressor, member_coefficients
-from olsen._members import SOLVERS, Problem, choose, compiled, gram, solve
+from olsen._members import SOLVERS, Problem, choose, gram, solve
 from olsen._members.problem import Solution
 from olsen.subsets import Subsets, draw
 
 NIST = Path(__file__).parent / "nist"
 THIN = [name for name in SOLVERS if name != "interpolator"]
-
-
-@pytest.fixture(params=["lapack", "compiled"], autouse=True)
-def kernel(request, monkeypatch):
-    """Every test runs through the compiled kernels and through LAPACK, whatever the size of its problem."""
-    monkeypatch.setattr(compiled, "worth_it", lambda seconds: request.param == "compiled")
 
 
 def relative_error(got, expected):

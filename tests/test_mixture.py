@@ -11,7 +11,6 @@ from sklearn.linear_model import Lasso, LassoCV, MultiTaskLasso, Ridge, RidgeCV
 from sklearn.model_selection import GroupKFold
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from olsen._members import compiled
 from olsen._selection import mixture
 from olsen._selection.signals import SignalOfGram, SignalOfRows
 from olsen.subsets import Design, laws_of_members
@@ -101,10 +100,7 @@ def test_spreads_are_ridge_regression_on_scaled_columns(n, p, seed):
 
 @pytest.mark.parametrize(("n", "p"), [(60, 20), (30, 80)])
 @pytest.mark.parametrize("q", [1, 3])
-@pytest.mark.parametrize("numba", [True, False])
-def test_the_lasso_is_that_of_scikit_learn(n, p, q, numba, seed, monkeypatch):
-    if not numba:
-        monkeypatch.setattr(compiled, "there", lambda: False)
+def test_the_lasso_is_that_of_scikit_learn(n, p, q, seed):
     X, Y = standardised(seed, n, p, q)
     shares = np.geomspace(1, 0.02, 9)
     top = np.linalg.norm(X.T @ Y, axis=1).max() / n

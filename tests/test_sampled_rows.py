@@ -11,8 +11,6 @@ from olsen._members.problem import Problem
 from olsen._selection import paths, sampled_rows
 from olsen._selection.folds import moment_gcv_curve
 
-pytest.importorskip("numba")
-
 HOW = replace(paths.Paths(0, "balanced", Sharing()), max_batches=3)
 
 

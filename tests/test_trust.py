@@ -42,7 +42,7 @@ ENGINES = {
 SETTINGS = [
     {},
     {"max_samples": 0.6},
-    {"max_samples": 0.6, "n_estimators": 300},  # enough work for the compiled kernel
+    {"max_samples": 0.6, "n_estimators": 300},
     {"solver": "member_gram", "n_estimators": 400},
     {"solver": "masked_cg"},
     {"solver": "orthogonal"},

@@ -9,7 +9,6 @@ from olsen._execution import memory
 from olsen._execution.threads import Sharing
 from problems import linear
 from timing import best, interleave, judged, summary
-from warming import compile_kernels
 
 from .text import duration, limits, times
 
@@ -42,7 +41,6 @@ TOY_SHAPES = [(40, 20, 5, 6, 1.0), (20, 40, 30, 6, 1.0), (40, 20, 5, 6, 0.5)]
 
 
 def run(quick: bool):
-    compile_kernels(quick)
     for shape in TOY_SHAPES if quick else SHAPES:
         yield measure(*shape, rounds=1 if quick else 2)
 

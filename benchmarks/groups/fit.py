@@ -50,7 +50,7 @@ def measure(n, p, m, k, max_samples, must, aim, jobs, rounds):
     def loop():
         reference[:] = peers.lstsq_loop(X, y, k, m, max_samples)
 
-    model, reference = ours(), np.empty(p)  # and compiled what was not cached
+    model, reference = ours(), np.empty(p)
     n_jobs, first = best_n_jobs(jobs, lambda n_jobs: peers.bagging(k, m, max_samples, n_jobs=n_jobs).fit(X, y))
     contenders = {
         "olsen": ours,

@@ -1,19 +1,22 @@
-"""What takes a fresh process to measure: peak memory of a wide fit, and the time of importing the estimators."""
+"""What takes a fresh process to measure: memory, the time of importing the estimators, and the first fit."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from timing import judged
 
-TITLE = "Memory and import"
+TITLE = "Memory, import and the first fit"
 NOTE = (
     "Peak memory is the largest resident set of a process that makes the data and fits once, interpreter, libraries "
     "and data included. Import time is that of the estimators of olsen minus that of `import sklearn.linear_model`, "
-    "each the best of several fresh processes that take turns."
+    "each the best of several fresh processes that take turns. The first fit is that of a process whose caches are "
+    "empty; memory after it is that of an environment without pandas, which scikit-learn loads where it is installed."
 )
 HERE = Path(__file__).parents[1]
 WIDE = (500, 20_000, 100, 500)
@@ -43,6 +46,23 @@ OLSEnsembleRegressor(k, m, n_jobs=2, random_state=0).fit(X, y)
 print(json.dumps([before, peak()]))
 """
 )
+FIRST = (
+    PEAK_FUNCTION
+    + """
+sys.modules["pandas"] = None
+import time
+from problems import linear
+from olsen import OLSEnsembleRegressorCV
+
+X, y = linear(*json.loads(sys.argv[1]))
+seconds = []
+for _ in range(3):
+    start = time.perf_counter()
+    OLSEnsembleRegressorCV(random_state=0).fit(X, y)
+    seconds.append(time.perf_counter() - start)
+print(json.dumps([seconds, peak()]))
+"""
+)
 IMPORT = "import time; start = time.perf_counter(); {statement}; print(time.perf_counter() - start)"
 IMPORTS = {  # `import olsen` alone loads nothing: names are loaded when they are used
     "sklearn.linear_model": "import sklearn.linear_model",
@@ -53,12 +73,15 @@ IMPORTS = {  # `import olsen` alone loads nothing: names are loaded when they ar
 def run(quick: bool):
     yield peak_memory(TOY_WIDE if quick else WIDE)
     yield import_time(repeats=0 if quick else 7)
+    yield from first_fit((60, 20) if quick else (500, 200), repeats=1 if quick else 3)
 
 
 def fresh_process(code: str, *arguments: str) -> str:
-    """What the code prints in a process of its own, with the benchmarks' modules within reach."""
+    """What the code prints in a process of its own, with the benchmarks' modules within reach and no caches."""
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(HERE)!r})\n{code}", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    with tempfile.TemporaryDirectory() as empty:
+        environment = {**os.environ, "XDG_CACHE_HOME": empty, "NUMBA_CACHE_DIR": empty}
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
 
 def peak_memory(shape):
@@ -79,6 +102,18 @@ def import_time(repeats):
         "seconds": best,
         **judged(extra, 0.3, better="less"),
     }
+
+
+def first_fit(shape, repeats):
+    """The first tuned fit of a process over its third one, the best of several processes; and what they take."""
+    runs = [json.loads(fresh_process(FIRST, json.dumps(shape))) for _ in range(repeats)]
+    seconds = [min(times) for times in zip(*(one for one, _ in runs), strict=True)]
+    of = "tuned fit of {} x {} in a fresh process".format(*shape)
+    parts = dict(zip(("first", "second", "third"), seconds, strict=True))
+    ratio = judged(seconds[0] / seconds[2], 3.0, better="less")
+    yield {"name": f"first {of} over the third", "unit": "x", "seconds": parts, **ratio}
+    memory = judged(min(peak for _, peak in runs) / 1e9, 0.15, better="less")
+    yield {"name": f"peak memory of a {of}", "unit": "GB", "seconds": {}, **memory}
 
 
 def cells(row):

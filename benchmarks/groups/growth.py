@@ -7,7 +7,6 @@ import numpy as np
 from olsen import OLSEnsembleRegressor
 from problems import linear, one_hot
 from timing import best, interleave, judged, summary
-from warming import compile_kernels
 
 from .text import duration, limits, times
 
@@ -54,7 +53,6 @@ STEEP = 200  # members from which the slope is taken
 
 
 def run(quick: bool):
-    compile_kernels(quick)
     for shape in TOY_SHAPES if quick else SHAPES:
         yield measure(*shape, TOY_MEMBERS if quick else MEMBERS, rounds=0 if quick else 3)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from olsen import OLSEnsembleRegressorCV
 from timing import best, interleave, judged, summary
-from warming import compile_kernels
 
 from . import tuned
 from .text import duration, limits, times
@@ -19,7 +18,6 @@ LAWS = ("uniform", "ridge", "loo")
 
 
 def run(quick: bool):
-    compile_kernels(quick)
     for what, make, *_ in tuned.TOY_CASES if quick else tuned.CASES:
         yield measure(what, *make(), rounds=0 if quick else 1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from problems import linear
 from timing import best, interleave, judged, summary
-from warming import compile_kernels
 
 from .text import duration, limits, times
 
@@ -24,7 +23,6 @@ FIT, BOTH = "fit", "fit and intervals"
 
 
 def run(quick: bool):
-    compile_kernels(quick)
     for shape in TOY_SHAPES if quick else SHAPES:
         for model in MODELS:
             yield measure(*shape, model, rounds=0 if quick else 3)

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from machine import product
-from olsen import subsets
+from olsen import _kernel, subsets
 from olsen._execution import threads
+from olsen._members.gram import Columns
 from problems import linear
 from timing import best, interleave, judged, summary
 
@@ -77,9 +78,6 @@ def measure(m, p, must, aim, quick):
 
 def kernel(m, p, k):
     """A call that solves k members of m columns on some threads."""
-    from olsen._members._kernel.principal import solve_principal  # loads numba, which other groups may not need
-    from olsen._members.gram import Columns
-
     X, y = linear(4 * p, p)
     G = X.T @ X
     C = np.column_stack([X.T @ y, *np.random.default_rng(1).standard_normal((TARGETS - 1, p))])
@@ -87,10 +85,11 @@ def kernel(m, p, k):
     out = np.empty((len(features.indices), 1)), np.empty(k), np.empty(k)  # one target, the others are probes
     scale = np.sqrt(np.diagonal(G))
     none = Columns.none(p)  # no columns depend on each other: the data are not needed
-    data = none.A, none.Y, none.far, none.relative
+    given = G, C, scale, none.A, none.Y, none.far, none.relative
+    lists = features.indptr[:-1], features.indptr[1:], features.indices
 
     def work(start, stop):
-        solve_principal(G, C, scale, data, features.indptr, features.indices, start, stop, out)
+        _kernel.solve_principal(start, stop, *given, *lists, *out)
 
     return lambda n_threads: threads.map_chunks(work, k, n_threads)
 

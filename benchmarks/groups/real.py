@@ -7,7 +7,6 @@ from pathlib import Path
 from sklearn.preprocessing import StandardScaler
 
 from real_data import read
-from warming import compile_kernels
 
 from . import tuned
 
@@ -24,7 +23,6 @@ def run(quick: bool, data: Path | None = None):
         where = "no folder was given (--data DIR)" if data is None else f"the folder {data} is not there"
         print(f"  skipped: {where}")
         return
-    compile_kernels(quick)
     files = sorted(data.glob("*.csv"))
     if not files:
         print(f"  skipped: the folder {data} has no CSV files")

@@ -11,7 +11,6 @@ import peers
 from olsen import OLSEnsembleRegressor
 from problems import correlated, duplicated, linear, one_hot, spectra
 from timing import best, interleave, judged, summary
-from warming import compile_kernels
 
 from .fit import BAGGING, best_n_jobs
 from .text import duration, limits, times, verdict
@@ -48,7 +47,6 @@ TOY_CASES = [
 
 def run(quick: bool):
     jobs = peers.start_workers(quick)
-    compile_kernels(quick)
     for case in TOY_CASES if quick else CASES:
         yield measure(*case, jobs, rounds=0 if quick else 2)
 
@@ -65,7 +63,7 @@ def measure(what, make, m, k, must, aim, jobs, rounds):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of columns that are constant
-        model = ours(X, y)  # and compiled what was not cached
+        model = ours(X, y)
         n_jobs, first = best_n_jobs(jobs, bagging)
         contenders = {"olsen": lambda: ours(X, y), GAUSSIAN: lambda: ours(*gaussian), BAGGING: lambda: bagging(n_jobs)}
         measured = interleave(contenders, rounds, first={BAGGING: [first]})

@@ -7,7 +7,6 @@ from functools import partial
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from timing import best, interleave, judged, summary
-from warming import compile_kernels
 
 from . import tables, tuned
 from .text import duration, limits, times
@@ -23,7 +22,6 @@ LIMITS = ((0.1, 1.6), (0.01, 0.95))
 
 
 def run(quick: bool):
-    compile_kernels(quick)
     rounds = 0 if quick else 1
     for what, make, *_ in tuned.TOY_CASES if quick else tuned.CASES:
         yield measure("tuned fit", what, *make(), OLSEnsembleRegressorCV, rounds)

@@ -8,7 +8,6 @@ import peers
 from olsen import OLSEnsembleRegressorCV
 from problems import linear, one_hot
 from timing import best, interleave, judged, summary
-from warming import compile_kernels
 
 from .tables import REFERENCE
 from .text import duration, limits, times
@@ -40,7 +39,6 @@ TOY_CASES = [
 
 
 def run(quick: bool):
-    compile_kernels(quick)
     for what, make, must, aim in TOY_CASES if quick else CASES:
         yield measure(what, *make(), must, aim, rounds=0 if quick else 2)
 
@@ -49,7 +47,7 @@ def measure(what, X, y, must, aim, rounds):
     def ours():
         return OLSEnsembleRegressorCV(n_jobs=2, random_state=0).fit(X, y)
 
-    model = ours()  # compiles what is not cached
+    model = ours()
     measured = interleave({"olsen": ours, "RidgeCV": lambda: peers.ridge_cv().fit(X, y)}, rounds)
     took = best(measured)
     return {

@@ -13,14 +13,15 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 NEEDED = [
     "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "Makefile",
-    "pyproject.toml", "PKG-INFO", "src/olsen/__init__.py", "tests/conftest.py", "tests/public_api.txt",
+    "pyproject.toml", "setup.py", "PKG-INFO", "src/olsen/__init__.py", "src/olsen/_kernel/kernels.c",
+    "tests/conftest.py", "tests/public_api.txt",
 ]  # fmt: skip
-WRITTEN_BY_THE_BUILD = {"PKG-INFO"}
+WRITTEN_BY_THE_BUILD = re.compile(r"PKG-INFO|setup\.cfg|src/olsen\.egg-info/[\w.-]+")
 # Names that have no business in an archive, and what would be in a file that has no business in the project.
 UNWANTED = re.compile(
     r"^(out|dist|build)/|(^|/)(\.(?!gitignore$)|__pycache__)|\.(py[co]|nbc|nbi|pem|key|env|log|orig|rej)$"
 )
-SECRETS = re.compile(rb"BEGIN [A-Z ]*PRIVATE KEY|/(home|root|work|Users)/[a-z]+/")
+SECRETS = re.compile(rb"BEGIN [A-Z ]*PRIVATE KEY|/(home|root|work|Users)/\.?[a-z]+/")
 
 
 def problems_of_wheel(path):
@@ -28,8 +29,12 @@ def problems_of_wheel(path):
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         yield from suspicious({name: archive.read(name) for name in names})
-    sources = {f"olsen/{name}" for name in tracked("src/olsen")}
+    sources = {f"olsen/{name}" for name in tracked("src/olsen") if not name.endswith((".c", ".h"))}
     held = {name for name in names if not re.match(r"olsen-[^/]+\.dist-info/", name)}
+    compiled = {name for name in held if re.fullmatch(r"olsen/_kernel/_native[\w.-]*\.(so|pyd)", name)}
+    if len(compiled) != 1:
+        yield f"holds {len(compiled)} compiled modules"
+    held -= compiled
     yield from (f"lacks {name}" for name in sorted(sources - held))
     yield from (f"holds {name}, which is not in the project" for name in sorted(held - sources))
     if not any(name.endswith(".dist-info/licenses/LICENSE") for name in names):
@@ -41,8 +46,8 @@ def problems_of_sdist(path):
         files = {m.name.partition("/")[2]: archive.extractfile(m).read() for m in archive.getmembers() if m.isfile()}
     yield from suspicious(files)
     yield from (f"lacks {name}" for name in NEEDED if name not in files)
-    unknown = set(files) - set(tracked(".")) - WRITTEN_BY_THE_BUILD
-    yield from (f"holds {name}, which is not in the project" for name in sorted(unknown))
+    unknown = (name for name in sorted(set(files) - set(tracked("."))) if not WRITTEN_BY_THE_BUILD.fullmatch(name))
+    yield from (f"holds {name}, which is not in the project" for name in unknown)
 
 
 def suspicious(files):

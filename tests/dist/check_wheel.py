@@ -67,11 +67,10 @@ def one_member_is_least_squares():
 
 
 @check
-def the_compiled_kernel_agrees_with_lapack():
+def the_kernel_agrees_with_lapack():
     X, y = data(300, 80)
     members = olsen.subsets.draw(80, 4000, seed=0, size=40)
-    coef, _ = olsen.member_coefficients(X, y, members, solver="gram")  # thousands of members: worth compiling
-    assert any(name.startswith("olsen._members._kernel") for name in sys.modules)
+    coef, _ = olsen.member_coefficients(X, y, members, solver="gram")
     few, _ = olsen.member_coefficients(X, y, members.slice(0, 5), solver="orthogonal")
     np.testing.assert_allclose(coef[:5], few, rtol=1e-9, atol=1e-12)
 

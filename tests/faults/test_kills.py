@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 
 from olsen import cli
-from olsen._members import compiled
 
 pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("cyclopts")
@@ -32,10 +31,7 @@ COMMANDS = {  # name -> the command, and what made the outputs that were there b
     "predict": (("predict", "m.skops", "t.csv", "--out", "out/p.csv"), ("--interval", "0.9")),
     "reproduce": (("reproduce", "figure4", "--scale", "quick", "--jobs", "1", "--out", "out"), ("--seed", "7")),
 }
-# Compiled code rounds otherwise than LAPACK; this process may have loaded it, so all of them do.
-PROGRAM = (
-    "import sys; from olsen._members import compiled; compiled.load(); from olsen.cli import main; sys.exit(main())"
-)
+PROGRAM = "import sys; from olsen.cli import main; sys.exit(main())"
 INPUTS = ("t.csv", "m.skops")
 KILLS = {"fit": 17, "predict": 17, "reproduce": 16}
 WRITING = "writing"  # a moment: as soon as a temporary file is there
@@ -91,7 +87,6 @@ def run_here(folder, arguments):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """For every command a folder with inputs and outputs of an earlier run, and one with those that it makes now."""
-    compiled.load()
     folder = tmp_path_factory.mktemp("made")
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4))

@@ -22,11 +22,8 @@ import scipy.linalg as la
 import scipy.sparse as sp
 
 import olsen
-from olsen._members import compiled
 
 from .exact import EPS, LONG, Member
-
-compiled.load()  # in the midst of a case it would change last bits, which some checks compare
 
 LIMIT = 10.0
 UNDECIDED = 1e-6  # relative error of E from which a case says nothing

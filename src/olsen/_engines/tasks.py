@@ -8,7 +8,7 @@ others                    X, Y and weights
 ========================  ==============================================================================
 
 Members whose Gram matrix is not to be trusted are a second round of tasks, on the rows. A chunk chooses between the
-compiled kernel, LAPACK and the complement form by its own size, so results equal those of threads to rounding.
+compiled kernel and the complement form by its own size, so results equal those of threads to rounding.
 ``masked_cg`` is one matrix iteration over all members and stays with the caller.
 """
 

@@ -7,10 +7,10 @@ The smallest pivot :math:`L_{jj}^2 / G_{jj}`, the share of column j that the col
 columns that are dependent. It does not see those that *later* columns hide (on NIST's Wampler polynomials it is 3e-5
 where the inverse has norm 6e5), so two random right-hand sides s are solved along: with :math:`D =
 \mathrm{diag}(G)^{1/2}`, :math:`D G^{-1} D s` holds rows of the inverse correlation matrix, whose diagonal are the
-variance inflation factors, times s. Members that fail may have lost more than five digits. In compiled code they are
-refined on the data (``_kernel.refined``), and columns that depend on others are confirmed there and left out, the
-solution made the shortest (``_kernel.dependent``); what remains doubtful is solved again from the data, never from this
-matrix, and counted.
+variance inflation factors, times s. Members that fail may have lost more than five digits. They are refined on the data
+(``_kernel/refine.h``), and columns that depend on others are confirmed there and left out, the solution made the
+shortest (``_kernel/dependent.h``); what remains doubtful is solved again from the data, never from this matrix, and
+counted.
 
 **Complement form.** For subsets of more than half of the columns and a well-conditioned G, with :math:`P = G^{-1}`,
 full solution :math:`b^0 = P c` and left-out columns C,
@@ -31,13 +31,14 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .. import _kernel
 from .._execution import memory
 from .._execution.blas_threads import one_blas_thread
 from .._execution.threads import Sharing
 from .._moments import Moments, mirror_lower
 from .._trust import EPS, LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT, rounding_of_factors
 from ..subsets import Subsets
-from . import compiled, lapack, orthogonal
+from . import orthogonal
 from .problem import Problem, Solution
 
 __all__ = ["Columns", "from_moments", "solve_own", "solve_shared"]
@@ -80,7 +81,7 @@ def from_moments(
         if values is not None:
             return Solution(values, intercept_of(values), np.zeros(len(features), dtype=bool), "gram")
     C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
-    values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper, columns, moments.n_rows)
+    values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper, columns)
     doubtful = ~((ratios > SMALLEST_PIVOT) & (probed < LARGEST_INFLATION))
     return Solution(values, intercept_of(values), doubtful, "gram")
 
@@ -127,16 +128,6 @@ def _times(values: Array, features: Subsets, vector: Array) -> Array:
     """Every member's coefficients times a vector over all columns: (k, q)."""
     shape = (len(features), features.n_items)
     return np.stack([sp.csr_array((v, features.indices, features.indptr), shape=shape) @ vector for v in values.T], 1)
-
-
-def _compiled(sizes: Indices, extra_flops: float | Array = 0.0) -> bool:
-    """Whether to use the compiled kernel for members of these sizes."""
-    return compiled.worth_it(float(np.sum(25e-6 + (sizes**3.0 / 3 + extra_flops) / 1e10)))
-
-
-def _seconds_again(n_rows: int | Array, sizes: Indices) -> float:
-    """Seconds that members of these sizes take when they are solved again from so many rows."""
-    return float(np.sum(2e-4 + 8.0 * n_rows * sizes**2.0 / 1e10))
 
 
 @dataclass(frozen=True)
@@ -197,17 +188,11 @@ def _solve_principal(
     features: Subsets,
     mapper: Sharing,
     columns: Callable[[], Columns] | None = None,
-    n_rows: int = 0,
 ) -> tuple[Array, Array, Array]:
     """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the other solutions.
 
     Data for dependent columns are made when the first members have any, or when others turn out to.
     """
-    if not _compiled(features.sizes):
-        found = lapack.solve_principal(G, C, scale, q, features, mapper)
-        broken = ~(found[1] > SMALLEST_PIVOT)
-        if columns is None or not compiled.worth_it(_seconds_again(n_rows, features.sizes[broken])):
-            return found
     solve = partial(_by_kernel, np.ascontiguousarray(G), np.ascontiguousarray(C), scale, q)
     data = Columns.none(len(G))
     if columns is None:
@@ -225,15 +210,12 @@ def _solve_principal(
 def _by_kernel(
     G: Array, C: Array, scale: Array, q: int, features: Subsets, mapper: Sharing, data: Columns
 ) -> tuple[Array, Array, Array]:
-    from ._kernel.principal import solve_principal
-
-    kernel: Callable[..., None] = solve_principal
     k = len(features)
     out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
-    given = data.A, data.Y, data.far, data.relative
+    lists = features.indptr[:-1], features.indptr[1:], features.indices
 
     def work(start: int, stop: int) -> None:
-        kernel(G, C, scale, given, features.indptr, features.indices, start, stop, out)
+        _kernel.solve_principal(start, stop, G, C, scale, data.A, data.Y, data.far, data.relative, *lists, *out)
 
     mapper(work, k, uses_blas=False)
     return out
@@ -243,16 +225,8 @@ def _solve_submatrices(
     problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Sharing
 ) -> tuple[Array, Array, Array, Array]:
     (n, _), k, q = problem.shape, len(features), problem.Y.shape[1]
-    rows = np.full(k, float(n)) if samples is None else samples.sizes.astype(float)
-    by_hand = sp.issparse(problem.X) or problem.X.dtype != np.float64
-    if by_hand or not _compiled(features.sizes, rows * features.sizes**2.0):
-        found = lapack.solve_submatrices(problem, Y, scale, features, samples, mapper)
-        broken = ~(found[2] > SMALLEST_PIVOT)
-        if by_hand or not compiled.worth_it(_seconds_again(rows[broken], features.sizes[broken])):
-            return found
-    from ._kernel.gathered import solve_gathered
-
-    kernel: Callable[..., None] = solve_gathered
+    if sp.issparse(problem.X) or problem.X.dtype != np.float64:
+        return _solve_by_lapack(problem, Y, scale, features, samples, mapper)
     out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
     if samples is None:
         given, starts, stops = np.arange(n), np.zeros(k, np.int64), np.full(k, n)
@@ -261,14 +235,48 @@ def _solve_submatrices(
     weight = np.empty(0) if problem.weight is None else problem.weight[given]
     X, Y = _gatherable(problem.X, features, mapper), np.ascontiguousarray(Y)
 
-    columns, centre = (features.indptr, features.indices), problem.fit_intercept
+    lists = features.indptr[:-1], features.indptr[1:], features.indices, starts, stops, given
     on_data = problem.rcond is None  # users' own cut-off is one of singular values
 
     def work(start: int, stop: int) -> None:
-        kernel(X, Y, *columns, starts, stops, given, weight, scale, centre, on_data, start, stop, out)
+        _kernel.solve_gathered(start, stop, X, Y, *lists, weight, scale, problem.fit_intercept, on_data, *out)
 
     mapper(work, k, uses_blas=False)
     return out
+
+
+def _solve_by_lapack(
+    problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Sharing
+) -> tuple[Array, Array, Array, Array]:
+    """The same for sparse data and those of single precision, which the kernel does not read."""
+    q = problem.Y.shape[1]
+    values = np.empty((len(features.indices), q))
+    intercepts = np.empty((len(features), q))
+    ratios, probed = np.empty(len(features)), np.empty(len(features))
+    data = problem.with_targets(Y)
+
+    def work(start: int, stop: int) -> None:
+        for i in range(start, stop):
+            part = data.submatrix(features[i], None if samples is None else samples[i])
+            G = part.A.T @ part.A
+            G[np.diag_indices_from(G)] += np.diagonal(G) == 0  # constant columns: coefficient zero
+            coef, ratios[i] = _cholesky_solve(G, part.A.T @ part.B)
+            values[features.indptr[i] : features.indptr[i + 1]] = coef[:, :q]
+            intercepts[i] = part.intercept(coef)[:q]
+            probed[i] = (np.abs(coef[:, q:]).max(axis=1, initial=0.0) * scale[features[i]]).max(initial=0.0)
+
+    mapper(work, len(features))
+    return values, intercepts, ratios, probed
+
+
+def _cholesky_solve(G: Array, C: Array) -> tuple[Array, float]:
+    """Solution of G b = C and the smallest L_jj^2 / G_jj; NaN and 0 when G is not positive definite."""
+    if not len(G):
+        return np.zeros_like(C), 1.0
+    L, info = la.lapack.dpotrf(G, lower=True, clean=False)
+    if info:
+        return np.full(C.shape, np.nan), 0.0
+    return la.lapack.dpotrs(L, C, lower=True)[0], np.min(np.diagonal(L) ** 2 / np.diagonal(G))
 
 
 def _gatherable(X: Array, features: Subsets, mapper: Sharing) -> Array:

@@ -1,23 +1,21 @@
 """Sums over antithetic pairs of members of what they miss left-out rows by, for every size along their paths.
 
-Compiled where that pays: all members of a batch are factored, then threads share the rows. What the compiled code does
-not believe (members with nearly dependent columns, rows that a size fits exactly although others are like them) goes
-through :mod:`._members.path`, one member after the other. The sums do not depend on threads.
+All members of a batch are factored, then threads share the rows. What the kernel does not trust (members with nearly
+dependent columns, rows that a size fits exactly although others are like them) goes through :mod:`._members.path`, one
+member after the other. The sums do not depend on threads.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _kernel
 from .._execution.threads import Sharing
 from .._trust import SMALLEST_PIVOT
-from . import compiled
 from .path import LANES, Laid, LaidRows, PathData, predictions, prefix_residuals
 
 __all__ = ["Pairs", "Sums", "sum_pairs", "sum_trusted"]
@@ -27,6 +25,7 @@ Indices = NDArray[np.int64]
 
 LARGEST_STORE = 1 << 26  # numbers that the factors at work take together
 SMALL = 2e7  # flops that are done before a second thread has begun
+MOST_PANELS = 32  # of rows that a thread takes at a time: what one call works on without a break
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def sum_pairs(data: PathData, pairs: Pairs, mapper: Sharing, rows: LaidRows | No
     n, q = rows.n, data.Y.shape[1]
     longest = max((len(order) for order in pairs.orders), default=0)
     flops = sum(len(order) * (1e4 + len(order) * (2.0 * n + len(order) / 3)) for order in pairs.orders)
-    if not longest or not compiled.worth_it(50e-6 * len(pairs.orders) + flops / 1e10):
+    if not longest:
         out = Sums.zero(pairs.n_slots, n, q)
         _add_by_hand(out, data, rows, pairs, np.arange(len(pairs)), None, mapper)
         return out
@@ -116,13 +115,11 @@ def sum_pairs(data: PathData, pairs: Pairs, mapper: Sharing, rows: LaidRows | No
 def sum_trusted(
     laid: Laid, rows: LaidRows, pairs: Pairs, mapper: Sharing
 ) -> tuple[Sums, int, NDArray[np.bool_]] | None:
-    """The sums of the pairs that compiled code believes, their number, and rows whose sums only a refit would tell.
+    """The sums of the pairs that the kernel trusts, their number, and rows whose sums only a refit would tell.
 
     None if there are fewer than two such pairs.
     """
     longest = max(len(order) for order in pairs.orders)
-    if not compiled.worth_it(np.inf):
-        return None
     sums, states, left = _all_compiled(laid, rows, pairs, longest, mapper)
     count = len(pairs) - len(left)
     out = Sums(*(np.moveaxis(one[:, :, : rows.n], 1, 2) for one in sums))
@@ -144,20 +141,16 @@ def _all_compiled(
     laid: Laid, rows: LaidRows, pairs: Pairs, longest: int, mapper: Sharing
 ) -> tuple[Array, Indices, Indices]:
     """Sums (3, sizes, q, rows) of the pairs that are believed, the state of every row, and the other pairs."""
-    from ._kernel import paths
-
-    kernel: Any = paths
     padded, q = rows.A.shape[1], rows.Y.shape[1]
     sums = np.zeros((3, pairs.n_slots, q, padded))
-    room, rows_room = kernel.room_of(longest, q), kernel.room_of_rows(longest)[0]
+    room = _kernel.member_size(longest, q)
     step = max(1, LARGEST_STORE // (2 * room))
-    buffer = np.empty(2 * min(step, len(pairs)) * room + mapper.n_threads * rows_room + 8)
-    store = buffer[(-buffer.ctypes.data % 64) // 8 :]
+    store = np.empty((2 * min(step, len(pairs)), room))
     states = np.zeros(padded, dtype=np.int64)
     left: list[int] = []
     for start in range(0, len(pairs), step):
         part = pairs.take(start, min(start + step, len(pairs)))
-        left.extend(start + _add_compiled(sums, states, laid, rows, part, store, room, rows_room, mapper))
+        left.extend(start + _add_compiled(sums, states, laid, rows, part, store[: 2 * len(part)], mapper))
     return sums, states, np.array(left, dtype=np.int64)
 
 
@@ -168,45 +161,37 @@ def _add_compiled(
     rows: LaidRows,
     pairs: Pairs,
     store: Array,
-    room: int,
-    rows_room: int,
     mapper: Sharing,
 ) -> Indices:
     """Add pairs; the numbers of those that are not believed, which were left out."""
-    from ._kernel import paths
-
-    kernel: Any = paths
     own, k = laid.rows, len(pairs.orders)
-    indptr = np.concatenate([[0], np.cumsum([len(order) for order in pairs.orders])])
-    indices = np.concatenate(pairs.orders).astype(np.int64, copy=False)
-    size_ptr = np.concatenate([[0], np.cumsum([len(own) for own in pairs.sizes])])
-    sizes = np.concatenate(pairs.sizes).astype(np.int64, copy=False)
-    offsets, ratios = room * np.arange(k), np.empty(k)
+    columns, sizes, ratios = _lists(pairs.orders), _lists(pairs.sizes), np.empty(k)
     G, C = (np.empty((0, 0)), np.zeros((0, rows.Y.shape[1]))) if laid.G is None else (laid.G, laid.C)
+    given = G, C, own.A, own.Y, own.n, laid.scale, laid.far, laid.relative
 
     def factor(start: int, stop: int) -> None:
-        kernel.factor_members(
-            G, C, own.A, own.Y, own.n, laid.scale, laid.far, laid.relative, indptr, indices, start, stop, store,
-            offsets, ratios,
-        )  # fmt: skip
+        _kernel.factor_members(start, stop, *given, *columns, store, ratios)
 
     mapper.quiet()(factor, k, uses_blas=False)
     trusted = (ratios >= SMALLEST_PIVOT).reshape(-1, 2).all(axis=1)
     use = np.flatnonzero(trusted)
     n_panels = rows.A.shape[1] // LANES
-    count = min(kernel.room_of_rows(int(np.diff(indptr).max()))[2], -(-n_panels // (2 * mapper.n_threads)))
-    regions = deque(k * room + i * rows_room for i in range(mapper.n_threads))
+    count = min(MOST_PANELS, -(-n_panels // (2 * mapper.n_threads)))
 
     def add(start: int, stop: int) -> None:
-        region = regions.pop()
-        kernel.sum_pairs(
-            rows.A, rows.Y, rows.share, rows.root, rows.n, rows.own, (indptr, indices, size_ptr, sizes), pairs.slots,
-            use, store, offsets, region, start * count, min(stop * count, n_panels), (*sums, states),
+        _kernel.sum_pairs(
+            start * count, min(stop * count, n_panels), rows.A, rows.Y, rows.share, rows.root, rows.n, rows.own,
+            *columns, *sizes, pairs.slots, use, store, sums[0], sums[1], sums[2], states,
         )  # fmt: skip
-        regions.append(region)
 
     mapper.quiet()(add, -(-n_panels // count), uses_blas=False)
     return np.flatnonzero(~trusted)
+
+
+def _lists(parts: list[Indices]) -> tuple[Indices, Indices, Indices]:
+    """Starts, stops and indices of lists, as the kernel takes them."""
+    bounds = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+    return bounds[:-1], bounds[1:], np.concatenate(parts).astype(np.int64, copy=False)
 
 
 def _add_by_hand(

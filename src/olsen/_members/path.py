@@ -56,7 +56,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-LANES = 8  # rows of a panel of the compiled code
+LANES = 8  # rows of a panel of the kernel
 
 DEPENDENT_ROWS = (
     "rows are dependent: {} of them span fewer directions, and minimum-norm members cannot fit them all. Use "
@@ -81,7 +81,7 @@ class PathData:
         n = problem.shape[0]
         weight = np.ones(n) if problem.weight is None else problem.weight
         X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
-        whole = np.zeros((X.shape[1], -(-n // LANES) * LANES))  # whole panels of the compiled code
+        whole = np.zeros((X.shape[1], -(-n // LANES) * LANES))  # whole panels of the kernel
         Xt, mean = whole[:, :n], None
         Xt[:] = X.T
         if problem.fit_intercept:
@@ -98,7 +98,7 @@ class PathData:
 
     @cached_property
     def laid_out(self) -> Laid:
-        """The same for compiled code."""
+        """The same for the kernel."""
         return Laid.of(self)
 
 

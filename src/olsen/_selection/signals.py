@@ -27,7 +27,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from .._members import compiled, lasso
+from .._members import lasso
 
 __all__ = ["Penalised", "Signal", "SignalOfGram", "SignalOfRows"]
 
@@ -83,10 +83,6 @@ class SignalOfGram:
         return _Primal(M, d[:, None] * self.C[S], S, d, len(spread), float(spread @ self.squares) / self.weight)
 
     def lasso(self, shares: Array) -> Array:
-        if not compiled.there():
-            factor = _cholesky(self.G)  # rows with this Gram matrix
-            targets = la.solve_triangular(factor, self.C, lower=True, check_finite=False)
-            return lasso.of_rows(np.asfortranarray(factor.T), targets, self.C, shares, self.n_rows / 2)
         return lasso.of_gram(self.G, self.C, shares, self.n_rows / 2)
 
     def lasso_penalty(self, coef: Array, share: float) -> float:

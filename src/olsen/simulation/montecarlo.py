@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from .._execution import threads
 from .._execution.blas_threads import one_blas_thread
-from .._members import compiled
 from .methods import QUANTITIES, Method
 from .problems import LinearProblem
 from .storage import TrialStore, describe, digest
@@ -106,7 +105,6 @@ def run(
     >>> bool(abs(ensemble.mean[0, 0] - ridge.mean[0, 0]) < 0.1)
     True
     """
-    compiled.load()
     cells = list(cells)
     version = _package_version()
     stores = [

@@ -1,0 +1,115 @@
+"""The compiled module. Arrays are C-contiguous float64 or int64; results are written into the last ones.
+
+Lists (columns or rows of members) are given by starts, stops and indices: list i is ``indices[starts[i]:stops[i]]``.
+A range begin, end says which members are worked on; the results of a member do not depend on it. Sizes, types and
+indices are checked; a mismatch is a ValueError.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+INSTRUCTION_SET: str  # "avx512", "avx2" or "plain"
+
+def solve_principal(
+    begin: int,
+    end: int,
+    G: Array,  # (p, p) symmetric, both triangles filled
+    C: Array,  # (p, q) right-hand sides; of those after the targets, the probes, only the size of solutions is wanted
+    scale: Array,  # (p,) factors on the entries of the probes' solutions: lengths of the columns
+    A: Array,  # (p, n) columns about their means, times the roots of the weights; n = 0: none at hand
+    Y: Array,  # (n, targets) likewise
+    far: Array,  # (p,) what taking the means out rounds in each column
+    relative: float,  # share of a relation's length below which it is rounding
+    starts: Indices,
+    stops: Indices,
+    indices: Indices,  # sorted subsets are gathered faster
+    values: Array,  # (indices, targets) solutions; NaN for a member whose factorisation broke down
+    ratios: Array,  # (k,) smallest L_jj^2 / G_jj; 0: breakdown, 1: empty subset, -1: would need the columns A
+    probed: Array,  # (k,) largest |x_j| scale_j of the probes; infinity after a breakdown
+) -> int:
+    """Solve ``G[S, S] b = C[S]`` for members of one Gram matrix."""
+
+def solve_gathered(
+    begin: int,
+    end: int,
+    X: Array,  # (n, p) in any order; Fortran order is faster where p is large and a member has many of the rows
+    Y: Array,  # (n, q) targets, then probes
+    starts: Indices,
+    stops: Indices,
+    columns: Indices,
+    row_starts: Indices,
+    row_stops: Indices,
+    rows: Indices,
+    weights: Array,  # positive, aligned with rows; or empty
+    scale: Array,  # (p,) factors on the entries of the probes' coefficients
+    centre: bool,  # whether to centre by the weighted means of the member's rows
+    on_data: bool,  # whether members with (nearly) dependent columns are finished on their data, or break down
+    values: Array,  # (columns, targets) coefficients, NaN after a breakdown
+    intercepts: Array,  # (k, targets)
+    ratios: Array,  # (k,)
+    probed: Array,  # (k,)
+) -> int:
+    """Solve weighted least squares on submatrices ``X[T, S]``."""
+
+def factor_members(
+    begin: int,
+    end: int,
+    G: Array,  # (p, p), or (0, 0): every member makes its own Gram matrix from A
+    C: Array,  # (p, q); without G only q counts
+    A: Array,  # (p, n) as in solve_principal, n padded by zeros to a multiple of 8
+    Y: Array,  # (n, q)
+    n_rows: int,  # without padding
+    scale: Array,
+    far: Array,
+    relative: float,
+    starts: Indices,
+    stops: Indices,
+    columns: Indices,  # in the order of the paths
+    store: Array,  # (k, member_size of the largest) receives the factors
+    ratios: Array,  # (k,) smallest pivot ratio of the columns that count; 0 where the member is not to be trusted
+) -> int:
+    """Factor members along the order of their columns and keep the factors."""
+
+def sum_pairs(
+    begin: int,  # panels of eight rows
+    end: int,
+    A: Array,  # as in factor_members, or other rows
+    Y: Array,
+    share: Array,  # (n,) of every row in the means, zero without intercept
+    root: Array,  # (n,) of its weight, one in the padding
+    n_rows: int,
+    own_rows: bool,  # whether members were given these rows; they are then left out one at a time
+    starts: Indices,
+    stops: Indices,
+    columns: Indices,
+    size_starts: Indices,
+    size_stops: Indices,
+    sizes: Indices,
+    slots: Indices,  # (pairs,) place of the first size of a pair in the sums; pair i are members 2i and 2i + 1
+    use: Indices,  # pairs that are summed
+    store: Array,  # of factor_members
+    total: Array,  # (slots, q, n) += both errors
+    square: Array,  # += their squares
+    pair_square: Array,  # += the square of their mean
+    states: Indices,  # (n,) 1 where a size fits a row exactly although others are like it: its sums say nothing
+) -> int:
+    """Add errors of pairs of factored members at some rows, for every size."""
+
+def lasso_path(
+    M: Array,  # (p, n) columns, or (p, p) their products A'A
+    left: Array,  # (q, n) targets, or (q, p) products A'B; overwritten
+    squares: Array,  # (p,)
+    penalties: Array,  # falling
+    most: float,  # ends when more columns are in
+    tol: float,  # a sweep that changes no fit by more, squared, is the last for a penalty
+    sweeps: int,  # at most
+    from_rows: bool,
+    found: Array,  # (penalties, p, q) coefficients
+) -> int:
+    """The lasso along falling penalties; returns how many were reached."""
+
+def member_size(columns: int, targets: int) -> int:
+    """Numbers that a factor takes."""

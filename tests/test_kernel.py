@@ -1,0 +1,150 @@
+"""The compiled kernels: against LAPACK on every instruction set, bad arguments, and their tolerances."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from olsen import _kernel, _trust
+from olsen._members import path
+
+SOURCE = Path(__file__).parents[1] / "src" / "olsen" / "_kernel"
+
+# Members of a Gram matrix, of submatrices and along paths, and the lasso, in one process for each instruction set.
+ORACLE = """
+import numpy as np
+from olsen import OLSEnsembleRegressorCV, _kernel, member_coefficients
+rng = np.random.default_rng(0)
+X = rng.standard_normal((150, 70)) + 3.0
+X[:, 5] = X[:, 6] - X[:, 7]
+y = X @ rng.standard_normal((70, 2)) + rng.standard_normal((150, 2))
+for m in (1, 4, 7, 8, 9, 16, 23, 33, 64):
+    columns = [np.sort(rng.permutation(70)[:m]) for _ in range(5)]
+    for rows in (None, [np.sort(rng.permutation(150)[:120]) for _ in range(5)]):
+        found = member_coefficients(X, y[:, 0], columns, rows, solver="gram")[0]
+        expected = member_coefficients(X, y[:, 0], columns, rows, solver="orthogonal")[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
+model = OLSEnsembleRegressorCV(20, random_state=0).fit(X, y)
+print(_kernel.INSTRUCTION_SET, repr(float(model.best_score_)))
+"""
+
+
+def run(instruction_set):
+    environment = {**os.environ, "OLSEN_INSTRUCTION_SET": instruction_set}
+    return subprocess.run([sys.executable, "-c", ORACLE], capture_output=True, text=True, env=environment)
+
+
+def test_every_instruction_set_agrees_with_lapack():
+    scores = {}
+    for name in ("avx512", "avx2", "plain"):
+        done = run(name)
+        if "where the machine has them" in done.stderr:  # this machine lacks it
+            continue
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+        used, score = done.stdout.split()
+        assert used == name
+        scores[name] = float(score)
+    assert "plain" in scores
+    np.testing.assert_allclose(list(scores.values()), scores["plain"], rtol=1e-9)
+
+
+def test_an_unknown_instruction_set_is_refused():
+    done = run("abacus")
+    assert done.returncode == 1 and "ImportError: OLSEN_INSTRUCTION_SET=abacus" in done.stderr
+
+
+def test_tolerances_are_those_of_the_rest():
+    text = (SOURCE / "kernels.h").read_text()
+    given = re.findall(r"#define (\w+) (0x1p-52|[\d.]+e-?\d+)\n", text)
+    found = {name: float.fromhex(value) if "x" in value else float(value) for name, value in given}
+    assert found.pop("RANK_COST") * 7 == pytest.approx(1e-20 * 7)
+    assert _trust.costs_a_rank(6.9e-20, 7) and not _trust.costs_a_rank(7.1e-20, 7)
+    assert found == {name: getattr(_trust, name) for name in found} and len(found) == 6
+    assert f"#define LANES {path.LANES}\n" in (SOURCE / "simd.h").read_text()
+
+
+def principal(seed=0):
+    """Arguments of a call that works, by name."""
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((9, 40))
+    indptr = np.array([0, 3, 3, 9])
+    return {
+        "begin": 0, "end": 3, "G": A @ A.T, "C": rng.standard_normal((9, 3)), "scale": np.ones(9), "A": A,
+        "Y": rng.standard_normal((40, 1)), "far": np.zeros(9), "relative": 1e-15, "starts": indptr[:-1],
+        "stops": indptr[1:], "indices": np.array([0, 4, 8, 1, 2, 3, 5, 6, 7]), "values": np.empty((9, 1)),
+        "ratios": np.empty(3), "probed": np.empty(3),
+    }  # fmt: skip
+
+
+BAD = {
+    "a column that is not there": {"indices": np.array([0, 4, 9, 1, 2, 3, 5, 6, 7])},
+    "a negative column": {"indices": np.array([0, 4, -1, 1, 2, 3, 5, 6, 7])},
+    "a list beyond its indices": {"stops": np.array([3, 3, 10])},
+    "a list that ends before it begins": {"stops": np.array([3, 2, 9])},
+    "a range beyond the members": {"end": 4},
+    "a range before them": {"begin": -1},
+    "a range that is no number": {"end": float("nan")},
+    "other shapes": {"scale": np.ones(8)},
+    "single precision": {"G": np.eye(9, dtype=np.float32)},
+    "narrow integers": {"indices": np.arange(9, dtype=np.int32)},
+    "another order": {"G": np.asfortranarray(np.arange(81.0).reshape(9, 9))},
+    "another dimension": {"scale": np.ones((9, 1))},
+    "too little room for results": {"values": np.empty((8, 1))},
+    "more targets than right-hand sides": {"values": np.empty((9, 4))},
+    "targets of other rows": {"Y": np.zeros((39, 1))},
+    "no array": {"G": None},
+    "no number": {"relative": "small"},
+}
+
+
+def test_bad_arguments_are_refused_and_nothing_is_written():
+    good = principal()
+    assert _kernel.solve_principal(*good.values()) == 0
+    for case, changed in BAD.items():
+        given = {**principal(), **changed}
+        for name in ("values", "ratios", "probed"):
+            given[name].fill(7.0)
+        with pytest.raises((ValueError, TypeError, BufferError)):
+            _kernel.solve_principal(*given.values())
+            pytest.fail(case)
+        assert all(np.all(given[name] == 7.0) for name in ("values", "ratios", "probed")), case
+    for arguments in ((), list(good.values())[:-1], [*good.values(), 1]):
+        with pytest.raises(TypeError):
+            _kernel.solve_principal(*arguments)
+    good["values"].flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        _kernel.solve_principal(*good.values())
+
+
+def test_stores_and_sums_of_other_sizes_are_refused():
+    rng = np.random.default_rng(0)
+    A, Y, one, lists = rng.standard_normal((9, 16)), rng.standard_normal((16, 1)), np.ones(9), np.array([0, 9, 18])
+    columns, room = (lists[:-1], lists[1:], np.tile(np.arange(9), 2)), _kernel.member_size(9, 1)
+    given = (0, 2, np.empty((0, 0)), np.zeros((0, 1)), A, Y, 16, one, 0 * one, 0.0, *columns)
+    with pytest.raises(ValueError, match="go together"):
+        _kernel.factor_members(*given, np.empty((2, room - 1)), np.empty(2))
+    store = np.empty((2, room))
+    _kernel.factor_members(*given, store, np.empty(2))
+    right = {"end": 2, "rows": 16, "sizes": [4, 9, 4, 9], "stops": [2, 4], "slot": 0, "pair": 0, "store": store}
+    wrong = [
+        {"end": 3}, {"rows": 17}, {"sizes": [4, 10, 4, 9]}, {"stops": [2, 3]}, {"slot": 1}, {"slot": -1}, {"pair": 1},
+        {"pair": -1}, {"store": np.empty((2, room - 1))},
+    ]  # fmt: skip
+    for changed in ({}, *wrong):
+        a = {**right, **changed}
+        sums, states = [np.zeros((2, 1, 16)) for _ in range(3)], np.zeros(16, np.int64)
+        sizes = np.array([0, 2]), np.array(a["stops"]), np.array(a["sizes"])
+        arguments = (
+            0, a["end"], A, Y, np.zeros(16), np.ones(16), a["rows"], True, *columns, *sizes, np.array([a["slot"]]),
+            np.array([a["pair"]]), a["store"], *sums, states,
+        )  # fmt: skip
+        if changed:
+            with pytest.raises(ValueError, match="go together"):
+                _kernel.sum_pairs(*arguments)
+        else:
+            _kernel.sum_pairs(*arguments)
+        assert bool(np.any(sums[0])) is not bool(changed), changed
