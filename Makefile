@@ -49,7 +49,7 @@ test-sanitizers: $(READY) $(TORCH_READY)  ## fuzz the kernels with AddressSaniti
 	  export ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED):.; \
 	  $(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),20000) $(if $(SEED),--seed $(SEED)) && \
 	  $(BIN)/python -m pytest -n 2 tests/test_kernel.py tests/test_dependent.py tests/test_path.py tests/test_mixture.py \
-	    tests/test_sampled_rows.py || exit 1; \
+	    tests/test_sampled_rows.py tests/test_determinantal.py || exit 1; \
 	done
 
 test-faults: $(READY)  ## memory, disks, files, workers and signals that fail, in minutes

@@ -89,6 +89,7 @@ VALID = {
     "ridge_risk": {"lam": 0.5, "gamma": 1.5, "sigma": 0.7},
     "scaled_risk": {"risk": 4.5, "shrinkage": 0.5, "mu": 0.9},
     "inclusion_probabilities": {"X": X, "penalty": 0.5, "center": True, "check_collinear": True},
+    "determinantal_penalty": {"X": X, "max_features": 0.4, "center": True},
     "isotropic_penalty": {"X": X, "max_features": 0.4, "center": True},
     "ridge_penalty": {
         "X": X, "max_features": 0.4, "center": True, "tol": 1e-10, "max_iter": 50, "return_n_iter": False,

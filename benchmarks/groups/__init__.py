@@ -5,6 +5,7 @@ The run of those in FROM_A_FOLDER also takes the folder of tables, or None.
 
 from . import (
     choice,
+    determinantal,
     figure,
     fit,
     fresh,
@@ -29,6 +30,7 @@ GROUPS = {
     "growth": growth,
     "predict": predict,
     "kernel": kernel,
+    "determinantal": determinantal,
     "choice": choice,
     "iteration": iteration,
     "tuned": tuned,

@@ -17,10 +17,11 @@ from typing import Literal, TypeAlias, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve, qr
-from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator, cg
 
-__all__ = ["inclusion_probabilities", "isotropic_penalty", "ridge_penalty"]
+from .subsets import Determinantal, penalty_of_size
+
+__all__ = ["determinantal_penalty", "inclusion_probabilities", "isotropic_penalty", "ridge_penalty"]
 
 DENSE_COLUMNS = 3000  # up to here the p x p Hessian is formed and factorised
 
@@ -178,12 +179,44 @@ def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = T
     values = values[values > values.max() * max(X.shape) * np.finfo(float).eps]
     if total >= len(values):
         raise ValueError(f"{total:.6g} columns per member need a rank above that; the rank of X is {len(values)}.")
+    return penalty_of_size(values, float(total))
 
-    def excess(log_penalty: float) -> float:
-        return float(np.sum(values / (values + np.exp(log_penalty))) - total)
 
-    low, high = np.log(values.min()) - 40, np.log(values.sum() / total) + 1
-    return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
+def determinantal_penalty(X: ArrayLike, max_features: int | float, *, center: bool = True) -> Floats:
+    r"""The diagonal ridge penalty that the mean of all determinantal members has, for any data.
+
+    .. math:: E[b_S] = (G + D)^{-1} X^\top y, \qquad D = \lambda\, \mathrm{diag}(G), \qquad
+              \mathrm{tr}\, G (G + D)^{-1} = m
+
+    Back from a penalty, the expected size is the sum of `inclusion_probabilities`.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+    max_features : int or float
+        Expected columns per member, as a count or as a fraction.
+    center : bool, default=True
+        Centre the columns first, as members with an intercept do.
+
+    Returns
+    -------
+    penalty : ndarray of shape (n_features,)
+        The diagonal of D; infinite for constant columns, which are never drawn.
+
+    Notes
+    -----
+    Status: theorem, for every X, y and rank; dependent columns included. See `olsen.subsets.Determinantal`.
+
+    Examples
+    --------
+    >>> determinantal_penalty(np.diag([1.0, 2.0, 3.0]), 0.5, center=False).round(10)
+    array([1., 4., 9.])
+    """
+    X = _columns(X, center)
+    total = float(_probabilities(max_features, X.shape[1]).sum())
+    process = Determinantal.from_rows(X, total) if X.shape[1] > X.shape[0] else Determinantal.from_gram(X.T @ X, total)
+    with np.errstate(divide="ignore"):
+        return process.penalty / process.spreads
 
 
 def _columns(X: ArrayLike, center: bool) -> Floats:

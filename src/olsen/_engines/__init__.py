@@ -12,7 +12,7 @@ from .blocks import Blocks
 from .dask import Dask
 from .dask_parts import is_dask
 from .device import Device, lives_elsewhere
-from .engine import Engine, NeedsRows, Options
+from .engine import Engine, NeedsRows, Options, process_of
 from .memory import Memory
 from .stream import Stream
 from .tasks import Tasks
@@ -32,6 +32,7 @@ __all__ = [
     "is_dask",
     "lives_elsewhere",
     "predict",
+    "process_of",
 ]
 
 Checks = Callable[[Any, Any, Any], tuple[Any, Any, Any]]

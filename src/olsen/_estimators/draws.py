@@ -117,7 +117,7 @@ def _edges(k: int, design: Design) -> list[int]:
 
 def members_of_group(design: Design) -> int:
     """Members that share one permutation of the columns, and avoid each other's."""
-    if design.kind != "balanced":
+    if design.kind != "balanced" or design.sampling == "determinantal":
         return 1
     share = float(np.mean(_expected_size(design))) / design.n_columns
     return group_size(min(max(share, 1 / design.n_columns), 1.0))

@@ -36,8 +36,11 @@ class OLSEnsembleRegressor(FittingEnsemble):
     max_samples : int or float, default=1.0
         Rows per member. With ``1.0`` all members share one Gram matrix, which is much faster. Members with fewer rows
         than columns are minimum-norm interpolators.
-    sampling : {"fixed", "bernoulli"}, default="fixed"
-        Members of fixed size, or a coin flip for every column (and row), rejecting members that have too few rows.
+    sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
+        Members of fixed size; a coin flip for every column (and row), rejecting members that have too few rows; or
+        subsets that repel each other as the columns' geometry asks, `max_features` being their expected size. The mean
+        of all determinantal members **is** ridge regression on standardised columns, on any table, and dependent
+        columns are never drawn together. They see all rows, and `design` does not matter to them.
     design : {"balanced", "independent"}, default="balanced"
         Members drawn in groups of disjoint blocks (of left-out blocks, for more than half of the columns), or
         independently as in the paper. Balanced members overlap less: lower risk for the same number of members.
@@ -121,6 +124,8 @@ class OLSEnsembleRegressor(FittingEnsemble):
     ----------
     .. [1] D. LeJeune, H. Javadi, R. G. Baraniuk. The Implicit Regularization of Ordinary Least Squares Ensembles.
        AISTATS 2020.
+    .. [2] M. Derezinski, M. W. Mahoney. Determinantal Point Processes in Randomized Numerical Linear Algebra. Notices
+       of the AMS, 2021.
 
     Examples
     --------

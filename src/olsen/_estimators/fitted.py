@@ -322,7 +322,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _from_plain(plain: dict[str, Any]) -> FittedResult:
-    design, stream = Design(**plain["design"]), None
+    design, stream = Design.from_plain(plain["design"]), None
     if plain["stream"] is not None:
         seen = frozenset(bytes.fromhex(digest) for digest in plain["distinct"])
         distinct = replace(DistinctRows.of_columns(design.n_columns), seen=seen)

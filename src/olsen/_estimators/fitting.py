@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _members
-from .._engines import Engine, NeedsRows
+from .._engines import Engine, NeedsRows, process_of
 from .._selection.combining import Combination, combine
 from ..subsets import Design
 from .fitted import FittedEnsemble, FittedResult
@@ -17,6 +18,7 @@ from .inputs import (
     check_choice,
     check_common,
     check_count,
+    check_determinantal,
     check_number,
     check_shape,
     check_switch,
@@ -55,7 +57,9 @@ class FittingEnsemble(FittedEnsemble):
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_estimators, str) and self.n_estimators in self._instead_of_a_number):
             check_count("n_estimators", self.n_estimators)
-        check_choice("sampling", self.sampling, ("fixed", "bernoulli"))
+        check_choice("sampling", self.sampling, ("fixed", "bernoulli", "determinantal"))
+        if self.sampling == "determinantal":
+            check_determinantal(self)
         check_choice("design", self.design, ("balanced", "independent"))
         check_choice("mixing", self.mixing, ("mean", "stacking"))
         check_choice("solver", self.solver, ("auto", *_members.SOLVERS))
@@ -93,7 +97,7 @@ class FittingEnsemble(FittedEnsemble):
             Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept, shares=shares)
         )
         check_shape(design)
-        return design
+        return replace(design, process=process_of(engine, design)) if self.sampling == "determinantal" else design
 
     def _fit_members(
         self,

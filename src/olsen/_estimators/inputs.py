@@ -35,6 +35,7 @@ __all__ = [
     "check_common",
     "check_count",
     "check_coverage",
+    "check_determinantal",
     "check_number",
     "check_shape",
     "check_switch",
@@ -255,6 +256,21 @@ def check_common(estimator: Any) -> None:
         raise ValueError(f"n_jobs={n_jobs!r} must be None, a number of threads, or -1 for all cores.")
     if not isinstance(estimator.verbose, (bool, np.bool_)):
         check_count("verbose", estimator.verbose, 0)
+
+
+def check_determinantal(estimator: Any) -> None:
+    """Refuse what determinantal members cannot be combined with, and say why."""
+    rows, columns = estimator.max_samples, estimator.max_features
+    if not (isinstance(rows, float) and rows == 1.0):
+        raise ValueError(
+            f"max_samples={rows!r} with sampling='determinantal': how columns repel each other is read off all rows, "
+            f"and members see all of them. Use max_samples=1.0."
+        )
+    if np.ndim(columns):
+        raise ValueError(
+            "max_features is an array of probabilities, but with sampling='determinantal' they follow from the data "
+            "and the expected size. Give a number; for other spreads of the columns see olsen.subsets.Determinantal."
+        )
 
 
 def check_shape(design: Design) -> None:

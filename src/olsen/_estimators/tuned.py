@@ -309,6 +309,12 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        if self.sampling == "determinantal":
+            raise ValueError(
+                "sampling='determinantal' is for a given size: sizes are compared along nested members here, which "
+                "determinantal ones are not. Use OLSEnsembleRegressor, whose mean is then ridge regression: degrees of "
+                "freedom that RidgeCV would choose are its max_features."
+            )
         check_choice("tune", self.tune, ("max_features", "max_samples"))
         check_choice("inclusion", self.inclusion, INCLUSIONS)
         check_switch("one_standard_error", self.one_standard_error)

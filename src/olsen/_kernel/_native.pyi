@@ -111,5 +111,16 @@ def lasso_path(
 ) -> int:
     """The lasso along falling penalties; returns how many were reached."""
 
+def draw_determinantal(
+    begin: int,
+    end: int,
+    key: Indices,  # (2,) of the seed; member i is a function of the key and of i
+    vectors: Array,  # (p, r) orthonormal columns: eigenvectors of the process
+    chances: Array,  # (r,) with which each is kept
+    subsets: Indices,  # (end - begin, r) receives the columns of each member, ascending
+    sizes: Indices,  # (end - begin,) and how many there are
+) -> int:
+    """Draw subsets of a determinantal process."""
+
 def member_size(columns: int, targets: int) -> int:
     """Numbers that a factor takes."""

@@ -1,4 +1,5 @@
 /* The kernels of one instruction set: this file is compiled once for each, which KERNELS and INSTRUCTION_SET name. */
+#include "determinantal.h"
 #include "lasso.h"
 #include "paths.h"
 

@@ -66,7 +66,7 @@ static inline ptrdiff_t count_of(double number) {
 
 /* Every kernel: its name, and its arguments in order, as name:type and letters for the lengths. Types: d array of
  * doubles, D to be written to, x the same in any order, i and I integers of 64 bits, f number, R range of what the
- * letter counts, L lists (three arrays: starts, stops, indices) by their number and what the indices are below. */
+ * letter counts (-: of anything), L lists (three arrays: starts, stops, indices) by their number and what the indices are below. */
 #define KERNEL_LIST(KERNEL)                                                                                            \
     KERNEL(solve_principal, "range:Rk G:dpp C:dpq scale:dp A:dpn Y:drs far:dp relative:f features:Lkp values:Dvt "     \
                             "ratios:Dk probed:Dk")                                                                     \
@@ -77,7 +77,8 @@ static inline ptrdiff_t count_of(double number) {
     KERNEL(sum_pairs, "begin:f end:f A:dpn Y:dnq share:dn root:dn rows:f own_rows:f features:Lkp sizes:Lk- slots:ih "  \
                       "use:iu store:dks total:Dzqn square:Dzqn pair_square:Dzqn states:In")                            \
     KERNEL(lasso_path, "M:dpn left:Dqn squares:dp penalties:dl most:f tol:f sweeps:f from_rows:f found:Dlpq")          \
-    KERNEL(member_size, "columns:f targets:f")
+    KERNEL(member_size, "columns:f targets:f")                                                                         \
+    KERNEL(draw_determinantal, "members:R- key:iy vectors:dpr chances:dr subsets:Ikr sizes:Ik")
 
 struct kernels {
     const char *instruction_set;

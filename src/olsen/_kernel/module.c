@@ -3,6 +3,9 @@
  * Only the limited API is used, so that one build serves every Python from 3.11 on. What the functions take is listed
  * in kernels.h and explained in _native.pyi. */
 #define PY_SSIZE_T_CLEAN
+#if !__has_include(<Python.h>)
+#error "olsen needs the headers of Python (Debian: python3-dev)"
+#endif
 #include <Python.h>
 
 #include <stdlib.h>
@@ -142,7 +145,7 @@ static int check_indices(struct call *call) {
     for (int i = 0; i < call->count; i++) {
         struct argument *given = &call->argument[i];
         const char *type = strchr(given->name, ':') + 1;
-        ptrdiff_t length = call->length[(int)type[1]], begin = 0, end = length;
+        ptrdiff_t length = type[1] == '-' ? PTRDIFF_MAX : call->length[(int)type[1]], begin = 0, end = length;
         if (*type == 'R') {
             range = given;
             if (!(0 <= range->begin && range->begin <= range->end && range->end <= length))

@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if !defined(__GNUC__) || (!defined(__clang__) && __GNUC__ < 12)
+#error "olsen needs GCC 12 or later, or clang: name one in the variable CC"
+#endif
+
 #define LANES 8
 #define TILE (LANES * LANES)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._moments import Triangle
 from .._selection.curve import SizeCurve
-from ..subsets import Design
+from ..subsets import Design, Determinantal
 from .archives import Archive
 from .columns import labels
 from .recognition import MODEL_MARK
@@ -47,7 +47,7 @@ TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[{]|[\]}]', re.DOTALL)
 
 COLUMN_KEYS = ("categories", "ordinal", "decimal", "unit", "date", "means", "indicator")
 KINDS = ("balanced", "independent")
-SAMPLINGS = ("fixed", "bernoulli")
+SAMPLINGS = ("fixed", "bernoulli", "determinantal")
 CURVES = ("own", "same", "other")
 PRIVATE = "_fitted"
 OWN_NAMES = ("feature_names_in_",)  # of a data frame; a model file holds the names of the table instead
@@ -496,11 +496,25 @@ def _check_design(design: dict[str, Any], p: int) -> None:
     for name, low in (("distinct_rows", 0), ("row_groups", 1), ("n_given", n_rows)):
         if design.get(name) is not None:
             _whole(design[name], name, low)
+    if (design.get("process") is None) is (design.get("sampling") == "determinantal"):
+        raise SchemaError("sampling and process do not go together")
+    if design.get("process") is not None:
+        _check_process(design["process"], p)
     kept = design.get("kept_rows")
     if kept is not None:
         _array(kept, "kept_rows", (n_rows,), "iu")
         if (kept < 0).any() or (kept >= (design.get("n_given") or n_rows)).any():
             raise SchemaError("kept_rows holds numbers of rows that the model never saw")
+
+
+def _check_process(process: dict[str, Any], p: int) -> None:
+    _same_names("process", process, *_fields_of(Determinantal))
+    rank = _array(process["vectors"], "vectors", (p, None)).shape[1]
+    for name, length in (("values", rank), ("spreads", p)):
+        if (_array(process[name], name, (length,)) < 0).any():
+            raise SchemaError(f"{name} are negative")
+    if _number(process["penalty"], "penalty") <= 0:
+        raise SchemaError("penalty is not positive")
 
 
 def _check_laws(columns: Any, shares: Any, p: int) -> None:

@@ -5,6 +5,7 @@ from a counter-based generator (Philox) whose counter is set from the member's o
 on how many members there are, on threads, or on how the draw is cut into chunks.
 
 Two sampling laws (paper, section 3): *fixed* sizes, uniform over all subsets of that size, and *bernoulli* coin flips.
+A third one looks at the columns: under *determinantal* sampling the mean of all members is ridge regression, exactly.
 Two designs: *independent* members, as in the paper, and *balanced* ones, where the members of a group share one random
 permutation (or one uniform number per item) and overlap as little as they can. Every member alone has the same law
 under both designs; only the overlaps differ, and smaller overlaps mean lower risk for the same number of members.
@@ -12,6 +13,7 @@ under both designs; only the overlaps differ, and smaller overlaps mean lower ri
 
 from ._compressed import Subsets
 from ._design import Design
+from ._determinantal import Determinantal, penalty_of_size
 from ._drawing import (
     COLUMNS,
     ROWS,
@@ -32,6 +34,7 @@ __all__ = [
     "COLUMNS",
     "ROWS",
     "Design",
+    "Determinantal",
     "Subsets",
     "antithetic_pairs",
     "antithetic_pairs_by_law",
@@ -41,6 +44,7 @@ __all__ = [
     "group_size",
     "group_sizes",
     "laws_of_members",
+    "penalty_of_size",
     "permutations",
     "resolve_size",
     "row_groups",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from . import _keys
 from ._compressed import Mapper, Subsets
+from ._determinantal import Determinantal
 from ._drawing import ROWS, draw, draw_members, resolve_size
 from ._mixtures import check_mixture, draw_mixture
 
@@ -31,8 +32,8 @@ class Design:
         Columns of a member: a count, a fraction, or the probability of every column, for each law if there are several.
     max_samples : int or float, default=1.0
         Rows of a member.
-    sampling : {"fixed", "bernoulli"}, default="fixed"
-        Fixed sizes or coin flips.
+    sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
+        Fixed sizes, coin flips, or subsets of a `process`.
     kind : {"balanced", "independent"}, default="balanced"
         What estimators call `design`.
     fit_intercept : bool, default=True
@@ -48,6 +49,8 @@ class Design:
         Numbers of the rows with positive weight among those handed over, where they are known and not all.
     shares : ndarray of shape (n_laws,) or None, default=None
         Share of the members that each law has, where there are several.
+    process : Determinantal or None, default=None
+        What determinantal members are drawn from, made from the data once: members can be drawn again without them.
 
     Examples
     --------
@@ -71,6 +74,7 @@ class Design:
     n_given: int | None = None
     kept_rows: NDArray[np.int64] | None = None
     shares: NDArray[np.float64] | None = None
+    process: Determinantal | None = None
 
     def __post_init__(self) -> None:
         if self.shares is not None:
@@ -96,6 +100,9 @@ class Design:
         if self.shares is not None:
             chances = np.asarray(self.max_features)
             return draw_mixture(self.n_rows, self.shares, chances, start, stop, **how), None
+        if self.sampling == "determinantal":
+            assert self.process is not None
+            return self.process.draw(start, stop, seed=self.seed, mapper=mapper), None
         rows = 1.0 if self.row_groups else self.max_samples
         features, samples = draw_members(
             self.n_rows, self.n_columns, stop, start=start, max_features=self.max_features, max_samples=rows, **how
@@ -141,17 +148,32 @@ class Design:
         group = _keys.row_groups(0, count, self.row_groups, self.seed)
         return MemberRows(k, lambda i: np.flatnonzero(np.isin(group, samples[i])))
 
+    @property
+    def expected_size(self) -> float:
+        """Columns of a member, as `max_features` says: a fraction is not rounded."""
+        columns = self.max_features
+        return float(columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns)
+
     def first_change(self, other: Design) -> str | None:
         """Name of a parameter in which another design differs; None: both draw the same members."""
         for field in fields(self):
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if field.name == "process":  # follows from the data, which are compared elsewhere
+                continue
             if np.shape(mine) != np.shape(theirs) or not np.array_equal(mine, theirs):
                 return field.name
         return None
 
     def plain(self) -> dict[str, Any]:
         """The same as numbers, texts and arrays only."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return found if self.process is None else {**found, "process": vars(self.process)}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> Design:
+        """The inverse of `plain`."""
+        process = plain.get("process")
+        return cls(**{**plain, "process": None if process is None else Determinantal(**process)})
 
 
 class MemberRows(Sequence[NDArray[np.int64]]):

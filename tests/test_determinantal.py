@@ -1,0 +1,259 @@
+"""Determinantal members: the mean of all of them is ridge regression, exactly, and what is drawn follows that law."""
+
+import pickle
+from itertools import chain, combinations
+
+import numpy as np
+import pytest
+import sklearn
+from scipy.linalg import block_diag
+
+import olsen
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen.datasets import load_soil_carbon
+from olsen.subsets import Determinantal, Subsets
+
+
+def dependent_columns(rng, n=40, p=8):
+    """A sum of two others, a copy in another unit, a constant column."""
+    X = (rng.standard_normal((n, p)) + 0.3) * np.logspace(-2, 2, p)
+    X[:, 3] = X[:, 0] / 0.01 + X[:, 1]
+    X[:, 6] = 1e3 * X[:, 2]
+    X[:, 7] = 5.0
+    return X
+
+
+def centred(X, Y, weight, fit_intercept):
+    """Rows about their means, times the roots of the weights."""
+    root = np.sqrt(weight)[:, None]
+    if fit_intercept:
+        X, Y = X - np.average(X, axis=0, weights=weight), Y - np.average(Y, axis=0, weights=weight)
+        X[:, np.abs(X).max(axis=0) < 1e-10] = 0.0
+    return X * root, Y * root
+
+
+def all_subsets(p):
+    return list(chain.from_iterable(combinations(range(p), m) for m in range(p + 1)))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("given_spreads", [True, False])
+@pytest.mark.parametrize("n", [40, 6])
+def test_the_mean_over_all_subsets_is_ridge_regression(fit_intercept, weighted, given_spreads, n, seed):
+    """Enumeration of all 256 subsets, with two targets: det(L_SS) times least squares on S."""
+    rng = np.random.default_rng(seed)
+    X, Y = dependent_columns(rng, n), rng.standard_normal((n, 2))
+    A, B = centred(X, Y, rng.uniform(0.3, 3, n) if weighted else np.ones(n), fit_intercept)
+    spreads = rng.uniform(0.1, 2.0, 8) / np.maximum((A**2).sum(axis=0), 1.0) if given_spreads else None
+    processes = [Determinantal.from_gram(A.T @ A, 3.3, spreads), Determinantal.from_rows(A, 3.3, spreads)]
+    for process in processes:
+        root = np.sqrt(process.spreads)
+        L = root[:, None] * (A.T @ A) * root / process.penalty
+        total, mean, inclusion = 0.0, np.zeros((8, 2)), np.zeros(8)
+        for subset in all_subsets(8):
+            S = list(subset)
+            if np.linalg.matrix_rank(A[:, S] * root[S], tol=1e-9) < len(S):
+                continue  # determinant zero: never drawn
+            weight = np.linalg.det(L[np.ix_(S, S)]) if S else 1.0
+            total += weight
+            inclusion[S] += weight
+            if S:
+                mean[S] += weight * np.linalg.lstsq(A[:, S] * root[S], B, rcond=None)[0] * root[S, None]
+        found = process.mean_coefficients(A.T @ B)
+        units = np.where(root > 0, 1 / np.where(root > 0, root, 1.0), 0.0)[:, None]  # coefficients of columns alike
+        np.testing.assert_allclose(
+            found * units, mean / total * units, rtol=0, atol=1e-12 * np.abs(found * units).max()
+        )
+        np.testing.assert_allclose(process.probabilities, inclusion / total, atol=1e-10)
+        assert process.probabilities.sum() == pytest.approx(3.3, abs=1e-9)
+        live = process.spreads > 0
+        G = (A.T @ A)[np.ix_(live, live)] + process.penalty * np.diag(1 / process.spreads[live])
+        np.testing.assert_allclose(found[live], np.linalg.solve(G, (A.T @ B)[live]), rtol=1e-7, atol=1e-9)
+
+
+def test_columns_pairs_and_sizes_are_drawn_as_often_as_the_law_says(seed):
+    """100 000 draws: within four standard errors; the marginal kernel gives pairs as its 2 x 2 minors."""
+    rng = np.random.default_rng(seed)
+    A, _ = centred(dependent_columns(rng), np.zeros((40, 1)), np.ones(40), True)
+    process, k = Determinantal.from_gram(A.T @ A, 2.7), 100_000
+    members = process.draw(0, k, seed=seed)
+    mask = members.mask().astype(float)
+    K = process.vectors @ (process.chances[:, None] * process.vectors.T)
+    minors = np.outer(np.diag(K), np.diag(K)) - K**2
+    np.fill_diagonal(minors, np.diag(K))
+    error = np.sqrt(np.maximum(minors * (1 - minors), 1e-12) / k)
+    assert np.all(np.abs(mask.T @ mask / k - minors) <= 4 * error + 1e-9)
+    assert not np.any(mask[:, 2] * mask[:, 6]), "a column and its copy"
+    assert not np.any(mask[:, 7]), "a constant column"
+    spread = np.sum(process.chances * (1 - process.chances))  # sizes: a sum of independent coins
+    assert abs(members.sizes.mean() - 2.7) < 4 * np.sqrt(spread / k)
+    assert abs(members.sizes.var() - spread) < 4 * spread * np.sqrt(3 / k)
+
+
+def test_members_are_functions_of_the_seed_and_their_number(seed):
+    A = np.random.default_rng(seed).standard_normal((60, 20))
+    process = Determinantal.from_gram(A.T @ A, 7.0)
+    whole = process.draw(0, 700, seed=seed)
+
+    def mapper(function, n_items):
+        return [function(start, min(start + 37, n_items)) for start in range(0, n_items, 37)]
+
+    for part in (process.draw(300, 700, seed=seed), process.draw(300, 700, seed=seed, mapper=mapper)):
+        assert np.array_equal(part.indices, whole.slice(300, 700).indices)
+    assert not np.array_equal(process.draw(0, 700, seed=seed + 1).indices, whole.indices)
+    assert all(np.all(np.diff(member) > 0) for member in whole if len(member) > 1)
+
+
+def test_what_is_drawn_does_not_depend_on_rounding(seed):
+    """Balanced factors have equal eigenvalues, whose eigenvectors rounding turns among each other."""
+    rng = np.random.default_rng(seed)
+    factors = np.hstack([np.eye(4)[rng.permutation(np.repeat(np.arange(4), 25))] for _ in range(3)])
+    A = block_diag(factors - factors.mean(axis=0), np.linalg.qr(rng.standard_normal((50, 6)))[0])
+    G, order = A.T @ A, rng.permutation(len(A))
+    again = sum(np.outer(row, row) for row in A[order])
+    first, second = (Determinantal.from_gram(gram, 6.0).draw(0, 500, seed=seed) for gram in (G, again))
+    assert np.array_equal(first.indices, second.indices)
+    dual = Determinantal.from_rows(A, 6.0).draw(0, 500, seed=seed)
+    assert np.array_equal(first.indices, dual.indices)
+
+
+def one_hot_table(rng, n=400):
+    factors = [np.eye(levels)[rng.integers(0, levels, n)] for levels in (2, 2, 3, 5)]
+    return np.hstack([rng.standard_normal((n, 4)), *factors])
+
+
+def tables(seed):
+    rng = np.random.default_rng(seed)
+    spectra, carbon = load_soil_carbon(return_X_y=True)
+    yield "spectra", spectra[:300, ::7], carbon[:300], 12
+    X = one_hot_table(rng)
+    yield "one-hot", X, X @ rng.standard_normal(16) + rng.standard_normal(400), 8
+    X = rng.standard_normal((40, 300))
+    yield "more columns than rows", X, X[:, 0] + rng.standard_normal(40), 15
+    x = np.linspace(1, 3, 30)[:, None]
+    yield "powers", x ** np.arange(1, 8), np.sin(3 * x[:, 0]) + 0.1 * rng.standard_normal(30), 3
+
+
+def test_members_reach_ridge_regression_and_coins_with_their_probabilities_do_not(seed):
+    """Distance of fitted values from ridge regression's, in standard errors of the mean of the members."""
+    missed = 0
+    for name, X, y, size in tables(seed):
+        A, B = centred(X.astype(float), y[:, None], np.ones(len(y)), True)
+        process = Determinantal.from_rows(A, size)
+        limit = A @ process.mean_coefficients(A.T @ B)[:, 0]
+        for k in (100, 1000, 10_000 if X.shape[1] < 50 else 2000):
+            model = OLSEnsembleRegressor(k, float(size) / X.shape[1], sampling="determinantal", random_state=seed)
+            model.fit(X, y)
+            assert model.n_fallbacks_ == 0, name
+            assert distance(A, model, limit) < 4, (name, k)
+        coins = OLSEnsembleRegressor(
+            10_000 if X.shape[1] < 50 else 2000, process.probabilities, sampling="bernoulli", random_state=seed
+        )
+        missed += distance(A, coins.fit(X, y), limit) > 4
+    assert missed >= 3  # of four: independent coins reach another mean
+
+
+def distance(A, model, limit):
+    """Root mean square of (fit - limit) over its standard error, from the members' own spread."""
+    fits = A @ model.member_coefs().toarray().T
+    error = np.sqrt(np.mean(np.var(fits, axis=1, ddof=1)) / fits.shape[1])
+    return np.sqrt(np.mean((fits.mean(axis=1) - limit) ** 2)) / error
+
+
+def engines(X, y, weight):
+    """The same rows, wherever they are."""
+    yield "memory", (X, y, weight)
+    yield "fortran", (np.asfortranarray(X), y, weight)
+
+    def blocks():
+        for start in range(0, len(X), 37):
+            rows = slice(start, start + 37)
+            yield X[rows], y[rows], weight[rows]
+
+    yield "blocks", (blocks, None, None)
+    da = pytest.importorskip("dask.array")
+    chunked = [da.from_array(a, chunks=(50, *a.shape[1:])) for a in (X, y, weight)]
+    yield "dask", chunked
+    torch = pytest.importorskip("torch")
+    yield "torch", [torch.asarray(a) for a in (X, y, weight)]
+
+
+def test_members_are_the_same_in_every_engine(seed, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    rng = np.random.default_rng(seed)
+    X = one_hot_table(rng, 200)
+    y, weight = X @ rng.standard_normal(16) + rng.standard_normal(200), rng.uniform(0.5, 2.0, 200)
+    found = {}
+    for name, data in engines(X, y, weight):
+        model = OLSEnsembleRegressor(200, 7, sampling="determinantal", random_state=seed)
+        with sklearn.config_context(array_api_dispatch=name == "torch"):
+            found[name] = model.fit(*data)
+    stream = OLSEnsembleRegressor(200, 7, sampling="determinantal", random_state=seed)
+    for rows in np.array_split(np.arange(200), 3):
+        stream.partial_fit(X[rows], y[rows], weight[rows])
+    found["stream"] = stream
+    for name, model in found.items():
+        assert np.array_equal(model.inclusion_, found["memory"].inclusion_), name
+        np.testing.assert_allclose(np.asarray(model.coef_), found["memory"].coef_, rtol=1e-7, atol=1e-9, err_msg=name)
+
+
+def test_members_are_the_same_after_pickling_and_in_files(seed, tmp_path):
+    rng = np.random.default_rng(seed)
+    X = one_hot_table(rng)
+    y = X @ rng.standard_normal(16) + rng.standard_normal(400)
+    model = OLSEnsembleRegressor(50, 7, sampling="determinantal", random_state=seed).fit(X, y)
+    path = tmp_path / "model.skops"
+    olsen.save(model, path)
+    for copy in (pickle.loads(pickle.dumps(model)), olsen.load(path)):
+        assert np.array_equal(copy.predict(X), model.predict(X))
+        assert all(map(np.array_equal, copy.feature_subsets_, model.feature_subsets_))
+    low, high = model.predict_interval(X, 0.9).T
+    assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97
+    assert np.all(model.predict(X[:5], return_std=True)[1] > 0) and np.all(model.coef_std_ > 0)
+    more = OLSEnsembleRegressor(50, 7, sampling="determinantal", random_state=seed, warm_start=True).fit(X, y)
+    whole = OLSEnsembleRegressor(80, 7, sampling="determinantal", random_state=seed).fit(X, y)
+    np.testing.assert_allclose(more.set_params(n_estimators=80).fit(X, y).coef_, whole.coef_, rtol=1e-10)
+
+
+def test_units_do_not_matter(seed):
+    rng = np.random.default_rng(seed)
+    X, units = rng.standard_normal((80, 10)), 10.0 ** rng.integers(-6, 6, 10)
+    y = X[:, 0] + rng.standard_normal(80)
+    ours, scaled = (
+        OLSEnsembleRegressor(40, 0.4, sampling="determinantal", random_state=seed).fit(Z, y) for Z in (X, X * units)
+    )
+    np.testing.assert_allclose(scaled.coef_ * units, ours.coef_, rtol=1e-7, atol=1e-12)
+
+
+def test_what_cannot_be_combined_is_refused_with_the_reason():
+    X, y = np.random.default_rng(0).standard_normal((20, 30)), np.arange(20.0)
+    determinantal = {"sampling": "determinantal", "random_state": 0}
+    for how, words in (
+        ({"max_samples": 0.5}, "max_samples=0.5"),
+        ({"max_features": np.full(30, 0.2)}, "probabilities"),
+        ({"max_features": 19}, "rank 19"),
+        ({"max_features": 0.9}, "27 columns"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            OLSEnsembleRegressor(10, **{**determinantal, "max_features": 5, **how}).fit(X, y)
+    with pytest.raises(ValueError, match="OLSEnsembleRegressor"):
+        OLSEnsembleRegressorCV(10, **determinantal).fit(X, y)
+    with pytest.raises(ValueError, match="spreads"):
+        Determinantal.from_rows(X, 5.0, -np.ones(30))
+    assert isinstance(Determinantal.from_rows(X, 5.0).draw(0, 0, seed=0), Subsets)
+
+
+def test_penalty_and_size_are_each_others_inverse(seed):
+    """With dependent columns, and with more columns than rows."""
+    rng = np.random.default_rng(seed)
+    for X, size in ((dependent_columns(rng)[:, :7], 3), (rng.standard_normal((12, 40)), 0.2)):
+        penalty = olsen.equivalence.determinantal_penalty(X, size)
+        chances = olsen.equivalence.inclusion_probabilities(X, penalty, check_collinear=False)
+        expected = size if isinstance(size, int) else size * X.shape[1]
+        assert chances.sum() == pytest.approx(expected, abs=1e-9)
+        y = rng.standard_normal(len(X))
+        A, B = centred(X, y[:, None], np.ones(len(y)), True)
+        process = Determinantal.from_rows(A, expected)
+        ridge = np.linalg.solve(A.T @ A + np.diag(penalty), A.T @ B)
+        np.testing.assert_allclose(process.mean_coefficients(A.T @ B), ridge, rtol=1e-7, atol=1e-9)
