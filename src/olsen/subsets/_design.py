@@ -33,7 +33,7 @@ class Design:
     max_samples : int or float, default=1.0
         Rows of a member.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
-        Fixed sizes, coin flips, or subsets of a `process`.
+        Fixed sizes, coin flips, or subsets drawn by a determinantal process.
     kind : {"balanced", "independent"}, default="balanced"
         What estimators call `design`.
     fit_intercept : bool, default=True
