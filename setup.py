@@ -85,16 +85,17 @@ def _linking() -> list[str]:
 
 def main() -> None:
     sanitize = SANITIZERS if os.environ.get("OLSEN_SANITIZE") else []
+    one_for_all = not sysconfig.get_config_var("Py_GIL_DISABLED")  # Pythons without the lock have no limited API
     module = Extension(
         "olsen._kernel._native",
         [f"{KERNEL}/module.c"],
         depends=[str(path) for path in Path(KERNEL).glob("*.[ch]")],
-        define_macros=[("Py_LIMITED_API", "0x030B0000")],
-        py_limited_api=True,
+        define_macros=[("Py_LIMITED_API", "0x030B0000")] if one_for_all else [],
+        py_limited_api=one_for_all,
         extra_compile_args=[*FLAGS, *sanitize],
         extra_link_args=sanitize[3:],
     )
-    options = {"bdist_wheel": {"py_limited_api": "cp311"}}
+    options = {"bdist_wheel": {"py_limited_api": "cp311"}} if one_for_all else {}
     if sys.platform == "win32":  # Microsoft's compiler does not know the vector extensions
         options["build_ext"] = {"compiler": "mingw32"}
     setup(ext_modules=[module], cmdclass={"build_ext": BuildKernel}, options=options)
