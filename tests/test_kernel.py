@@ -120,6 +120,14 @@ def test_bad_arguments_are_refused_and_nothing_is_written():
         _kernel.solve_principal(*good.values())
 
 
+def test_eigenvectors_that_are_none_are_refused():
+    """They would be drawn from for ever: nothing is left of any column, or not a number."""
+    for vectors in (np.zeros((5, 3)), np.full((5, 3), np.nan), np.empty((0, 3)), np.ones((5, 3))):
+        drawn, sizes = np.empty((2, 3), np.int64), np.empty(2, np.int64)
+        with pytest.raises(ValueError, match="go together"):
+            _kernel.draw_determinantal(0, 2, np.arange(2), vectors, np.ones(3), drawn, sizes)
+
+
 def test_stores_and_sums_of_other_sizes_are_refused():
     rng = np.random.default_rng(0)
     A, Y, one, lists = rng.standard_normal((9, 16)), rng.standard_normal((16, 1)), np.ones(9), np.array([0, 9, 18])

@@ -121,9 +121,11 @@ static int by_number(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Draw one subset, in ascending order; its size. */
+/* Draw one subset, in ascending order; its size, or MISMATCH where the eigenvectors are not orthonormal: of s columns
+ * the last one is accepted once in s proposals on average, and never in a thousand times as many only if nothing is
+ * left of any. */
 static ptrdiff_t draw_subset(const struct process *a, uint64_t state, int64_t *subset) {
-    ptrdiff_t s = 0, t = 0;
+    ptrdiff_t s = 0, t = 0, in_vain = 0;
     memset(a->drawn, 0, sizeof *a->drawn * a->p);
     for (ptrdiff_t k = 0; k < a->r; k++)
         if (uniform(&state) < a->chances[k])
@@ -135,6 +137,8 @@ static ptrdiff_t draw_subset(const struct process *a, uint64_t state, int64_t *s
         a->cumulated[j + 1] = a->cumulated[j] + squared_length(a->u, size);
     }
     while (t < s) {
+        if (in_vain++ > 1000 * s)
+            return MISMATCH;
         ptrdiff_t j = find_place(a->cumulated, a->p, uniform(&state) * a->cumulated[a->p]);
         double square = a->cumulated[j + 1] - a->cumulated[j], least = uniform(&state) * square;
         if (a->drawn[j])
@@ -145,6 +149,7 @@ static ptrdiff_t draw_subset(const struct process *a, uint64_t state, int64_t *s
             extend_basis(a, t, s, size, square, left);
             subset[t++] = j;
             a->drawn[j] = 1;
+            in_vain = 0;
         }
     }
     qsort(subset, s, sizeof *subset, by_number);
@@ -159,17 +164,19 @@ static int draw_determinantal(struct call *call) {
     int64_t *subsets = ARRAY(subsets), *sizes = ARRAY(sizes);
     ptrdiff_t size = a.r + WIDE;
     struct scratch room;
-    if (LENGTH(y) != 2 || LENGTH(k) != range->end - range->begin)
+    if (LENGTH(y) != 2 || LENGTH(k) != range->end - range->begin || a.p == 0)
         return MISMATCH;
     if (reserve(&room, 3 * size + 2 * size * size + 2 * a.p + 1))
         return NO_MEMORY;
     a.kept = take(&room, size), a.u = take(&room, size), a.inner = take(&room, size);
     a.basis = take(&room, size * size), a.panels = take(&room, size * size), a.cumulated = take(&room, a.p + 1);
     a.drawn = take(&room, a.p);
-    for (ptrdiff_t i = 0; i < LENGTH(k); i++) {
+    int status = DONE;
+    for (ptrdiff_t i = 0; i < LENGTH(k) && !status; i++) {
         uint64_t state = hashed((uint64_t)key[0] ^ hashed((uint64_t)key[1] + (uint64_t)(range->begin + i)));
         sizes[i] = draw_subset(&a, state, subsets + a.r * i);
+        status = sizes[i] < 0 ? MISMATCH : DONE;
     }
     free(room.base);
-    return DONE;
+    return status;
 }
