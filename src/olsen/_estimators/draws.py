@@ -119,12 +119,5 @@ def members_of_group(design: Design) -> int:
     """Members that share one permutation of the columns, and avoid each other's."""
     if design.kind != "balanced" or design.sampling == "determinantal":
         return 1
-    share = float(np.mean(_expected_size(design))) / design.n_columns
+    share = design.expected_size / design.n_columns
     return group_size(min(max(share, 1 / design.n_columns), 1.0))
-
-
-def _expected_size(design: Design) -> Any:
-    columns = design.max_features
-    if np.ndim(columns):
-        return np.asarray(columns).sum(axis=-1)
-    return columns if isinstance(columns, (int, np.integer)) else float(columns) * design.n_columns

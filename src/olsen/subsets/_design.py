@@ -150,8 +150,10 @@ class Design:
 
     @property
     def expected_size(self) -> float:
-        """Columns of a member, as `max_features` says: a fraction is not rounded."""
+        """Columns of a member, on average over laws where there are several; a fraction is not rounded."""
         columns = self.max_features
+        if np.ndim(columns):
+            return float(np.mean(np.asarray(columns).sum(axis=-1)))
         return float(columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns)
 
     def first_change(self, other: Design) -> str | None:
