@@ -63,10 +63,12 @@ class BuildKernel(build_ext):
             raise CompileError(MISSING.format(f": CC is {os.environ['CC']}" if os.environ.get("CC") else ""))
         self.force = self.compiler.force = True  # what lies there may be of another compiler
         if os.name != "nt":
-            named = {"compiler_so": [*found, "-fPIC", *shlex.split(os.environ.get("CFLAGS", ""))]}
-            named["linker_so"] = [*found, *_linking()]
+            named = {"compiler_so": [*found, "-fPIC", *_given("CPPFLAGS"), *_given("CFLAGS")]}
+            named["linker_so"] = [*found, *_linking(), *_given("LDFLAGS")]
             self.compiler.set_executables(**{key: shlex.join(words) for key, words in named.items()})
         x86 = self.plat_name.endswith(("x86_64", "amd64"))  # of the machine that the wheel is for
+        ext.define_macros = [*ext.define_macros, *([("X86_SETS", "1")] if x86 else [])]
+        ext.extra_objects = []
         for name, flags in {**(X86_SETS if x86 else {}), "plain": []}.items():
             macros = [("KERNELS", f"kernels_{name}"), ("INSTRUCTION_SET", f'"{name}"')]
             folder = str(Path(self.build_temp) / name)
@@ -79,8 +81,13 @@ class BuildKernel(build_ext):
 
 def _linking() -> list[str]:
     """How a module is linked: as Python says, without its own compiler and the folders of its own machine."""
-    words = shlex.split(sysconfig.get_config_var("LDSHARED") or "cc -shared")[1:]
+    words, own = (shlex.split(sysconfig.get_config_var(name) or "") for name in ("LDSHARED", "CC"))
+    words = words[len(own) :] if own and words[: len(own)] == own else words[1:] or ["-shared"]
     return [word for word in words if not word.startswith(("-L", "-Wl,-rpath"))]
+
+
+def _given(variable: str) -> list[str]:
+    return shlex.split(os.environ.get(variable, ""))
 
 
 def main() -> None:

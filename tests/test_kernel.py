@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from olsen import _kernel, _trust
+from olsen import OLSEnsembleRegressor, _kernel, _trust
 from olsen._members import path
 
 SOURCE = Path(__file__).parents[1] / "src" / "olsen" / "_kernel"
@@ -118,6 +118,29 @@ def test_bad_arguments_are_refused_and_nothing_is_written():
     good["values"].flags.writeable = False
     with pytest.raises((ValueError, BufferError)):
         _kernel.solve_principal(*good.values())
+
+
+def test_arrays_that_share_memory_are_not_aligned_or_too_long_are_refused():
+    given, raw = principal(), np.zeros(100)
+    given["values"], given["starts"] = raw[:9].reshape(9, 1), raw.view(np.int64)[:3]
+    with pytest.raises(ValueError, match="share memory"):
+        _kernel.solve_principal(*given.values())
+    given = principal()
+    given["scale"] = np.frombuffer(bytearray(73), np.uint8)[1:73].view(np.float64)
+    with pytest.raises(ValueError, match="aligned"):
+        _kernel.solve_principal(*given.values())
+    none, many = np.zeros(1, np.int64), (2**64 + 257) // 258  # its product with a size of a slab wraps around
+    empty = np.zeros((0, 0)), np.zeros((0, many)), np.zeros((0, 0)), np.zeros((0, many)), 0, np.zeros(0), np.zeros(0)
+    with pytest.raises(ValueError, match="too long"):
+        _kernel.factor_members(0, 1, *empty, 0.0, none, none + 0, none[:0], np.zeros((1, 8)), np.zeros(1))
+    for columns in (2**32, 2**40, -1):
+        with pytest.raises(ValueError, match="go together"):
+            _kernel.member_size(columns, 1)
+    X = np.frombuffer(bytearray(8 * 600 + 1), np.uint8)[1:].view(np.float64).reshape(60, 10)
+    X[:], y = np.random.default_rng(0).standard_normal((60, 10)), np.arange(60.0)
+    how = {"max_samples": 0.5, "random_state": 0}
+    coef = [OLSEnsembleRegressor(30, 4, **how).fit(data, y).coef_ for data in (X, X.copy())]
+    np.testing.assert_array_equal(*coef)
 
 
 def test_eigenvectors_that_are_none_are_refused():

@@ -30,6 +30,8 @@ COMPILED_ONLY = ["aarch64-macos", "x86_64-macos", "x86_64-windows-gnu", "aarch64
 def build(target, platform, tag, folder):
     """One wheel. Zig names the oldest libc it runs with; auditwheel, which knows this machine's kind only, agrees."""
     environment = {**os.environ, "CC": f"{ZIG} cc -target {target} -mcpu=baseline", "_PYTHON_HOST_PLATFORM": platform}
+    for old in (ROOT / "build").glob("*.*-*"):  # what a former build left: it would go into the wheel
+        shutil.rmtree(old)
     with tempfile.TemporaryDirectory() as made:
         command = [sys.executable, "-m", "build", "--wheel", "--outdir", made]
         subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)

@@ -2,7 +2,7 @@
 
 Lists (columns or rows of members) are given by starts, stops and indices: list i is ``indices[starts[i]:stops[i]]``.
 A range begin, end says which members are worked on; the results of a member do not depend on it. Sizes, types and
-indices are checked; a mismatch is a ValueError.
+indices are checked; a mismatch is a ValueError. The lock is released: index arrays must not change during a call.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ def solve_principal(
     begin: int,
     end: int,
     G: Array,  # (p, p) symmetric, both triangles filled
-    C: Array,  # (p, q) right-hand sides; of those after the targets, the probes, only the size of solutions is wanted
+    C: Array,  # (p, q) finite right-hand sides; of the last ones, the probes, only the size of solutions is wanted
     scale: Array,  # (p,) factors on the entries of the probes' solutions: lengths of the columns
     A: Array,  # (p, n) columns about their means, times the roots of the weights; n = 0: none at hand
     Y: Array,  # (n, targets) likewise

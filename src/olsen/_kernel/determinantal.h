@@ -122,7 +122,7 @@ static int by_number(const void *a, const void *b) {
 }
 
 /* Draw one subset, in ascending order; its size, or MISMATCH where the eigenvectors are not orthonormal: of s columns
- * the last one is accepted once in s proposals on average, and never in a thousand times as many only if nothing is
+ * the last one is accepted once in s proposals on average, and never in a hundred times as many only if nothing is
  * left of any. */
 static ptrdiff_t draw_subset(const struct process *a, uint64_t state, int64_t *subset) {
     ptrdiff_t s = 0, t = 0, in_vain = 0;
@@ -136,8 +136,10 @@ static ptrdiff_t draw_subset(const struct process *a, uint64_t state, int64_t *s
         read_row(a, j, s);
         a->cumulated[j + 1] = a->cumulated[j] + squared_length(a->u, size);
     }
+    if (s && !(a->cumulated[a->p] > 0.0 && a->cumulated[a->p] < INFINITY))
+        return MISMATCH;
     while (t < s) {
-        if (in_vain++ > 1000 * s)
+        if (in_vain++ > 100 * s)
             return MISMATCH;
         ptrdiff_t j = find_place(a->cumulated, a->p, uniform(&state) * a->cumulated[a->p]);
         double square = a->cumulated[j + 1] - a->cumulated[j], least = uniform(&state) * square;

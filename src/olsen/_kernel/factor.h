@@ -108,7 +108,7 @@ static void eliminate_block(const struct member *a, ptrdiff_t s, struct cursor *
 }
 
 /* The smallest pivot ratio of the factored member, 0 after a breakdown. Clears the columns after the last variable,
- * whose "pivots" mean nothing, so that they solve to zero. */
+ * whose "pivots" mean nothing, so that they solve to zero. Right-hand sides must be finite: they share its panel. */
 static double pivot_ratio(const struct member *a) {
     double ratio = a->lowest[0];
     for (int i = 1; i < LANES; i++)

@@ -10,6 +10,9 @@
 #define MISMATCH (-2) /* arrays that do not go together, beyond what the signature says */
 
 #define MOST_ARGUMENTS 24
+#define LARGEST_LENGTH ((ptrdiff_t)1 << 31)
+#define MOST_COLUMNS ((ptrdiff_t)1 << 24) /* of a member: its factor takes half of their square */
+#define MOST_SWEEPS 1000000
 
 /* Numerical tolerances: those of olsen/_trust.py, where the reasons are; a test compares the two. */
 #define EPS 0x1p-52

@@ -94,7 +94,7 @@ static int lasso_path(struct call *call) {
     double *found = ARRAY(found);
     ptrdiff_t size = given.p * given.q;
     struct scratch room;
-    if (!given.from_rows && given.n != given.p)
+    if ((!given.from_rows && given.n != given.p) || COUNT(sweeps) < 0 || COUNT(sweeps) > MOST_SWEEPS)
         return MISMATCH;
     if (reserve(&room, size + given.q + given.p))
         return NO_MEMORY;

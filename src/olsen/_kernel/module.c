@@ -13,7 +13,7 @@
 
 #include "kernels.h"
 
-#if defined(__x86_64__)
+#if defined(X86_SETS) /* what setup.py compiles them for */
 #include <cpuid.h>
 extern const struct kernels kernels_avx512, kernels_avx2;
 #endif
@@ -25,7 +25,7 @@ static const struct kernels *chosen = &kernels_plain;
 struct reader {
     PyObject *const *next, *const *end;
     Py_buffer held[MOST_ARGUMENTS];
-    int n_held;
+    int written[MOST_ARGUMENTS], n_held;
     struct call call;
 };
 
@@ -50,9 +50,12 @@ static int has_type(const Py_buffer *view, int real) {
     return view->itemsize == 8 && !format[1] && (real ? *format == 'd' : *format == 'l' || *format == 'q');
 }
 
-/* A length given by a letter is what the first array with that letter has. */
+/* A length given by a letter is what the first array with that letter has. Sizes of workspaces are products of lengths,
+ * which are not bounded by memory where an array is empty. */
 static int check_length(struct reader *from, char letter, ptrdiff_t length, const char *name) {
     ptrdiff_t *known = &from->call.length[(int)letter];
+    if (letter != '_' && length > LARGEST_LENGTH)
+        return refuse(name, "is too long");
     if (*known < 0)
         *known = length;
     return *known == length ? 0 : refuse(name, "has another shape than the arrays beside it");
@@ -66,9 +69,9 @@ static Py_buffer *read_array(struct reader *from, const char *name, char type, c
     Py_buffer *view = &from->held[from->n_held];
     if (!object || PyObject_GetBuffer(object, view, PyBUF_FORMAT | order | writable))
         return NULL;
-    from->n_held++;
-    if (!has_type(view, type != 'i' && type != 'I') || view->ndim != ndim) {
-        refuse(name, "has other numbers, or another number of dimensions");
+    from->written[from->n_held++] = writable;
+    if (!has_type(view, type != 'i' && type != 'I') || view->ndim != ndim || (uintptr_t)view->buf % 8) {
+        refuse(name, "has other numbers, another number of dimensions, or is not aligned");
         return NULL;
     }
     for (int i = 0; i < ndim; i++)
@@ -160,6 +163,18 @@ static int check_indices(struct call *call) {
     return 0;
 }
 
+/* What is written to lies apart from all other arrays: indices must stay what they were when they were checked. */
+static int check_overlap(const struct reader *from) {
+    for (int i = 0; i < from->n_held; i++)
+        for (int j = 0; j < from->n_held; j++) {
+            const Py_buffer *a = &from->held[i], *b = &from->held[j];
+            const char *first = a->buf, *second = b->buf;
+            if (i != j && from->written[i] && first < second + b->len && second < first + a->len)
+                return refuse("arrays", "share memory");
+        }
+    return 0;
+}
+
 static int read_call(struct reader *from, const char *signature) {
     struct call *call = &from->call;
     for (int i = 0; i < 128; i++)
@@ -176,7 +191,7 @@ static int read_call(struct reader *from, const char *signature) {
         PyErr_SetString(PyExc_TypeError, "olsen._kernel: too many arguments");
         return -1;
     }
-    return check_indices(call);
+    return check_overlap(from) ? -1 : check_indices(call);
 }
 
 static PyObject *run(PyObject *const *args, Py_ssize_t nargs, const char *signature, int (*kernel)(struct call *)) {
@@ -205,7 +220,7 @@ KERNEL_LIST(FUNCTION)
 
 /* Whether this processor, and the system on it, have an instruction set. */
 static int has(const char *instruction_set) {
-#if defined(__x86_64__)
+#if defined(X86_SETS)
     unsigned a, b, c, d, low, high;
     if (strcmp(instruction_set, "plain")) {
         if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_FMA) || !(c & bit_OSXSAVE))
@@ -224,7 +239,7 @@ static int has(const char *instruction_set) {
 /* The widest instruction set there is, or the one that OLSEN_INSTRUCTION_SET names. */
 static int choose_kernels(void) {
     const struct kernels *all[] = {
-#if defined(__x86_64__)
+#if defined(X86_SETS)
         &kernels_avx512, &kernels_avx2,
 #endif
         &kernels_plain};

@@ -290,6 +290,9 @@ static int sum_pairs(struct call *call) {
 
 /* Numbers that the factor of a member takes. */
 static int member_size(struct call *call) {
-    call->result = size_of_member(COUNT(columns), COUNT(targets));
-    return COUNT(columns) < 0 || COUNT(targets) < 0 ? MISMATCH : DONE;
+    ptrdiff_t columns = COUNT(columns), targets = COUNT(targets);
+    if (columns < 0 || columns > MOST_COLUMNS || targets < 0 || targets > MOST_COLUMNS)
+        return MISMATCH;
+    call->result = size_of_member(columns, targets);
+    return DONE;
 }

@@ -281,7 +281,8 @@ def _cholesky_solve(G: Array, C: Array) -> tuple[Array, float]:
 
 def _gatherable(X: Array, features: Subsets, mapper: Sharing) -> Array:
     """Column order for wide data, where in row order every entry would be a cache line of its own."""
-    if X.flags.f_contiguous or (X.flags.c_contiguous and X.shape[1] < 16 * features.sizes.mean()):
+    in_order = X.flags.f_contiguous or (X.flags.c_contiguous and X.shape[1] < 16 * features.sizes.mean())
+    if in_order and X.flags.aligned:
         return X
     memory.require(X.nbytes, "A copy of X in column order", "Pass X in Fortran order (numpy.asfortranarray).")
     copy = np.empty(X.shape, order="F")
