@@ -56,8 +56,9 @@ def compile_only(target):
     for name, flags in sets.items():
         macros = [f"-DKERNELS=kernels_{name}", f'-DINSTRUCTION_SET="{name}"']
         source = str(ROOT / "src/olsen/_kernel/kernels.c")
-        command = [ZIG, "cc", "-target", target, "-mcpu=baseline", "-c", source, "-o", os.devnull]
-        subprocess.run([*command, *FLAGS, *macros, *flags], check=True)
+        command = [ZIG, "cc", "-target", target, "-mcpu=baseline", "-c", source]
+        with tempfile.TemporaryDirectory() as folder:  # zig writes beside a null device
+            subprocess.run([*command, *FLAGS, *macros, *flags], check=True, cwd=folder)
 
 
 def main(folder):
