@@ -23,7 +23,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = {  # rows at toy size
     "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
     "inclusion": 3, "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "fresh": 4,
-    "determinantal": 2,
+    "determinantal": 3,
 }  # fmt: skip
 METHODS = ("time_", "peakmem_")
 

@@ -90,6 +90,10 @@ VALID = {
     "scaled_risk": {"risk": 4.5, "shrinkage": 0.5, "mu": 0.9},
     "inclusion_probabilities": {"X": X, "penalty": 0.5, "center": True, "check_collinear": True},
     "determinantal_penalty": {"X": X, "max_features": 0.4, "center": True},
+    "determinantal_risk": {
+        "X": X, "beta": [1.0, -0.5, 0.2, 0.0, 0.0, 0.3], "max_features": 0.4, "sigma": 0.7, "Sigma": np.eye(6), "k": 3,
+        "center": True, "n_subsets": 8, "random_state": 0,
+    },
     "isotropic_penalty": {"X": X, "max_features": 0.4, "center": True},
     "ridge_penalty": {
         "X": X, "max_features": 0.4, "center": True, "tol": 1e-10, "max_iter": 50, "return_n_iter": False,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from sklearn.linear_model import Ridge
+
 import peers
 from olsen import OLSEnsembleRegressor
 from problems import linear
@@ -14,10 +17,13 @@ TITLE = "Determinantal members"
 NOTE = (
     "Whole calls of `OLSEnsembleRegressor(sampling='determinantal', n_jobs=2).fit`, the eigenvalues of the Gram matrix "
     "and all draws included, beside balanced members of the same size and Bagging. The ratio is that to balanced "
-    "members, and is to be small."
+    "members, and is to be small. The limit (`n_estimators=inf`) stands beside scikit-learn's Ridge at one given "
+    "penalty, both with the threads of BLAS, and the ratio is that of the two."
 )
 # n, p, expected size, k, determinantal over balanced must be at most
 SHAPES = [(500, 200, 60, 1000, 12), (2000, 1000, 60, 1000, None), (100, 1000, 40, 1000, None)]
+LIMITS = [(2000, 1000, 300, 1.2), (10_000, 300, 100, None), (200, 3000, 60, None)]
+TOY_LIMITS = [(40, 20, 5, 1.2)]
 TOY_SHAPES = [(40, 20, 5, 6, 12), (12, 30, 5, 6, None)]
 
 
@@ -25,6 +31,8 @@ def run(quick: bool):
     jobs = peers.start_workers(quick)
     for shape in TOY_SHAPES if quick else SHAPES:
         yield measure(*shape, jobs, rounds=1 if quick else 3)
+    for shape in TOY_LIMITS if quick else LIMITS:
+        yield measure_limit(*shape, rounds=1 if quick else 15)
 
 
 def measure(n, p, m, k, must, jobs, rounds):
@@ -51,14 +59,27 @@ def measure(n, p, m, k, must, jobs, rounds):
     }
 
 
+def measure_limit(n, p, m, must, rounds):
+    X, y = linear(n, p)
+    contenders = {
+        "determinantal": lambda: OLSEnsembleRegressor(np.inf, m, sampling="determinantal").fit(X, y),
+        "ridge": lambda: Ridge(alpha=float(n)).fit(X, y),
+    }
+    measured = interleave(contenders, rounds)
+    took = best(measured)
+    ratio = took["determinantal"] / took["ridge"]
+    return {"shape": {"n": n, "p": p, "m": m, "k": "inf"}, **summary(measured), **judged(ratio, must, better="less")}
+
+
 def cells(row):
     took = row["seconds"]
+    beside = "ridge" if "ridge" in took else "balanced"
     return {
         "n, p, m, k": ", ".join(map(str, row["shape"].values())),
         "determinantal": duration(took["determinantal"]),
-        "balanced": duration(took["balanced"]),
-        "Bagging": f"{duration(took[BAGGING])} ({times(row['bagging'])})",
-        "fallbacks": str(row["fallbacks"]),
+        "beside": f"{beside} {duration(took[beside])}",
+        "Bagging": f"{duration(took[BAGGING])} ({times(row['bagging'])})" if BAGGING in took else "",
+        "fallbacks": str(row.get("fallbacks", "")),
         "ratio": times(row["value"]),
         **limits(row),
     }

@@ -21,7 +21,13 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from .subsets import Determinantal, penalty_of_size
 
-__all__ = ["determinantal_penalty", "inclusion_probabilities", "isotropic_penalty", "ridge_penalty"]
+__all__ = [
+    "determinantal_penalty",
+    "determinantal_risk",
+    "inclusion_probabilities",
+    "isotropic_penalty",
+    "ridge_penalty",
+]
 
 DENSE_COLUMNS = 3000  # up to here the p x p Hessian is formed and factorised
 
@@ -212,11 +218,114 @@ def determinantal_penalty(X: ArrayLike, max_features: int | float, *, center: bo
     >>> determinantal_penalty(np.diag([1.0, 2.0, 3.0]), 0.5, center=False).round(10)
     array([1., 4., 9.])
     """
-    X = _columns(X, center)
-    total = float(_probabilities(max_features, X.shape[1]).sum())
-    process = Determinantal.from_rows(X, total) if X.shape[1] > X.shape[0] else Determinantal.from_gram(X.T @ X, total)
+    process = _process(_columns(X, center), max_features)
     with np.errstate(divide="ignore"):
         return process.penalty / process.spreads
+
+
+def determinantal_risk(
+    X: ArrayLike,
+    beta: ArrayLike,
+    max_features: float,
+    sigma: ArrayLike,
+    *,
+    Sigma: ArrayLike | None = None,
+    k: ArrayLike = np.inf,
+    center: bool = True,
+    n_subsets: int = 1000,
+    random_state: int = 0,
+) -> Floats:
+    r"""Risk of `k` determinantal members on the rows X: ridge regression's, and what a finite number of them adds.
+
+    With :math:`M = (G + D)^{-1}`, D the `determinantal_penalty`, and :math:`P_S` the inverse of a member's Gram matrix,
+    zero outside its columns S,
+
+    .. math:: R_\infty = \|(M G - I)\beta\|_\Sigma^2 + \sigma^2\,\mathrm{tr}(\Sigma M G M), \quad
+              R_1 = E_S\bigl[\|(P_S G - I)\beta\|_\Sigma^2 + \sigma^2\,\mathrm{tr}(\Sigma P_S)\bigr], \quad
+              R_k = R_\infty + \frac{R_1 - R_\infty}{k} ,
+
+    over the noise and the draw of members, for new rows about their mean.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_samples, n_features)
+    beta : array-like of shape (n_features,)
+        The signal.
+    max_features : int or float
+        Expected columns per member, as a count or as a fraction.
+    sigma : float or array
+        Standard deviation of the noise. Broadcasts with `k`.
+    Sigma : array-like of shape (n_features, n_features), default=None
+        Covariance of the rows to be predicted; None: the identity.
+    k : int, inf or array, default=inf
+        Number of members.
+    center : bool, default=True
+        Centre the columns first, as members with an intercept do.
+    n_subsets : int, default=1000
+        Subsets that the risk of a member is averaged over, for finite `k`.
+    random_state : int, default=0
+        Their seed.
+
+    Returns
+    -------
+    risk : ndarray
+        In the shape of `sigma` and `k` together.
+
+    Notes
+    -----
+    Status: theorem for ``k=inf``, whatever X; for finite `k` exact but for the Monte-Carlo error of the mean over
+    `n_subsets` members, which is divided by `k`.
+
+    Examples
+    --------
+    >>> X, beta = np.random.default_rng(0).standard_normal((40, 10)), np.full(10, 10**-0.5)
+    >>> risk = determinantal_risk(X, beta, 5, 0.5, k=[1, 10, np.inf])
+    >>> bool(risk[0] > risk[1] > risk[2])
+    True
+    """
+    X = _columns(X, center)
+    p = X.shape[1]
+    beta, sigma, k = _numbers("beta", beta), _numbers("sigma", sigma), _numbers("k", k)
+    Sigma = np.eye(p) if Sigma is None else _numbers("Sigma", Sigma)
+    _check_problem(p, beta, sigma, Sigma, k)
+    for name, value, least in (("n_subsets", n_subsets, 1), ("random_state", random_state, 0)):
+        if not isinstance(value, Integral) or not least <= value < 2**63:
+            raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}.")
+    process = _process(X, max_features)
+    G, M = X.T @ X, process.mean_inverse()
+    error = M @ (G @ beta) - beta
+    limit = error @ Sigma @ error + sigma**2 * np.sum(Sigma * (M @ G @ M))
+    if np.all(np.isinf(k)):
+        return np.asarray(limit + 0 / k)[()]
+    drawn = process.draw(0, int(n_subsets), seed=random_state)
+    bias, noise = np.mean([_member_risk(G, Sigma, beta, S) for S in drawn], axis=0)
+    return np.asarray(limit + (bias + sigma**2 * noise - limit) / k)[()]
+
+
+def _member_risk(G: Floats, Sigma: Floats, beta: Floats, S: NDArray[np.int64]) -> tuple[float, float]:
+    """Bias and variance, for noise of variance one, of least squares on the columns S: P G P = P."""
+    inverse, error = np.linalg.inv(G[np.ix_(S, S)]), -beta
+    error[S] += inverse @ (G[S] @ beta)
+    return float(error @ Sigma @ error), float(np.sum(Sigma[np.ix_(S, S)] * inverse))
+
+
+def _check_problem(p: int, beta: Floats, sigma: Floats, Sigma: Floats, k: Floats) -> None:
+    size = np.abs(beta).max(initial=0.0)
+    if beta.shape != (p,) or not (size == 0 or SMALLEST <= size <= LARGEST):
+        raise ValueError(f"beta must hold one number, at most {LARGEST:g}, for each of {p} columns; got {beta!r}.")
+    if not np.all((sigma == 0) | ((sigma >= SMALLEST) & (sigma <= LARGEST))):
+        raise ValueError(
+            f"sigma must be a standard deviation from {SMALLEST:g} to {LARGEST:g}, or zero; got {sigma!r}."
+        )
+    if Sigma.shape != (p, p) or not np.abs(Sigma).max() <= LARGEST or np.linalg.eigvalsh(Sigma).min() < 0:
+        raise ValueError(f"Sigma must be a covariance of shape {(p, p)}, at most {LARGEST:g}; got {Sigma!r}.")
+    if not np.all((k >= 1) & (np.isinf(k) | ((k <= 2**53) & (k == np.round(k))))):
+        raise ValueError(f"k must be whole numbers of members, at least 1, or inf; got {k!r}.")
+
+
+def _process(X: Floats, max_features: ArrayLike) -> Determinantal:
+    total = float(_probabilities(max_features, X.shape[1]).sum())
+    return Determinantal.from_rows(X, total) if X.shape[1] > X.shape[0] else Determinantal.from_gram(X.T @ X, total)
 
 
 def _columns(X: ArrayLike, center: bool) -> Floats:

@@ -11,8 +11,9 @@ from . import dask, device, sources
 from .blocks import Blocks
 from .dask import Dask
 from .dask_parts import is_dask
+from .determinantal import limit_of, process_of
 from .device import Device, lives_elsewhere
-from .engine import Engine, NeedsRows, Options, process_of
+from .engine import Engine, NeedsRows, Options
 from .memory import Memory
 from .stream import Stream
 from .tasks import Tasks
@@ -30,6 +31,7 @@ __all__ = [
     "Tasks",
     "engine_of",
     "is_dask",
+    "limit_of",
     "lives_elsewhere",
     "predict",
     "process_of",

@@ -25,6 +25,7 @@ from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
 from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size
 from .checks import require_positive
+from .determinantal import limit_of_moments
 from .engine import NeedsRows, Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals, thinned
 from .sources import BlockSource, Checked, checked, name_bad_rows, split_rows
@@ -148,7 +149,7 @@ class Blocks:
         self._summary = self._sum(count, seed)
         return self._summary.parts
 
-    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
+    def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
         return solve_summed(self.summary, design, start, stop, self.options)
 
     def again(self) -> Blocks | None:
@@ -167,7 +168,7 @@ class Blocks:
                 errors[g].append(residual)
             if block.release:
                 block.release()
-        whole = solve_summed(summary, refit.design, 0, len(refit.weights), self.options)
+        whole = solve_summed(summary, refit.design, 0, refit.number, self.options)
         found = [fit._replace(residual=np.concatenate(own)) for fit, own in zip(fits, errors, strict=True)]
         return LeftOutFits(whole, found)
 
@@ -193,7 +194,7 @@ def _without(summary: Summary, group: int, refit: Refit, options: Options) -> Me
         return parts[:group] + parts[group + 1 :]
 
     rest = replace(summary, parts=others(summary.parts), factor=lambda: others(summary.triangles))
-    return solve_summed(rest, fold_design(refit.design, rest.n_rows), 0, len(refit.weights), options)
+    return solve_summed(rest, fold_design(refit, rest.n_rows), 0, refit.number, options)
 
 
 def fold_errors(
@@ -351,9 +352,11 @@ def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator
     return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(count)]
 
 
-def solve_summed(summary: Summary, design: Design, start: int, stop: int, options: Options) -> Members:
+def solve_summed(summary: Summary, design: Design, start: int, stop: float, options: Options) -> Members:
     """Members from moments, whoever summed them; members with the same groups of rows are solved together."""
-    features, groups = design.draw(start, stop, options.quietly.without_blas)
+    if stop == np.inf:
+        return limit_of_moments(Moments.merge_all(summary.parts), design)
+    features, groups = design.draw(start, int(stop), options.quietly.without_blas)
     k, (p, q) = len(features), summary.shape
     solver = "gram" if options.solver in ("auto", "member_gram") else options.solver
     sharing = options.sharing("members", k)

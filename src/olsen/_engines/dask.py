@@ -32,6 +32,7 @@ from .._moments import Accumulator, DistinctRows, Moments, Triangle
 from ..subsets import Design, Subsets, resolve_size
 from . import dask_parts
 from .blocks import Summary, add_rows, fits_of_others, fold_errors, groups_for, require_rows, solve_summed
+from .determinantal import limit_of
 from .engine import Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit
 from .sources import BLOCK_BYTES, Checked, check_weights, name_bad_rows, split_rows
@@ -116,10 +117,13 @@ class Dask:
         fits = fits_of_others(summary, refit, self.options)
         tasks = _tasks(_chunk_errors, rows, fits, seed, rows.n_rows, most)
         errors: list[Array] = dask_parts.compute(dask_parts.tree(tasks, _join_errors))[0]
-        whole = solve_summed(summary, refit.design, 0, len(refit.weights), self.options)
+        whole = solve_summed(summary, refit.design, 0, refit.number, self.options)
         return LeftOutFits(whole, [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)])
 
-    def solve(self, design: Design, start: int, stop: int, weights: Array | None = None) -> Members:
+    def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
+        if stop == np.inf:
+            return limit_of(self, design)
+        stop = int(stop)
         if self._summary is not None:
             return solve_summed(self._summary, design, start, stop, self.options)
         rows = self._rows(lengths=False)

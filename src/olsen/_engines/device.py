@@ -24,6 +24,7 @@ from .._trust import refuse_extremes
 from ..subsets import Design, Subsets, row_groups
 from ..subsets._on_device import draw_on_device
 from .checks import require_positive
+from .determinantal import limit_of
 from .engine import Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit, fold_design
 
@@ -87,7 +88,10 @@ class Device:
                 found = found.add(self.rows.space.get(self.rows.X[start : min(start + step, n), :]))
         return len(found)
 
-    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
+    def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
+        if stop == np.inf:
+            return self._on_device(limit_of(self, design))
+        stop = int(stop)
         on_host = self.options.quietly
         drawn = draw_on_device(design, start, stop, self.rows.space)
         features, samples = design.draw(start, stop, on_host.without_blas) if drawn is None else drawn
@@ -109,21 +113,28 @@ class Device:
             self.rows.space,
         )
 
+    def _on_device(self, found: Members) -> Members:
+        put = self.rows.space.put
+        return replace(
+            found, coef=put(found.coef), intercept=put(found.intercept), mean_y=put(found.mean_y), space=self.rows.space
+        )
+
     def again(self) -> Device:
         return replace(self, options=replace(self.options, listen=nobody))
 
     def sums(self) -> Moments:
+        refuse_extremes(self.rows.largest_entries)
         return self.rows.moments.on_host()
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         fold = row_groups(0, self.n_given, count, seed)
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
         fits = [self._fold_fit(np.flatnonzero(fold != f), np.flatnonzero(fold == f), refit) for f in range(count)]
-        return LeftOutFits(self.solve(refit.design, 0, len(refit.weights)), fits)
+        return LeftOutFits(self.solve(refit.design, 0, refit.number), fits)
 
     def _fold_fit(self, train: NDArray[np.int64], test: NDArray[np.int64], refit: Refit) -> FoldFit:
         part = replace(self, rows=_take(self.rows, train), kept_rows=None, n_given=len(train))
-        members = part.solve(fold_design(refit.design, len(train)), 0, len(refit.weights))
+        members = part.solve(fold_design(refit, len(train)), 0, refit.number)
         fit, left, get = (
             FoldFit.of(members, refit.scale, self.rows.Y.shape[1]),
             _take(self.rows, test),

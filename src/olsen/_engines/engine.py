@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution.blas_threads import one_blas_thread
 from .._execution.threads import Report, Sharing
 from .._members import Members, Problem
-from .._moments import Moments, centred_rows, weighted_mean
-from .._trust import constant_columns
-from ..subsets import Design, Determinantal
+from .._moments import Moments
+from ..subsets import Design
 from .left_out import LeftOutFits, Refit
 
-__all__ = ["Engine", "NeedsRows", "Options", "nobody", "process_of"]
-
-FEW = 500  # columns or rows whose eigenvectors one thread finds in the time that others would spin
+__all__ = ["Engine", "NeedsRows", "Options", "nobody"]
 
 Listener = Callable[[str, int | str], Report | None]  # (what is done, how many items) -> who hears of finished ones
 
@@ -92,8 +86,8 @@ class Engine(Protocol):
     def complete(self, design: Design) -> Design:
         """A design that knows the shape of the data and how rows can be drawn here; may read the data."""
 
-    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
-        """Members `start` to `stop` of a completed design."""
+    def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
+        """Members `start` to `stop` of a completed design; of a determinantal one, infinitely many too."""
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         """Moments of random folds of rows; may read the data."""
@@ -106,36 +100,6 @@ class Engine(Protocol):
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         """The ensemble without each of some random folds, with its errors for at most about `most` of the rows."""
-
-
-def process_of(engine: Engine, design: Design) -> Determinantal:
-    """What determinantal members are drawn from: products of the columns, or the rows where those are fewer.
-
-    Threads of BLAS would go on spinning for milliseconds and take the cores from those that draw.
-    """
-    with one_blas_thread() if min(design.n_rows, design.n_columns) <= FEW else nullcontext():
-        return _process_of(engine, design)
-
-
-def _process_of(engine: Engine, design: Design) -> Determinantal:
-    if engine.problem is None or not engine.problem.space.on_host:
-        return Determinantal.from_gram(engine.sums().G, design.expected_size)
-    problem, _ = engine.problem.in_units
-    if problem.shape[1] <= problem.shape[0]:
-        return Determinantal.from_gram(problem.moments.G, design.expected_size)
-    return Determinantal.from_rows(_rows_about_means(problem), design.expected_size)
-
-
-def _rows_about_means(problem: Problem) -> NDArray[np.float64]:
-    """All rows, dense, times the roots of their weights; zeros in constant columns."""
-    X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
-    if not problem.fit_intercept:
-        return np.asarray(X if problem.weight is None else X * np.sqrt(problem.weight)[:, None], dtype=np.float64)
-    mean, weight = weighted_mean(problem.X, problem.weight), problem.weight
-    Z, _ = centred_rows(X, problem.Y, weight, mean, np.zeros(problem.Y.shape[1]), np.empty(X.shape))
-    total = float(len(Z) if weight is None else weight.sum())
-    Z[:, constant_columns(np.einsum("lj,lj->j", Z, Z), mean, total)] = 0.0
-    return Z
 
 
 class NeedsRows(ValueError):

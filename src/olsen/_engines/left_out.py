@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,6 +25,11 @@ class Refit(NamedTuple):
     design: Design
     weights: NDArray[np.float64]
     scale: float
+
+    @property
+    def number(self) -> float:
+        """How many members; without weights they are infinitely many."""
+        return len(self.weights) or math.inf
 
 
 class FoldFit(NamedTuple):
@@ -48,12 +54,16 @@ class LeftOutFits(NamedTuple):
     fits: list[FoldFit]
 
 
-def fold_design(design: Design, n_rows: int) -> Design:
-    """The design for fewer rows: the same columns, and the same share of the rows."""
-    rows = design.max_samples
+def fold_design(refit: Refit, n_rows: int) -> Design:
+    """The design for fewer rows: the same columns, and the same share of the rows.
+
+    The limit of determinantal members is that of the rows there are.
+    """
+    design, rows = refit.design, refit.design.max_samples
     if isinstance(rows, (int, np.integer)):
         rows = max(1, int(rows) * n_rows // design.n_rows)
-    return replace(design, n_rows=n_rows, n_given=n_rows, kept_rows=None, max_samples=rows)
+    process = design.process if len(refit.weights) else None
+    return replace(design, n_rows=n_rows, n_given=n_rows, kept_rows=None, max_samples=rows, process=process)
 
 
 def residuals(fit: FoldFit, X: Any, Y: Any) -> Array:

@@ -15,6 +15,7 @@ from .._members import Members, Problem, Solution
 from .._moments import DistinctRows, Moments, from_data
 from ..subsets import Design, Subsets, row_groups
 from .checks import require_positive
+from .determinantal import limit_of
 from .engine import Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals
 
@@ -64,8 +65,10 @@ class Memory:
             design, n_rows=n, n_columns=p, distinct_rows=distinct, n_given=self.n_given, kept_rows=self.kept_rows
         )
 
-    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
-        features, samples = design.draw(start, stop, self.options.quietly.without_blas)
+    def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
+        if stop == np.inf:
+            return limit_of(self, design)
+        features, samples = design.draw(start, int(stop), self.options.quietly.without_blas)
         solution = _members.solve(
             self.problem,
             features,
@@ -104,8 +107,7 @@ class Memory:
 
     def _fold_fit(self, train: Any, test: Any, refit: Refit) -> FoldFit:
         part = replace(self, problem=self.problem.take(train), options=replace(self.options, listen=nobody))
-        design = fold_design(refit.design, len(train))
-        members = part.solve(design, 0, len(refit.weights), refit.weights)
+        members = part.solve(fold_design(refit, len(train)), 0, refit.number, refit.weights)
         left, fit = self.problem.take(test), FoldFit.of(members, refit.scale, self.problem.Y.shape[1])
         return fit._replace(residual=residuals(fit, left.X, left.Y))
 

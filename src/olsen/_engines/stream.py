@@ -13,6 +13,7 @@ from .._members import Members, Problem
 from .._moments import DistinctRows, Moments, Triangle
 from .._trust import refuse_extremes
 from ..subsets import Design
+from .determinantal import limit_of
 from .engine import NeedsRows, Options
 from .left_out import LeftOutFits, Refit
 from .memory import Memory, sliceable
@@ -68,8 +69,10 @@ class Stream:
             n_given=self.n_given,
         )
 
-    def solve(self, design: Design, start: int, stop: int, weights: NDArray[np.float64] | None = None) -> Members:
-        features, _ = design.draw(start, stop, self.options.quietly.without_blas)
+    def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
+        if stop == np.inf:
+            return limit_of(self, design)
+        features, _ = design.draw(start, int(stop), self.options.quietly.without_blas)
         X, Y, mean_x, mean_y, cutoff = self.triangle.centred(self.options.fit_intercept)
         problem = Problem(X, Y, None, False, self.options.rcond, self.options.tol, known_cutoff=cutoff)
         sharing = self.options.sharing("members", len(features))

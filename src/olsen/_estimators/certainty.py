@@ -17,7 +17,7 @@ from . import uncertainty
 from .draws import Draws
 from .folded import Folded
 from .left_out import LeftOut
-from .moment_spread import MomentSpread
+from .moment_spread import MomentSpread, mean_inverse
 
 if TYPE_CHECKING:
     from .fitted import FittedResult
@@ -31,6 +31,7 @@ NO_CHANGES = (
 READ_AGAIN = "give fit a function that returns the iterator, or a file, so that it can be read again"
 FOLDS_IN_MEMORY, FOLDS = 10, 5
 MOST_ROWS = 200_000  # whose errors make intervals: their quantiles are good to a tenth of a per cent
+PILOT = 200  # members that tell how much infinitely many vary one by one
 SAME = 1e-5  # of the largest coefficient: solvers agree to more digits
 
 
@@ -51,11 +52,9 @@ class Certainty:
         """The ensemble without each of its rows; computed when it is first asked for."""
         rows, members = self.fitted.kept_rows("predict_interval"), self.fitted.members
         assert members is not None
-        features, samples = self.fitted.design.draw(0, len(members))
         check = partial(rows.check_members, "predict_interval (and return_std)", fitted=members)
-        return uncertainty.Deletions(
-            rows.problem, features, samples, members.weights, self.fitted.scale, check, self.known_error
-        )
+        given = rows.problem, self.fitted.design, members.weights
+        return uncertainty.Deletions(*given, self.fitted.scale, check, self.known_error)
 
     @property
     def known_error(self) -> float | None:
@@ -92,8 +91,8 @@ class Certainty:
             raise NeedsRows(f"predict_interval needs the training rows: {self.fitted.why_no_rows}.")
         refit = Refit(self.fitted.design, np.asarray(members.weights), self.fitted.scale)
         if isinstance(data, Memory):
-            data = replace(data, problem=replace(data.problem))  # without the moments of then: users can change X
-            again = data.solve(self.fitted.design, 0, len(members), members.weights)
+            data = self.data_now("predict_interval")
+            again = data.solve(self.fitted.design, 0, members.number, members.weights)
             self.fitted.kept_rows("predict_interval").check_members(
                 "predict_interval", again.coef, again.intercept, members
             )
@@ -130,8 +129,13 @@ class Certainty:
                 f"standard errors of members with max_samples={self.fitted.design.max_samples!r} need the training "
                 f"rows: {self.fitted.why_no_rows}."
             )
-        features = self.fitted.design.draw(0, len(members))[0]
-        found = MomentSpread.of(data.sums(), features, self.fitted.scale, Sharing())
+        design, moments = self.fitted.design, data.sums()
+        if members.number < np.inf:
+            inverse = mean_inverse(moments.G, design.draw(0, len(members))[0], Sharing())
+        else:
+            assert design.process is not None
+            inverse = design.process.mean_inverse()
+        found = MomentSpread.of(moments, inverse, self.fitted.scale)
         coef = np.asarray(members.space.get(members.coef), dtype=float)
         if not np.allclose(found.coef, coef, rtol=0, atol=SAME * np.abs(coef).max(initial=0.0)):
             raise NeedsRows(
@@ -168,17 +172,29 @@ class Certainty:
         self._data(what)
         return self._draws
 
+    def data_now(self, what: str) -> Any:
+        """The training data as they are now, without the moments of then: users can change X."""
+        data, _ = self._data(what)
+        return replace(data, problem=replace(data.problem)) if isinstance(data, Memory) else data
+
+    def limit_coef(self) -> NDArray[np.float64]:
+        """Coefficients (p, q) of infinitely many determinantal members, scaled."""
+        data = self.data_now("limit_coef_")
+        limit = data.solve(data.complete(replace(self.fitted.design, process=None)), 0, np.inf)
+        return np.asarray(self.fitted.scale * limit.space.get(limit.coef), dtype=float)
+
     @cached_property
     def _draws(self) -> Draws:
-        data, members = self._data("another draw")
-        if np.ptp(members.weights) > 0:
+        members = self._data("another draw")[1]
+        weights = np.asarray(members.weights) if len(members) else np.full(PILOT, 1 / PILOT)
+        if np.ptp(weights) > 0:
             raise ValueError(
                 "members of this fit are stacked, and another draw of them would get weights of its own: how much it "
                 "would change cannot be told from these. Use mixing='mean'."
             )
-        if isinstance(data, Memory):
-            data = replace(data, problem=replace(data.problem))
-        found = Draws.of(data, self.fitted.design, np.asarray(members.weights), self.fitted.scale)
+        found = Draws.of(self.data_now("another draw"), self.fitted.design, weights, self.fitted.scale)
+        if not len(members):
+            return found
         coef = self.fitted.scale * np.asarray(members.space.get(members.coef), dtype=float)
         if not np.allclose(found.mean_coef(), coef, rtol=0, atol=SAME * np.abs(coef).max(initial=0.0)):
             raise NeedsRows(

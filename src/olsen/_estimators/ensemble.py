@@ -28,8 +28,9 @@ class OLSEnsembleRegressor(FittingEnsemble):
 
     Parameters
     ----------
-    n_estimators : int, default=100
-        Number of members, k. The excess risk over an infinite ensemble falls as 1/k.
+    n_estimators : int or inf, default=100
+        Number of members, k. The excess risk over an infinite ensemble falls as 1/k. ``np.inf``, with
+        ``sampling="determinantal"``: the exact mean of all members, in closed form, and nothing is drawn.
     max_features : int, float or array-like of shape (n_features,), default=0.5
         Columns per member: a count, a fraction of the columns (rounded down, at least one), or the probability of
         every column to be in a member. This is the regulariser: smaller shrinks more.
@@ -92,17 +93,17 @@ class OLSEnsembleRegressor(FittingEnsemble):
         Number of columns seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if X had any that are strings.
-    n_estimators_ : int
+    n_estimators_ : int or inf
         Number of members.
     scale_ : float
         The scale in use.
     weights_ : ndarray of shape (n_estimators_,)
-        Weight of every member; they sum to one.
+        Weight of every member; they sum to one. Empty if they are infinitely many.
     stacking_advantage_ : float or None
         How much better stacking predicted than equal weights, in standard errors; accepted above 2. None without
         ``mixing="stacking"``.
     inclusion_ : ndarray of shape (n_features,)
-        Share of the members that hold each column.
+        Share of the members that hold each column; of infinitely many, its probability.
     solver_ : str
         The solver that ran.
     n_fallbacks_ : int
@@ -141,7 +142,7 @@ class OLSEnsembleRegressor(FittingEnsemble):
 
     def __init__(
         self,
-        n_estimators: int = 100,
+        n_estimators: float = 100,
         max_features: int | float | ArrayLike = 0.5,
         max_samples: int | float = 1.0,
         *,

@@ -24,7 +24,7 @@ from .._selection.paths import Splits
 from .._selection.tuning import Candidate, Request, Selection
 from ..subsets import Design, Subsets
 from .certainty import Certainty
-from .inputs import options_of, validate_new_rows
+from .inputs import check_count, options_of, validate_new_rows
 from .kept_rows import KeptRows
 from .left_out import LeftOut
 from .shown import Shown
@@ -145,11 +145,10 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
     intercept_: Any
     n_features_in_: int
     feature_names_in_: NDArray[Any]
-    n_estimators_: int
+    n_estimators_: float
     scale_: float
     weights_: NDArray[np.float64]
     stacking_advantage_: float | None
-    inclusion_: NDArray[np.float64]
     solver_: str
     n_fallbacks_: int
 
@@ -186,23 +185,42 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
         y, std = self._predict_on_host(rows), self._std(rows)
         return (back(y[:, 0]), back(std[:, 0])) if self.coef_.ndim == 1 else (back(y), back(std))
 
-    def member_coefs(self) -> Any:
+    def member_coefs(self, n_members: int | None = None) -> Any:
         """Coefficients of the single members, solved again from the training data.
+
+        Parameters
+        ----------
+        n_members : int, default=None
+            How many of them; None: all. Of infinitely many (``n_estimators=np.inf``) so many are drawn.
 
         Returns
         -------
-        coefs : csr_array of shape (n_estimators_, n_features), or a list of them, one for each target
+        coefs : csr_array of shape (n_members, n_features), or a list of them, one for each target
             Zero outside each member's columns; neither scale nor weights are applied.
         """
-        _, features, solution = self._members_again("member_coefs")
+        fitted = self._result()
+        if n_members is None and not np.isfinite(self.n_estimators_):
+            raise ValueError("the members of this fit are infinitely many: say how many to draw, member_coefs(1000).")
+        if n_members is not None:
+            check_count("n_members", n_members)
+        if fitted.members is not None and n_members is not None and n_members > fitted.members.number:
+            raise ValueError(f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit.")
+        _, features, solution = self._members_again("member_coefs", n_members)
         shape = (len(features), features.n_items)
         coefs = [sp.csr_array((v, features.indices, features.indptr), shape=shape) for v in solution.values.T]
         return coefs[0] if self.coef_.ndim == 1 else coefs
 
     @property
-    def feature_subsets_(self) -> Subsets:
-        """Columns of every member, a sequence of arrays, drawn again from the seed."""
-        return self._result().design.draw(0, self.n_estimators_)[0]
+    def feature_subsets_(self) -> Any:
+        """Columns of every member, a sequence of arrays, drawn again from the seed as they are asked for."""
+        return self._result().design.member_columns(self.n_estimators_)
+
+    @cached_property
+    def inclusion_(self) -> NDArray[np.float64]:  # set by fit but for infinitely many members, whose limit needs none
+        """Share of the members that hold each column; of infinitely many, its probability."""
+        process = self._result().design.process
+        assert process is not None
+        return process.probabilities
 
     @property
     def sample_subsets_(self) -> Any:
@@ -219,7 +237,7 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if self._fitted is not None:
-            state["_fitted"] = self._fitted.plain()
+            state["_fitted"], state["inclusion_"] = self._fitted.plain(), self.inclusion_
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -251,17 +269,22 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
         assert self._fitted is not None
         return self._fitted
 
-    def _members_again(self, what: str) -> tuple[_members.Problem, Subsets, _members.Solution]:
-        """The training rows with the members solved from them once more; an error if they are not those of the fit."""
+    def _members_again(
+        self, what: str, n_members: int | None = None
+    ) -> tuple[_members.Problem, Subsets, _members.Solution]:
+        """The training rows with members solved from them once more; an error if all are not those of the fit."""
         fitted = self._result()
         rows, members = fitted.kept_rows(what), fitted.members
         assert members is not None
-        features, samples = fitted.design.draw(0, len(members))
+        features, samples = fitted.design.draw(0, len(members) if n_members is None else n_members)
         options = options_of(self)
         sharing = options.sharing("members", len(features))
         problem = replace(rows.problem)  # without the moments of then
         solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
-        again = Members.of(problem, features, samples, solution, members.weights)
+        if len(features) < members.number:
+            again = fitted.certainty.data_now("member_coefs").solve(fitted.design, 0, members.number, members.weights)
+        else:
+            again = Members.of(problem, features, samples, solution, members.weights)
         rows.check_members(what, again.coef, again.intercept, members)
         return problem, features, solution
 
@@ -300,9 +323,11 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
         single = engine.single_target
         self.coef_ = coef[0, :] if single else coef
         self.intercept_ = (intercept[0] if single else intercept) if fitted.design.fit_intercept else 0.0
-        self.n_estimators_, self.scale_ = len(members), fitted.scale
+        self.n_estimators_, self.scale_ = members.number, fitted.scale
         self.weights_, self.stacking_advantage_ = members.weights, fitted.advantage
-        self.inclusion_, self.solver_, self.n_fallbacks_ = members.inclusion, members.solver, members.n_fallbacks
+        self.solver_, self.n_fallbacks_ = members.solver, members.n_fallbacks
+        if len(members):
+            self.inclusion_ = members.inclusion
 
     def _set_selection(self, fitted: FittedResult, engine: Engine) -> None:
         """What tuning found; an estimator that does not tune has nothing to set."""

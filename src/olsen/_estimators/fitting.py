@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import _members
 from .._engines import Engine, NeedsRows, process_of
+from .._execution import messages
 from .._selection.combining import Combination, combine
 from ..subsets import Design
 from .fitted import FittedEnsemble, FittedResult
@@ -30,6 +31,7 @@ __all__ = ["FittingEnsemble"]
 
 PARAMETER = {"kind": "design", "seed": "random_state"}  # what users call a part of a Design
 SOLVING = ("solver", "rcond", "tol")
+MANY_OPERATIONS = 1e12  # of drawing determinantal members: a few minutes of one core
 SMALLEST_TOL = float(np.finfo(np.float64).tiny)
 
 
@@ -55,7 +57,9 @@ class FittingEnsemble(FittedEnsemble):
     verbose: int
 
     def _check_parameters(self) -> None:
-        if not (isinstance(self.n_estimators, str) and self.n_estimators in self._instead_of_a_number):
+        if isinstance(self.n_estimators, float) and self.n_estimators == np.inf:
+            self._check_limit()
+        elif not (isinstance(self.n_estimators, str) and self.n_estimators in self._instead_of_a_number):
             check_count("n_estimators", self.n_estimators)
         check_choice("sampling", self.sampling, ("fixed", "bernoulli", "determinantal"))
         if self.sampling == "determinantal":
@@ -69,6 +73,16 @@ class FittingEnsemble(FittedEnsemble):
             check_number("tol", self.tol, "a positive number, or None for 1e-9", SMALLEST_TOL)
         if not (isinstance(self.scale, str) and self.scale == "loo"):
             check_number("scale", self.scale, "a finite number, or 'loo' to estimate it", -np.inf)
+
+    def _check_limit(self) -> None:
+        """Refuse infinitely many members where their mean has no closed form."""
+        if self.sampling != "determinantal":
+            raise ValueError(
+                f"n_estimators=inf needs sampling='determinantal', whose mean over all subsets is known in closed "
+                f"form; with sampling={self.sampling!r} it is not. Give a number of members."
+            )
+        if self.mixing != "mean":
+            raise ValueError(f"mixing={self.mixing!r} weighs single members, but n_estimators=inf has none.")
 
     def _kept(self, engine: Engine) -> FittedResult | None:
         """The earlier result that a warm start goes on from: one of the same rows."""
@@ -97,13 +111,15 @@ class FittingEnsemble(FittedEnsemble):
             Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept, shares=shares)
         )
         check_shape(design)
-        return replace(design, process=process_of(engine, design)) if self.sampling == "determinantal" else design
+        if self.sampling != "determinantal":
+            return design
+        return replace(design, process=process_of(engine, design, draws=self.n_estimators != np.inf))
 
     def _fit_members(
         self,
         engine: Engine,
         design: Design,
-        k: int,
+        k: float,
         kept: FittedResult | None,
         scale: float | str | None = None,
     ) -> FittedResult:
@@ -112,6 +128,7 @@ class FittingEnsemble(FittedEnsemble):
         how = self._combine(engine, design, k, self.scale if scale is None else scale)
         members = None if kept is None or not start else kept.members
         if start < k:
+            _recommend_limit(design, k)
             new = engine.solve(design, start, k, how.weights)
             members = new if members is None else members.merge(new)
         assert members is not None
@@ -130,9 +147,11 @@ class FittingEnsemble(FittedEnsemble):
 
     def _weighs_together(self, kept: FittedResult) -> bool:
         """Whether weights are those of all members together, so that none can be kept."""
-        return self.mixing == "stacking" or kept.members is None or bool(np.ptp(kept.members.weights) > 0)
+        if self.mixing == "stacking" or kept.members is None or np.inf in (self.n_estimators, kept.members.number):
+            return True
+        return bool(np.ptp(kept.members.weights) > 0)
 
-    def _obstacle(self, kept: FittedResult, engine: Engine, design: Design, k: int) -> str | None:
+    def _obstacle(self, kept: FittedResult, engine: Engine, design: Design, k: float) -> str | None:
         """Why members of an earlier fit cannot be kept; None: they can."""
         if kept.members is None or kept.options is None:
             return "the members of the fitted ensemble are not known any more."
@@ -154,7 +173,7 @@ class FittingEnsemble(FittedEnsemble):
                 )
         return None
 
-    def _combine(self, engine: Engine, design: Design, k: int, scale: float | str) -> Combination:
+    def _combine(self, engine: Engine, design: Design, k: float, scale: float | str) -> Combination:
         """Weights and scale of the members; from leave-one-out residuals where they are asked for."""
         stacking = self.mixing == "stacking"
         if scale != "loo" and not stacking:
@@ -166,3 +185,13 @@ class FittingEnsemble(FittedEnsemble):
             )
         wanted = None if scale == "loo" else float(scale)
         return combine(engine.problem.in_units[0], design, k, wanted, stacking, engine.options.quietly)
+
+
+def _recommend_limit(design: Design, k: float) -> None:
+    """Say that the limit is there where drawing that many determinantal members takes minutes."""
+    work = 2.0 * design.n_columns * design.expected_size**2 * k
+    if design.sampling == "determinantal" and MANY_OPERATIONS < work < np.inf:
+        messages.warn(
+            f"drawing {k} determinantal members of {design.expected_size:g} of {design.n_columns} columns takes about "
+            f"{work:.0e} operations. n_estimators=np.inf gives their exact mean, as fast as one ridge regression.",
+        )

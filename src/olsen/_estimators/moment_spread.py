@@ -27,7 +27,7 @@ from .._trust import LARGEST_INFLATION
 from ..subsets import Subsets
 from .left_out import steps
 
-__all__ = ["MomentSpread"]
+__all__ = ["MomentSpread", "mean_inverse"]
 
 Array = NDArray[np.float64]
 RANK = 1e-10  # of the largest eigenvalue of a correlation matrix, below which a direction is rounding
@@ -45,9 +45,8 @@ class MomentSpread:
     coef: Array  # (p, q) as found here, without the scale
 
     @classmethod
-    def of(cls, moments: Moments, features: Subsets, scale: float, sharing: Sharing) -> MomentSpread:
-        """From moments of all rows and the columns of the members."""
-        B = _mean_inverse(moments.G, features, sharing)
+    def of(cls, moments: Moments, B: Array, scale: float) -> MomentSpread:
+        """From moments of all rows and the mean inverse of the members."""
         n, G, C = moments.n_rows, moments.G, moments.C
         BG = scale * (B @ G)
         coef = B @ C
@@ -72,7 +71,7 @@ class MomentSpread:
         return out
 
 
-def _mean_inverse(G: Array, features: Subsets, sharing: Sharing) -> Array:
+def mean_inverse(G: Array, features: Subsets, sharing: Sharing) -> Array:
     """Mean of the members' inverses, zero outside their columns."""
     p, k = len(G), len(features)
 

@@ -41,6 +41,7 @@ CRITERIA = {
     "oob": "rows that members were not given",
 }
 WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
+FEW_MEMBERS = 200  # that stand for infinitely many
 LONGEST_COMMAND = 700  # characters
 
 # The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
@@ -83,7 +84,8 @@ class Shown(BaseEstimator):
             - ``drawn``: share of the members that hold the column, ``inclusion_``.
             - ``member_mean``, ``member_spread``: mean and standard deviation of its coefficient among these members,
               before scale and weights.
-            - ``same_sign``: share of these members in which it has the sign of ``coef``.
+            - ``same_sign``: share of these members in which it has the sign of ``coef``. Of infinitely many members
+              the last three are those of the first 200.
 
             NaN where the training rows are needed and not kept, and for members where none holds the column.
 
@@ -274,7 +276,7 @@ def _of_members(model: Any, coef: Array) -> dict[str, Array]:
     """Mean, spread and agreement in sign of the members that hold each column, from their nonzero pattern alone."""
     names = ("member_mean", "member_spread", "same_sign")
     try:
-        members = model.member_coefs()
+        members = model.member_coefs(None if model.n_estimators_ < math.inf else FEW_MEMBERS)
     except NeedsRows:
         return {name: np.full(coef.shape, np.nan) for name in names}
     members = members if isinstance(members, list) else [members]  # of several targets they are a list
@@ -302,7 +304,7 @@ def _member_statistics(members: Any, coef: Array) -> tuple[Array, Array, Array]:
 def _facts(model: Any) -> Iterator[tuple[str, str]]:
     """What a fit came to, in words. Only what is noted, so that models of other versions can be shown too."""
     design, noted = model._result().design, vars(model)
-    yield "members", f"{model.n_estimators_}"
+    yield "members", f"{model.n_estimators_}" if model.n_estimators_ < math.inf else "infinitely many, in closed form"
     yield "columns in a member", _size(float(np.sum(model.inclusion_)), model.n_features_in_)
     if not design.all_rows:
         yield "rows in a member", _size(resolve_size(design.max_samples, design.n_rows, "max_samples"), design.n_rows)

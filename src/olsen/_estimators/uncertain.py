@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
@@ -29,6 +30,7 @@ class Uncertain:
     """Standard errors and intervals; `FittedEnsemble` gives them the result of a fit."""
 
     coef_: Any
+    n_estimators_: float
     _result: Any
 
     # Predictions
@@ -120,7 +122,7 @@ class Uncertain:
             ``monte_carlo_std_``.
         """
         rows, back = self._on_host(X)
-        found = self._result().certainty.draws("monte_carlo_std").std(rows)
+        found = self._draws("monte_carlo_std").std(rows)
         std: NDArray[np.float64] = back(found[:, 0] if self.coef_.ndim == 1 else found)
         return std
 
@@ -202,8 +204,28 @@ class Uncertain:
         a balanced design. Not for stacked members, which another draw would weigh anew.
         """
         with _missing_attribute():
-            found = self._result().certainty.draws("monte_carlo_std_").coef_std()
+            found = self._draws("monte_carlo_std_").coef_std()
         return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
+
+    @property
+    def limit_coef_(self) -> NDArray[np.float64]:
+        """Coefficients of infinitely many members like these, in the shape of ``coef_``: ridge regression.
+
+        With ``sampling="determinantal"`` only. What ``coef_`` is away from it is the error that more members remove,
+        of which ``monte_carlo_std_`` is the size to expect. Status: theorem.
+        """
+        if self._result().design.sampling != "determinantal":
+            raise AttributeError("limit_coef_ is known for sampling='determinantal' only.")
+        with _missing_attribute():
+            found = self._result().certainty.limit_coef()
+        return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
+
+    def _draws(self, what: str) -> Any:
+        """Members in batches; of infinitely many nothing moves with another draw."""
+        draws = self._result().certainty.draws(what)
+        if self.n_estimators_ < math.inf:
+            return draws
+        return replace(draws, coef=0 * draws.coef, intercept=0 * draws.intercept)
 
     # Where rows are
 

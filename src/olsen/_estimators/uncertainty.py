@@ -41,10 +41,11 @@ from .._execution import memory
 from .._execution.blas_threads import one_blas_thread
 from .._execution.threads import Sharing
 from .._members.deletions import Deleted, Operator, TrainingRows, Visit, delete_rows
+from .._members.limit import delete_rows_of_limit
 from .._members.problem import Problem, Units
 from .._moments import weighted_mean
 from .._trust import power_of_two
-from ..subsets import Subsets
+from ..subsets import Design
 from .left_out import AT_A_TIME, LeftOut, about, order_statistics, rank_of, steps
 
 __all__ = ["Deletions"]
@@ -87,10 +88,10 @@ class Deletions:
     ----------
     problem : Problem
         The training rows.
-    features, samples : Subsets, Subsets or None
-        Columns and rows of the members.
+    design : Design
+        How members are drawn.
     weights : ndarray of shape (k,)
-        Of the members.
+        Of the members; empty where they are infinitely many.
     scale : float
         About the mean target.
     check : callable
@@ -104,14 +105,13 @@ class Deletions:
     def __init__(
         self,
         problem: Problem,
-        features: Subsets,
-        samples: Subsets | None,
+        design: Design,
         weights: Array,
         scale: float,
         check: Callable[[Array, Array], None],
         error: float | None = None,
     ) -> None:
-        self.problem, self.features, self.samples = problem, features, samples
+        self.problem, self.design = problem, design
         self.weights, self.scale, self.check, self.error = weights, scale, check, error
         self._left: LeftOut | None = None
         self._derivative: _Derivative | None = None
@@ -277,9 +277,12 @@ class Deletions:
         operator: bool = False,
     ) -> tuple[LeftOut, Deleted, TrainingRows]:
         """Sums over all members, checked to be those of the fit."""
-        sums, rows = delete_rows(
-            problem, self.features, self.samples, self.weights, sharing, visit=visit, operator=operator
-        )
+        if len(self.weights):
+            drawn = self.design.draw(0, len(self.weights), sharing.without_blas)
+            sums, rows = delete_rows(problem, *drawn, self.weights, sharing, visit=visit, operator=operator)
+        else:
+            assert self.design.process is not None
+            sums, rows = delete_rows_of_limit(problem, self.design.process, visit=visit, operator=operator)
         self.check(units.coefficients(sums.coef), sums.intercept * units.y)
         predicted = sums.mean_y + self.scale * (problem.Y - sums.residual - sums.mean_y)
         offset = self.scale * sums.moved + (1 - self.scale) * sums.mean_change

@@ -38,7 +38,7 @@ from ..subsets import Subsets
 from .leave_one_out import MemberDeletion, delete_each_row, doubtful_below, inverses, keeps_all_directions
 from .problem import Problem
 
-__all__ = ["Deleted", "Operator", "TrainingRows", "Visit", "delete_rows"]
+__all__ = ["Deleted", "Operator", "TrainingRows", "Visit", "delete_rows", "rows_of"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -146,7 +146,7 @@ def delete_rows(
         left_over = sweep.run(tall)
         rows = sweep.rows
     else:
-        left_over, rows = tall, _rows_of(problem)
+        left_over, rows = tall, rows_of(problem)
     others = np.union1d(np.setdiff1d(members, tall), left_over)
     sums = _add_one_by_one(rows, features, samples, weights, others, sharing, sums, visit)
     return sums, rows
@@ -159,16 +159,14 @@ def _gram_pays(problem: Problem, sizes: Indices) -> bool:
     return many_rows or float(p) ** 2 <= 2 * float(np.sum(sizes.astype(float) ** 2))
 
 
-def _rows_of(problem: Problem) -> TrainingRows:
-    """Rows about plain means: where no Gram matrix is made, members centre their columns themselves."""
+def rows_of(problem: Problem, dead: Indices | None = None) -> TrainingRows:
+    """Rows about plain means; where no Gram matrix is made, members centre their columns themselves."""
     p, q = problem.shape[1], problem.Y.shape[1]
+    dead = np.empty(0, dtype=np.int64) if dead is None else dead
     if not problem.fit_intercept:
-        return TrainingRows(problem, np.zeros(p), np.zeros(q), np.empty(0, dtype=np.int64))
+        return TrainingRows(problem, np.zeros(p), np.zeros(q), dead)
     return TrainingRows(
-        problem,
-        weighted_mean(problem.X, problem.weight),
-        weighted_mean(problem.Y, problem.weight),
-        np.empty(0, dtype=np.int64),
+        problem, weighted_mean(problem.X, problem.weight), weighted_mean(problem.Y, problem.weight), dead
     )
 
 

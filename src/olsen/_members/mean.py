@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +33,7 @@ class Members:
     counts : ndarray of shape (p,)
         How many members hold each column.
     weights : ndarray of shape (k,)
-        Weight of every member; they sum to one.
+        Weight of every member; they sum to one. Empty, as `counts`: these are infinitely many members.
     solver : str
         The solver that ran.
     n_fallbacks : int
@@ -77,6 +78,11 @@ class Members:
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    @property
+    def number(self) -> float:
+        """How many they are: a whole number, or infinity."""
+        return len(self.weights) or math.inf
 
     @property
     def inclusion(self) -> NDArray[np.float64]:

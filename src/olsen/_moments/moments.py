@@ -233,6 +233,8 @@ def _dense_squares(
     blocks = _row_blocks(n, p, _BLOCK_BYTES)
     if len(blocks) <= 1:
         x, y = centred_rows(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
+        if mapper.n_threads == 1 and n * float(p) ** 2 >= SMALL:  # nobody waits for the cores of BLAS
+            return (*_products_by_blas(x, y, mapper), (y * y).sum(axis=0))
         return _gram(x, mapper), x.T @ y, (y * y).sum(axis=0)
 
     def work(*_: int) -> tuple[Array, Array, Array]:
@@ -281,9 +283,18 @@ def _gram(x: Array, mapper: Sharing) -> Array:
     flops = n * float(p) ** 2
     if flops < TINY or n < 100:
         return x.T @ x
-    alone = mapper.n_threads == 1 and flops >= SMALL  # nobody waits for the cores of BLAS
-    share = partial(mapper, chunk=1, uses_blas=False, blas_threads=alone)
+    share = partial(mapper, chunk=1, uses_blas=False)
     return _gram_in_halves(x, share) if flops < LARGE or p < 512 else _gram_in_stripes(x, share)
+
+
+def _products_by_blas(x: Array, y: Array, mapper: Sharing) -> tuple[Array, Array]:
+    """x'x and x'y by SciPy's BLAS, which factorises next: NumPy's is another one, and its threads would still spin."""
+
+    def work(*_: int) -> tuple[Array, Array]:
+        return la.blas.dsyrk(1.0, x.T, lower=1), la.blas.dgemm(1.0, x.T, y)
+
+    G, C = mapper(work, 1, chunk=1, uses_blas=False, blas_threads=True)[0]
+    return mirror_lower(G).T, np.ascontiguousarray(C)
 
 
 def _gram_in_halves(x: Array, share: Callable[..., list[Array]]) -> Array:

@@ -25,6 +25,7 @@ from scipy.optimize import nnls
 from .. import _members
 from .._execution.threads import Sharing
 from .._members.leave_one_out import delete_each_row
+from .._members.limit import delete_rows_of_limit
 from .._members.path import PathData, prefix_residuals
 from .._members.problem import Problem
 from .._trust import rounding_of
@@ -47,9 +48,14 @@ class Combination:
 
 
 def combine(
-    problem: Problem, design: Design, k: int, scale: float | None, stacking: bool, sharing: Sharing
+    problem: Problem, design: Design, k: float, scale: float | None, stacking: bool, sharing: Sharing
 ) -> Combination:
     """Weights of k members and their scale from leave-one-out residuals; a scale of None is estimated."""
+    if k == np.inf:
+        assert design.process is not None
+        sums, _ = delete_rows_of_limit(problem, design.process)
+        return Combination(None, loo_scale(problem, sums.residual, sums.mean_y) if scale is None else scale, None)
+    k = int(k)
     features, samples = design.draw(0, k, sharing.without_blas)
     residual, centre = member_residuals(problem, features, samples, sharing)
     weights, advantage = None, None

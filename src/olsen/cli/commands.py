@@ -472,7 +472,7 @@ def reproduce(
     Parameters
     ----------
     figures : str
-        Figures to make, figure1 to figure9. Without any, all of them.
+        Figures to make, figure1 to figure10. Without any, all of them.
     scale : str
         "paper" for the settings in the paper's captions, "quick" for fewer trials and points.
     out : path

@@ -19,7 +19,7 @@ import numpy as np
 
 from .._moments import Triangle
 from .._selection.curve import SizeCurve
-from ..subsets import Design, Determinantal
+from ..subsets import Design
 from .archives import Archive
 from .columns import labels
 from .recognition import MODEL_MARK
@@ -394,7 +394,7 @@ def _check_parameter(name: str, value: Any) -> None:
     elif isinstance(value, str):
         _text(value, name)
     elif value is not None and not isinstance(value, (bool, np.bool_)):
-        _number(value, name)
+        _number(value, name, finite=name != "n_estimators")
 
 
 def _check_coefficients(state: dict[str, Any], p: int) -> None:
@@ -408,7 +408,8 @@ def _check_coefficients(state: dict[str, Any], p: int) -> None:
 
 
 def _check_members(state: dict[str, Any], p: int) -> None:
-    k = _whole(state["n_estimators_"], "n_estimators_", 1)
+    endless = state["n_estimators_"] == np.inf  # the limit of many members: none of them has a weight
+    k = 0 if endless else _whole(state["n_estimators_"], "n_estimators_", 1)
     _array(state["weights_"], "weights_", (k,))
     _shares(state["inclusion_"], "inclusion_", p)
     _number(state["scale_"], "scale_")
@@ -508,8 +509,8 @@ def _check_design(design: dict[str, Any], p: int) -> None:
 
 
 def _check_process(process: dict[str, Any], p: int) -> None:
-    _same_names("process", process, *_fields_of(Determinantal))
-    rank = _array(process["vectors"], "vectors", (p, None)).shape[1]
+    _same_names("process", process, ("values", "penalty", "spreads", "eigenvectors"))
+    rank = _array(process["eigenvectors"], "eigenvectors", (p, None)).shape[1]
     for name, length in (("values", rank), ("spreads", p)):
         if (_array(process[name], name, (length,)) < 0).any():
             raise SchemaError(f"{name} are negative")

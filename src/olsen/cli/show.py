@@ -55,7 +55,7 @@ def contents(path: Path) -> dict[str, Any]:
         "rows": _rows(saved),
         "columns": _kinds(saved),
         "members": {
-            "number": int(model.n_estimators_),
+            "number": int(model.n_estimators_) if model.n_estimators_ < math.inf else None,
             "mean_columns": float(model.inclusion_.sum()),
             "scale": float(model.scale_),
             "solver": str(model.solver_),
@@ -170,7 +170,7 @@ def as_text(found: dict[str, Any]) -> str:
         "",
         f"  written   {file['written']} (local time there) by {version}, {_bytes(file['bytes'])}",
         f"  data      {counted(found['rows'], 'row')}, {_columns_text(found['columns'])}",
-        f"  members   {members['number']} of {size_of_members(members['mean_columns'], encoded)}, "
+        f"  members   {members['number'] or 'infinitely many'} of {size_of_members(members['mean_columns'], encoded)}, "
         f"scale {members['scale']:.3g}, solver {shortened(members['solver'])}",
     ]
     if found["laws"]:

@@ -108,6 +108,8 @@ class ConvergenceDisplay:
             With the drawing done.
         """
         check_display(estimator, "ConvergenceDisplay", ("member_coefs",), "Fit an OLSEnsembleRegressor instead.")
+        if estimator.n_estimators_ == np.inf:
+            raise ValueError("this fit is the limit of infinitely many members: give n_estimators a number to see it.")
         X = validate_new_rows(estimator, X)
         n_targets = 1 if estimator.coef_.ndim == 1 else len(estimator.coef_)
         Y = targets_as_columns(y, X.shape[0], n_targets)

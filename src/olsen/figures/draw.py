@@ -48,7 +48,7 @@ def draw(name: str, table: Table) -> Figure:
     Parameters
     ----------
     name : str
-        ``"figure1"`` to ``"figure9"``.
+        ``"figure1"`` to ``"figure10"``.
     table : mapping of columns
         As :func:`olsen.figures.compute` returns it, or :func:`olsen.simulation.read_table` reads it.
 
@@ -192,11 +192,13 @@ def _risk_against_members(table: Table) -> Figure:
     for gamma, color in (("0.5", BLUE), ("1", ORANGE), ("2", GREEN)):
         _curve(axes, table, "risk", f"gamma={gamma}, all rows", color)
         _curve(axes, table, "risk", f"gamma={gamma}, few rows", color, marker="s", line=":", filled=False)
+        _curve(axes, table, "risk", f"gamma={gamma}, determinantal", color, marker="^", filled=False)
         _reference(axes, table, "risk", f"gamma={gamma}, ridge", color)
         handles.append(_proxy(rf"$\gamma={gamma}$", color=color, lw=3))
     handles += [
         _proxy(r"$\eta=1$", color=GREY, marker="o"),
         _proxy(r"$\eta=1.1\,\alpha\gamma$", color=GREY, marker="s", ls=":", mfc="white"),
+        _proxy("determinantal", color=GREY, marker="^", ls="", mfc="white"),
         _proxy("optimal ridge", color=GREY, ls="--"),
     ]
     axes.set(xscale="log", yscale="log", xlabel="members $k$", ylabel="risk")
@@ -340,6 +342,21 @@ def _sparse(table: Table) -> Figure:
     return figure
 
 
+def _distance_from_ridge(table: Table) -> Figure:
+    figure, (axes,) = _axes(COLUMN, 3.1)
+    for series, color, marker in (
+        ("balanced, uniform", VERMILLION, "o"),
+        ("balanced, same probabilities", ORANGE, "s"),
+        ("coin flips, same probabilities", PURPLE, "v"),
+        ("determinantal", BLUE, "D"),
+    ):
+        x, y, error = _select(table, "distance", series, "simulation")
+        axes.errorbar(x, y, error, fmt=f"{marker}-", color=color, capsize=1.4, label=series)
+    axes.set(xscale="log", yscale="log", xlabel="members $k$", ylabel="distance from ridge regression")
+    axes.legend(loc="lower left")
+    return figure
+
+
 def _plain_log(axis: Axis, every: bool = True) -> None:
     """Labels such as 0.5 and 20 instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator
@@ -359,4 +376,5 @@ DRAWINGS: Mapping[str, Callable[[Table], Figure]] = MappingProxyType({
     "figure7": _unequal_covariance,
     "figure8": _dropout,
     "figure9": _sparse,
+    "figure10": _distance_from_ridge,
 })  # fmt: skip

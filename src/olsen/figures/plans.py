@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from .. import theory
+from .. import OLSEnsembleRegressor, theory
+from ..datasets import load_soil_carbon
 from ..simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo
 from ..simulation.methods import QUANTITIES, Method
-from ..subsets import draw_members
+from ..subsets import Determinantal, draw_members
 
 __all__ = ["COLUMNS", "PLANS", "Plan", "deviation"]
 
@@ -123,6 +124,8 @@ def _risk_against_members(c: SimpleNamespace) -> Plan:
             plan.line("risk", series, fine, theory.expected_risk(c.n, p, m, c.sigma, k=fine, n_samples=rows))
             method = Ensemble(m, 1.0 if rows == c.n else rows, k=c.k)
             plan.simulate(problem, method, "risk", series, ks, expected, "exact" if rows == c.n else "approximate")
+        repelling = Ensemble(m, k=c.k, sampling="determinantal")
+        plan.simulate(problem, repelling, "risk", f"gamma={gamma:g}, determinantal", ks, np.nan, "")
         plan.line("risk", f"gamma={gamma:g}, ridge", [1.0], theory.optimal_ridge_risk(gamma, c.sigma), "reference")
     return plan
 
@@ -335,6 +338,31 @@ def _sparse(c: SimpleNamespace) -> Plan:
     return plan
 
 
+def _distance_from_ridge(c: SimpleNamespace) -> Plan:
+    """On real columns: fitted values of the mean of k members, from those of the ridge regression they stand for."""
+    spectra, carbon = load_soil_carbon(return_X_y=True)
+    X, y = spectra[: c.n, :: c.every], carbon[: c.n]
+    A, b = X - X.mean(axis=0), (y - y.mean())[:, None]
+    process, plan = Determinantal.from_rows(A, c.size), Plan()
+    ridge = A @ process.mean_coefficients(A.T @ b)[:, 0]
+    chance = {"max_features": process.probabilities}
+    draws = {
+        "determinantal": {"max_features": float(c.size) / A.shape[1], "sampling": "determinantal"},
+        "coin flips, same probabilities": {**chance, "sampling": "bernoulli", "design": "independent"},
+        "balanced, same probabilities": {**chance, "design": "balanced"},
+        "balanced, uniform": {"max_features": c.size},
+    }
+    for series, how in draws.items():
+        far = np.empty((c.repeats, len(c.k)))
+        for i in range(c.repeats):
+            for j, k in enumerate(c.k):
+                model = OLSEnsembleRegressor(k, random_state=i, n_jobs=-1, **how).fit(X, y)
+                far[i, j] = np.linalg.norm(A @ model.coef_ - ridge) / np.linalg.norm(ridge)
+        for k, mean, error in zip(c.k, far.mean(axis=0), far.std(axis=0, ddof=1) / c.repeats**0.5, strict=True):
+            plan.rows.append(("distance", series, "simulation", k, float(mean), float(error), c.repeats, math.nan, ""))
+    return plan
+
+
 def _risk_with_known_coefficients(c: SimpleNamespace, problem: LinearProblem) -> float:
     """Risk of the infinite ensemble with the best probabilities, a mean over coefficients of this kind."""
     rng, variances, risks = np.random.default_rng(0), np.ones(c.p), []
@@ -355,4 +383,5 @@ PLANS: Mapping[str, Callable[[SimpleNamespace], Plan]] = MappingProxyType({
     "figure7": _unequal_covariance,
     "figure8": _dropout,
     "figure9": _sparse,
+    "figure10": _distance_from_ridge,
 })  # fmt: skip

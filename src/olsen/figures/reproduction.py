@@ -31,7 +31,7 @@ def compute(
     Parameters
     ----------
     name : str
-        ``"figure1"`` to ``"figure9"``.
+        ``"figure1"`` to ``"figure10"``.
     scale : {"paper", "quick"}, default="paper"
         The captions' constants, or fewer trials and points.
     seed : int, default=2020

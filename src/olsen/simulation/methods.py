@@ -41,8 +41,8 @@ class Ensemble:
         Same expectation, less noise, and ``k=inf`` is :math:`R_{off}`.
     members : int, default=None
         Members to draw, K. None: the largest finite `k`, or 100 without one.
-    sampling : {"fixed", "bernoulli"}, default="fixed"
-        As in `OLSEnsembleRegressor`.
+    sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
+        As in `OLSEnsembleRegressor`; determinantal members have `max_features` columns on average.
     design : {"independent", "balanced"}, default="independent"
         As in `OLSEnsembleRegressor`. ``inf`` needs independent members.
     scale : float, default=1.0
@@ -82,15 +82,23 @@ class Ensemble:
         self, sample: Sample, total: int, seed: int, n_threads: int
     ) -> tuple[subsets.Subsets, NDArray[np.float64]]:
         n, p = sample.X.shape
+        if self.sampling == "determinantal":
+            size = subsets.Design(n, p, seed, self.max_features).expected_size  # type: ignore[arg-type]
+            features, rows = subsets.Determinantal.from_rows(sample.X, size).draw(0, total, seed=seed), None
+        else:
+            features, rows = self._draw(sample, total, seed)
+        problem = _members.Problem(sample.X, _two_targets(sample), None, False)
+        return features, _members.solve(problem, features, rows, sharing=Sharing(n_threads)).values
+
+    def _draw(self, sample: Sample, total: int, seed: int) -> tuple[subsets.Subsets, subsets.Subsets | None]:
+        n, p = sample.X.shape
         chance = self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
         if self.penalty is not None:
             chance = inclusion_probabilities(sample.X, self.penalty, center=False, check_collinear=False)
-        features, rows = subsets.draw_members(
+        return subsets.draw_members(
             n, p, total, seed=seed, max_features=chance, max_samples=self.max_samples, sampling=self.sampling,
             design=self.design,
         )  # fmt: skip
-        problem = _members.Problem(sample.X, _two_targets(sample), None, False)
-        return features, _members.solve(problem, features, rows, sharing=Sharing(n_threads)).values
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, overload
 
@@ -15,7 +16,7 @@ from ._determinantal import Determinantal
 from ._drawing import ROWS, draw, draw_members, resolve_size
 from ._mixtures import check_mixture, draw_mixture
 
-__all__ = ["Design", "MemberRows"]
+__all__ = ["Design", "Endless", "MemberRows"]
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,15 @@ class Design:
             return round(self.n_rows * self.groups_per_member / self.row_groups), columns
         return resolve_size(self.max_samples, self.n_rows, "max_samples"), columns
 
-    def member_rows(self, k: int) -> Sequence[NDArray[np.int64]]:
+    def member_columns(self, k: float) -> Subsets | Endless:
+        """Columns of the first k members."""
+        return Endless(lambda start, stop: self.draw(start, stop)[0]) if k == np.inf else self.draw(0, int(k))[0]
+
+    def member_rows(self, k: float) -> Sequence[NDArray[np.int64]] | Endless:
         """Rows of the first k members, numbered as they were handed over."""
+        if k == np.inf:
+            return Endless(lambda start, stop: self.member_rows(stop)[start:])
+        k = int(k)
         count = self.n_rows if self.n_given is None else self.n_given
         rows = np.arange(count) if self.kept_rows is None else self.kept_rows
         _, samples = self.draw(0, k)
@@ -169,13 +177,32 @@ class Design:
     def plain(self) -> dict[str, Any]:
         """The same as numbers, texts and arrays only."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return found if self.process is None else {**found, "process": vars(self.process)}
+        return found if self.process is None else {**found, "process": self.process.plain()}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Design:
         """The inverse of `plain`."""
         process = plain.get("process")
         return cls(**{**plain, "process": None if process is None else Determinantal(**process)})
+
+
+class Endless:
+    """Subsets of infinitely many members, drawn as they are asked for: ``subsets[3]``, ``subsets[:100]``."""
+
+    def __init__(self, draw: Callable[[int, int], Any]) -> None:
+        self._draw = draw
+
+    def __getitem__(self, i: int | slice) -> Any:
+        if isinstance(i, slice):
+            if i.stop is None or min(i.stop, i.start or 0) < 0 or (i.step or 1) < 1:
+                raise IndexError("there are infinitely many members: ask for [start:stop], counted from the first.")
+            return self._draw(0, i.stop)[i]
+        if i < 0:
+            raise IndexError(f"there are infinitely many members, and so there is none numbered {i} from the end.")
+        return self._draw(i, i + 1)[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, itertools.count())
 
 
 class MemberRows(Sequence[NDArray[np.int64]]):

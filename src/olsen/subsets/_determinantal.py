@@ -14,7 +14,9 @@ determinant zero and are never drawn together. Status: theorem.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.linalg as la
@@ -24,30 +26,67 @@ from scipy.optimize import brentq
 from .. import _kernel
 from ._compressed import Mapper, Subsets
 
-__all__ = ["Determinantal", "penalty_of_size"]
+__all__ = ["Determinantal", "Tridiagonal", "penalty_of_size"]
 
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-13  # of the largest eigenvalue, for each of the columns or rows: eigenvalues that are zeros
+DOUBT = 1e-9  # penalty over the largest eigenvalue, below which products of columns have lost what decides
 ALIKE = 1e-6  # of the larger: eigenvalues whose eigenvectors rounding could turn among each other
 BATCH = 256  # members drawn at a time
 STREAM = 3  # of a seed: columns are 0, rows 1, groups of rows 2
 
 
 @dataclass(frozen=True, eq=False)
+class Tridiagonal:
+    """A symmetric matrix A = Q T Q', T tridiagonal and Q a product of reflections: all that ridge regression needs."""
+
+    reflections: NDArray[np.float64]
+    factors: NDArray[np.float64]
+    diagonal: NDArray[np.float64]
+    beside: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, A: NDArray[np.float64]) -> Tridiagonal:
+        """From a matrix in the order of LAPACK, which is overwritten."""
+        found, diagonal, beside, factors, _ = la.lapack.dsytrd(A, lower=1, lwork=64 * len(A), overwrite_a=1)
+        return cls(np.asfortranarray(found[1:, :-1]), factors, diagonal, beside)
+
+    def eigenvalues(self) -> NDArray[np.float64]:
+        """Ascending."""
+        return np.asarray(la.eigvalsh_tridiagonal(self.diagonal, self.beside, check_finite=False))
+
+    def eigenvectors(self) -> NDArray[np.float64]:
+        """In the order of the eigenvalues."""
+        return self._times_q(la.eigh_tridiagonal(self.diagonal, self.beside, check_finite=False)[1], "N")
+
+    def solve_ridged(self, C: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
+        """(A + penalty I)^{-1} C."""
+        banded = np.stack([self.diagonal + penalty, np.append(self.beside, 0.0)])
+        return self._times_q(la.solveh_banded(banded, self._times_q(C, "T"), lower=True, check_finite=False), "N")
+
+    def _times_q(self, C: NDArray[np.float64], trans: str) -> NDArray[np.float64]:
+        if len(C) > 1:
+            turned = la.lapack.dormqr("L", trans, self.reflections, self.factors, C[1:], 64 * max(C.shape))[0]
+            return np.concatenate([C[:1], turned])
+        return C
+
+
+@dataclass(frozen=True, eq=False)
 class Determinantal:
-    """A determinantal process over columns, by the eigenvectors of its matrix.
+    """A determinantal process over columns, by the eigenvalues and eigenvectors of its matrix.
 
     Parameters
     ----------
-    vectors : ndarray of shape (n_columns, rank)
-        Eigenvectors of :math:`D^{1/2} G D^{1/2}`.
     values : ndarray of shape (rank,)
-        Its eigenvalues, positive.
+        Eigenvalues of :math:`D^{1/2} G D^{1/2}`, positive and ascending.
     penalty : float
         Lambda.
     spreads : ndarray of shape (n_columns,)
         The diagonal of D; zero for columns that are never drawn.
+    eigenvectors : ndarray of shape (n_columns, rank) or Tridiagonal
+        Of the same; or a tridiagonal form of it, from which they are found when they are needed: the limit does
+        without them.
 
     Examples
     --------
@@ -61,10 +100,10 @@ class Determinantal:
     100
     """
 
-    vectors: NDArray[np.float64]
     values: NDArray[np.float64]
     penalty: float
     spreads: NDArray[np.float64]
+    eigenvectors: NDArray[np.float64] | Tridiagonal
 
     @classmethod
     def from_gram(
@@ -76,33 +115,50 @@ class Determinantal:
         """
         spreads = _spreads(np.diagonal(G), spreads)
         root = np.sqrt(spreads)
-        values, vectors = la.eigh(root[:, None] * G * root, check_finite=False)
-        return cls._of_spectrum(values, vectors, size, spreads, len(G))
+        scaled = (root[:, None] * G).T  # in the order of LAPACK, which would turn it around
+        scaled *= root[:, None]
+        form = Tridiagonal.of(scaled)
+        values = _above_rounding(form.eigenvalues(), len(G))
+        return cls(values, _penalty(values, size), spreads, form)
 
     @classmethod
     def from_rows(
         cls, Z: NDArray[np.float64], size: float, spreads: NDArray[np.float64] | None = None
     ) -> Determinantal:
-        """The same from rows (n, p), about their means with an intercept: for more columns than rows."""
+        """The same from rows (n, p), about their means with an intercept: for more columns than rows.
+
+        Where the penalty is so small that products of columns would not tell, from singular values.
+        """
         spreads = _spreads(np.einsum("lj,lj->j", Z, Z), spreads)
         scaled = Z * np.sqrt(spreads)
-        values, left = la.eigh(scaled @ scaled.T, check_finite=False)
-        kept = values > ROUNDING * len(values) * values[-1]
-        vectors = scaled.T @ left[:, kept] / np.sqrt(values[kept])
-        return cls._of_spectrum(values[kept], vectors, size, spreads, len(Z))
+        if len(Z) <= Z.shape[1]:
+            values, left = la.eigh(scaled @ scaled.T, check_finite=False)
+            kept = len(_above_rounding(values, len(values)))
+            values, left = values[-kept:], left[:, -kept:]
+            vectors = scaled.T @ left / np.sqrt(values)
+            if 0 < size < kept and not (found := cls._with_vectors(values, vectors, size, spreads)).doubtful:
+                return found
+        _, lengths, rows = la.svd(scaled, full_matrices=False, check_finite=False)
+        kept = int(np.sum(lengths > np.finfo(float).eps * max(Z.shape) * lengths[0]))
+        return cls._with_vectors(lengths[:kept][::-1] ** 2, rows[:kept][::-1].T, size, spreads)
 
     @classmethod
-    def _of_spectrum(cls, values: Array, vectors: Array, size: float, spreads: Array, dimension: int) -> Determinantal:
-        kept = values > ROUNDING * dimension * max(float(values[-1]), 0.0)
-        values, vectors = values[kept], vectors[:, kept]
-        if not 0 < size < len(values):
-            raise ValueError(
-                f"members of {size:g} columns on average cannot be drawn: the columns have rank {len(values)} (about "
-                f"their means, if an intercept is fitted), and determinantal members are smaller than that. Use a "
-                f"smaller max_features."
-            )
-        vectors = _canonical(values, vectors)
-        return cls(np.ascontiguousarray(vectors), values, penalty_of_size(values, size), spreads)
+    def _with_vectors(cls, values: Array, vectors: Array, size: float, spreads: Array) -> Determinantal:
+        penalty = _penalty(values, size)
+        return cls(values, penalty, spreads, np.ascontiguousarray(_canonical(values, vectors)))
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether products of columns have lost what decides here, in double precision."""
+        return bool(self.penalty < DOUBT * self.values[-1])
+
+    @cached_property
+    def vectors(self) -> NDArray[np.float64]:
+        """Eigenvectors, (n_columns, rank)."""
+        if isinstance(self.eigenvectors, np.ndarray):
+            return self.eigenvectors
+        vectors = self.eigenvectors.eigenvectors()[:, -len(self.values) :]
+        return np.ascontiguousarray(_canonical(self.values, vectors))
 
     @property
     def chances(self) -> NDArray[np.float64]:
@@ -117,8 +173,20 @@ class Determinantal:
     def mean_coefficients(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean of all members, (p, q), from products C = X'y: the exact limit of many members, ridge regression."""
         root = np.sqrt(self.spreads)[:, None]
+        if isinstance(self.eigenvectors, Tridiagonal) and not self.doubtful:
+            return np.asarray(root * self.eigenvectors.solve_ridged(root * C, self.penalty))
         inner = (self.vectors.T @ (root * C)) / (self.values + self.penalty)[:, None]
         return np.asarray(root * (self.vectors @ inner))
+
+    def mean_inverse(self) -> NDArray[np.float64]:
+        """Mean over members of the inverses of their Gram matrices, zero outside their columns, (p, p)."""
+        half = np.sqrt(self.spreads)[:, None] * self.vectors / np.sqrt(self.values + self.penalty)
+        return np.asarray(half @ half.T)
+
+    def plain(self) -> dict[str, Any]:
+        """The same as numbers and arrays."""
+        parts = {"values": self.values, "penalty": self.penalty, "spreads": self.spreads}
+        return {**parts, "eigenvectors": self.vectors}
 
     def draw(self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None) -> Subsets:
         """Members `start` to `stop`: each a function of the process, the seed and its number."""
@@ -149,6 +217,21 @@ def _spreads(squares: Array, spreads: Array | None) -> Array:
     if spreads.shape != squares.shape or not np.all((spreads >= 0) & np.isfinite(spreads)):
         raise ValueError(f"spreads must be one finite number, at least 0, for each of {len(squares)} columns.")
     return np.where(squares > 0, spreads, 0.0)
+
+
+def _above_rounding(values: Array, dimension: int) -> Array:
+    """Eigenvalues, ascending, without those that are zeros."""
+    return values[values > ROUNDING * dimension * max(float(values[-1]), 0.0)]
+
+
+def _penalty(values: Array, size: float) -> float:
+    if not 0 < size < len(values):
+        raise ValueError(
+            f"members of {size:g} columns on average cannot be drawn: the columns have rank {len(values)} (about "
+            f"their means, if an intercept is fitted), and determinantal members are smaller than that. Use a "
+            f"smaller max_features."
+        )
+    return penalty_of_size(values, size)
 
 
 def penalty_of_size(values: NDArray[np.float64], size: float) -> float:
