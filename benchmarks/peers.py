@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.cross_decomposition import PLSRegression
 from sklearn.ensemble import BaggingRegressor
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 from sklearn.model_selection import check_cv
@@ -59,10 +58,10 @@ def lstsq_member(A, b):
 
 
 class PLSRegressionCV(RegressorMixin, BaseEstimator):
-    """Partial least squares with the number of components chosen by cross-validation, which scikit-learn lacks.
+    """Partial least squares of one target with the number of components chosen by cross-validation.
 
-    Components do not depend on those that come after them: one fit with the most components holds all smaller ones.
-    Folds are made as LassoCV makes them, of neighbouring rows; columns are taken as they are.
+    Weights and scores are orthogonalised against all before, twice, and components end at the numerical rank:
+    scikit-learn's own breaks down on dependent columns. Columns are taken as they are.
     """
 
     def __init__(self, max_components=20, cv=5):
@@ -73,9 +72,10 @@ class PLSRegressionCV(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, y_numeric=True)
         errors = [self._errors(X, y, train, test) for train, test in check_cv(self.cv).split(X)]
         common = min(len(squares) for squares in errors)  # a small fold may have fewer components
-        self.n_components_ = 1 + int(np.argmin(np.sum([squares[:common] for squares in errors], axis=0)))
-        coef, intercept = self._all(X, y)
-        self.coef_, self.intercept_ = coef[self.n_components_ - 1], intercept[self.n_components_ - 1]
+        coef = self._all(X, y)
+        self.n_components_ = min(1 + int(np.argmin(np.sum([e[:common] for e in errors], axis=0))), len(coef))
+        self.coef_ = coef[self.n_components_ - 1]
+        self.intercept_ = y.mean() - X.mean(axis=0) @ self.coef_
         return self
 
     def predict(self, X):
@@ -84,15 +84,40 @@ class PLSRegressionCV(RegressorMixin, BaseEstimator):
 
     def _errors(self, X, y, train, test):
         """Sums of squares over the test rows, for 1, 2, ... components."""
-        coef, intercept = self._all(X[train], y[train])
-        return np.sum((y[test] - coef @ X[test].T - intercept[:, None]) ** 2, axis=1)
+        coef = self._all(X[train], y[train])
+        left = y[test] - y[train].mean() - coef @ (X[test] - X[train].mean(axis=0)).T
+        return np.sum(left**2, axis=1)
 
     def _all(self, X, y):
-        """Coefficients (components, p) and intercepts of 1, 2, ... components."""
-        most = min(self.max_components, len(X) - 1, X.shape[1])
-        pls = PLSRegression(most, scale=False).fit(X, y)
-        coef = np.cumsum(pls.x_rotations_ * pls.y_loadings_, axis=1).T
-        return coef, y.mean() - coef @ X.mean(axis=0)
+        """Coefficients (components, p) of 1, 2, ... components."""
+        A, left = X - X.mean(axis=0), y - y.mean()
+        n, p = A.shape
+        most = max(1, min(self.max_components, n - 1, p))
+        T, W, R = np.zeros((n, most)), np.zeros((p, most)), np.zeros((p, most))
+        total, coefs = np.zeros(p), []
+        size, first = np.linalg.norm(A) / np.sqrt(min(n, p)), np.linalg.norm(A.T @ left)
+        for k in range(most):
+            w = A.T @ left
+            for _ in range(2):
+                w -= W[:, :k] @ (W[:, :k].T @ w)
+            length = np.linalg.norm(w)
+            if not length > 1e-10 * first:
+                break
+            w /= length
+            t, rotation = A @ w, w.copy()
+            for _ in range(2):
+                along = T[:, :k].T @ t
+                t -= T[:, :k] @ along
+                rotation -= R[:, :k] @ along
+            length = np.linalg.norm(t)
+            if not length > 1e-9 * size:
+                break
+            W[:, k], T[:, k], R[:, k] = w, t / length, rotation / length
+            share = T[:, k] @ left
+            left = left - T[:, k] * share
+            total = total + R[:, k] * share
+            coefs.append(total)
+        return np.array(coefs or [total])
 
 
 def start_workers(quick=False):

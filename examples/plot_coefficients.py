@@ -91,6 +91,13 @@ plt.show()
 # After tuning
 # ------------
 #
-# With the default ``inclusion="auto"`` of :class:`olsen.OLSEnsembleRegressorCV` the members follow the targets, and
-# another training set would choose other members. That is not in the standard errors, which are then about a fifth
-# too small (see ``coef_std_``). With ``inclusion="uniform"`` or ``"ridge"`` they are as above.
+# With :class:`olsen.OLSEnsembleRegressorCV` another training set would choose other sampling schemes, penalties and
+# shares. Its standard errors therefore repeat the whole choice on 30 parts of the rows, which takes about as long as
+# 30 fits, once (heuristic; :doc:`/guide/uncertainty` says how close they are). Signals at the edge of being selected
+# are hard for every method.
+
+from olsen import OLSEnsembleRegressorCV
+
+tuned = OLSEnsembleRegressorCV().fit(X, y)
+for name, coef, std in zip(X.columns, tuned.coef_, tuned.coef_std_, strict=True):
+    print(f"{name:>14}: {coef:7.2f} +- {std:.2f}")

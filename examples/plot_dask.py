@@ -44,10 +44,10 @@ print("prediction of a Dask array is one:", on_cluster.predict(X))
 # Tuned on the cluster
 # --------------------
 #
-# Folds are sums as well, so that all sizes are compared in one pass over the data. Standard errors of the
-# coefficients come from the same sums; for data on a cluster the errors are taken to have one variance. Columns 0 to
-# 7 have a signal, the other 22 have none; of 22 intervals for 90 % one expects to see some that leave out zero by
-# chance.
+# Folds are sums as well, so that all sampling schemes and sizes are compared in one pass over the data. Standard
+# errors of the coefficients repeat the choice on halves of the rows, from sums over twenty groups of them (heuristic).
+# Columns 0 to 7 have a signal, the other 22 have none; of 22 intervals for 90 % one expects to see some that leave out
+# zero by chance.
 
 from olsen.displays import CoefficientDisplay
 

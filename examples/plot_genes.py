@@ -83,13 +83,13 @@ plt.show()
 # What the ensemble chose
 # -----------------------
 #
-# ``inclusion_shares_`` says which kinds of members the left-out rows supported: from *uniform* and *ridge*, which
-# look at all genes alike, to *lasso* and *sparse*, which keep to a few.
+# ``inclusion_shares_`` says which sampling schemes the left-out rows supported: from *uniform* and *ridge*, which
+# look at all genes alike, to *lasso* and *sparse*, which keep to a few. *Nothing* is the mean outcome.
 
 for kind, found in shares.items():
-    laws = ("uniform", "ridge", "power", "lasso", "sparse")
-    means = {law: np.mean([share.get(law, 0.0) for share in found]) for law in laws}
-    print(f"{kind:>9}: " + ", ".join(f"{share:.0%} {law}" for law, share in means.items()))
+    schemes = ("uniform", "ridge", "power", "lasso", "sparse", "nothing")
+    means = {scheme: np.mean([share.get(scheme, 0.0) for share in found]) for scheme in schemes}
+    print(f"{kind:>9}: " + ", ".join(f"{share:.0%} {scheme}" for scheme, share in means.items()))
 
 # %%
 # Which genes?

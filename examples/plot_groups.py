@@ -78,9 +78,9 @@ for name, shares in found.items():
 
 # %%
 # Exchangeable groups take the place of exchangeable rows in what is promised: at least 1 - 2 (1 - coverage), up to a
-# term that vanishes with the size of the folds, if the law of the members was not chosen with the targets (theorem;
-# here it was, and what holds is what simulation shows). Sixty patients are few: another sixty would move the blue
-# line up or down.
+# term that vanishes with the size of the folds, if nothing was chosen with the targets (theorem; here schemes and
+# shares were, and what holds is what simulation shows). Sixty patients are few: another sixty would move the blue line
+# up or down.
 
 figure, ax = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
 ax.plot([0.5, 0.9], [0.5, 0.9], color="black", lw=1, ls="--", label="as asked for")

@@ -106,8 +106,8 @@ plt.show()
 # -----------------------
 #
 # ``CoefficientDisplay`` takes the last step and the rows as that step sees them; coefficients are multiplied by the
-# standard deviations of their columns. The intervals are for the *expected* coefficient: shrinkage is not in them,
-# and that of a neighbourhood with one sale rests on a single residual.
+# standard deviations of their columns. The intervals are for the *expected* coefficient: shrinkage is not in them.
+# They repeat the tuning on parts of the rows, in some of which a rare neighbourhood is missing altogether.
 
 from olsen.displays import CoefficientDisplay
 

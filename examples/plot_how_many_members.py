@@ -74,8 +74,9 @@ plt.show()
 # -------------------------
 #
 # With ``warm_start=True`` a further ``fit`` on the same data keeps the members there are and adds new ones: the
-# result is that of a fresh fit. :class:`olsen.OLSEnsembleRegressorCV` takes ``n_estimators="auto"``, which keeps the
-# variance over draws below 1 % of the error.
+# result is that of a fresh fit. :class:`olsen.OLSEnsembleRegressorCV` has infinitely many members by default: schemes
+# whose mean has a closed form need no draw. Uniform members have none; alone, as many are drawn as keep the error
+# within 1 % of that of infinitely many.
 
 from olsen import OLSEnsembleRegressorCV
 
@@ -84,5 +85,8 @@ growing.set_params(n_estimators=500).fit(X, y)
 difference = np.abs(growing.coef_ - model.coef_).max()
 print(f"grown from 100 to 500 members, largest difference to a fresh fit: {difference:.1e}")
 
-auto = OLSEnsembleRegressorCV("auto", inclusion="uniform", random_state=0).fit(X, y)
-print(f"n_estimators='auto' took {auto.n_estimators_} members of {auto.max_features_} columns")
+uniform = OLSEnsembleRegressorCV(inclusion="uniform", random_state=0).fit(X, y)
+print(f"uniform members alone: {uniform.n_estimators_} of {uniform.max_features_} columns")
+tuned = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
+shares = ", ".join(f"{share:.0%} {scheme}" for scheme, share in tuned.inclusion_shares_.items())
+print(f"the default: {tuned.n_estimators_} members ({shares})")

@@ -46,9 +46,9 @@ plt.show()
 #
 # * **raw residuals**: prediction plus and minus the 80 % quantile of the training residuals, no rows left out.
 # * ``"jackknife+"`` leaves out every training row in turn, by formula, and ``"cv+"`` ten folds. For exchangeable
-#   rows and members whose law was not chosen with the targets, both cover at least 1 - 2 x 20 % = 60 % (theorem, for
+#   rows, and where nothing was chosen with the targets, both cover at least 1 - 2 x 20 % = 60 % (theorem, for
 #   cv+ up to a term that vanishes with the rows of a fold); in simulation they are close to the 80 % asked for.
-# * ``"normal"``: the estimated error times a quantile of the normal law; no guarantee.
+# * ``"normal"``: the estimated error times a quantile of the normal distribution; no guarantee.
 
 from olsen import OLSEnsembleRegressor
 
@@ -89,6 +89,7 @@ plt.show()
 # Which one?
 # ----------
 #
-# The default, ``method="auto"``, is jackknife+ where the training rows are in memory and cv+ where they are not, or
-# come in groups (:ref:`sphx_glr_auto_examples_plot_groups.py`). ``"normal"`` needs nothing but the fitted model,
-# which is what is left after pickling.
+# The default, ``method="auto"``, is cv+ for a model that chose its sampling schemes, in the folds of that choice, at no
+# further cost. For members of a given size, or uniform ones, it is jackknife+ where the training rows are in memory
+# and cv+ where they are not, or come in groups (:ref:`sphx_glr_auto_examples_plot_groups.py`). ``"normal"`` needs
+# nothing but the estimated error. Pickles and files keep what all of them need.

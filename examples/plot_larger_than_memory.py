@@ -68,8 +68,8 @@ print(f"partial_fit, 8 batches: largest difference {np.abs(stream.coef_ - refere
 # Tuning, intervals, standard errors
 # ----------------------------------
 #
-# They work on files, too. Sizes are compared by 5-fold cross-validation, whose folds are sums in the same pass;
-# intervals leave out these folds and read the file again.
+# They work on files, too. Sampling schemes are compared by 3-fold cross-validation, whose folds are sums in the same
+# pass; intervals and standard errors read the file again.
 
 tuned = OLSEnsembleRegressorCV(random_state=0).fit(here / "X.npy", here / "y.npy")
 print(f"chosen by {tuned.criterion_}: {tuned.max_features_} of 40 columns, error {-tuned.best_score_:.3f} (noise: 1)")

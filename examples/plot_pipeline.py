@@ -100,8 +100,8 @@ print(shell("show", "bicycles.skops").stdout)
 # %%
 # (Columns of numbers went through a ``StandardScaler``, so their coefficients are for one standard deviation.)
 #
-# The intervals are those of ``predict_interval``: what they need of the training rows is in the file. A file also
-# comes back as a pipeline, ``olsen.load("bicycles.skops")``.
+# The intervals are those of ``predict_interval``: the folds in which the model was chosen are in the file, and so are
+# the training rows, for standard errors. A file also comes back as a pipeline, ``olsen.load("bicycles.skops")``.
 
 from olsen.displays import IntervalDisplay
 

@@ -108,5 +108,5 @@ else:
         (predicted,) = session.run(None, {"X": rows})
         nodes = ", ".join(node.op_type for node in written.graph.node)
         difference = np.abs(predicted[:, 0] - ensemble.predict(X_new)).max()
-        print(f"{kind}: {ensemble.n_estimators_} members, node {nodes}, {written.ByteSize()} bytes")
+        print(f"{kind}: node {nodes}, {written.ByteSize()} bytes")
         print(f"{'':>7}  largest difference to predict {difference:.1e}, of outcomes up to {y_new.max():.0f}")

@@ -43,8 +43,8 @@ plt.show()
 # Five models
 # -----------
 #
-# All are linear. ``inclusion="uniform"`` draws all wavelengths alike; the default also tries members that follow the
-# signal, and gives each kind the share of the members that left-out rows support.
+# All are linear. ``inclusion="uniform"`` draws all wavelengths alike; the default also tries sampling schemes that
+# follow the signal, and gives each the share of the ensemble that left-out rows support.
 
 penalties = np.logspace(-8, 4, 50)
 models = {
@@ -61,7 +61,7 @@ for name, model in models.items():
     print(f"{name:>22}: R2 {model.score(X_test, y_test):6.3f}, error {errors[name]:.3f} g/100 g")
 
 ensemble = models["ensemble"]
-print("shares of the members:", ", ".join(f"{share:.0%} {law}" for law, share in ensemble.inclusion_shares_.items()))
+print("shares:", ", ".join(f"{share:.0%} {scheme}" for scheme, share in ensemble.inclusion_shares_.items()))
 
 # %%
 # One split is one draw: another ``random_state`` moves all of these numbers. ``olsen compare`` repeats such
@@ -71,12 +71,13 @@ print("shares of the members:", ", ".join(f"{share:.0%} {law}" for law, share in
 # How large should a member be?
 # -----------------------------
 #
-# The curve is the leave-one-out error of many sizes, read off a few factorisations. Small members know too little,
-# large ones run into the trouble of least squares on all wavelengths; sizes far beyond the minimum are not followed.
+# The curve is the error of members that draw all wavelengths alike, for many sizes, in the folds of the choice. Small
+# members know too little, large ones run into the trouble of least squares on all wavelengths; sizes far beyond the
+# minimum are not followed. The diamond is the mixture that was chosen, with its standard error.
 
 from olsen.displays import TuningCurveDisplay
 
-TuningCurveDisplay.from_estimator(models["ensemble, all alike"], X, y)
+TuningCurveDisplay.from_estimator(ensemble)
 plt.show()
 
 # %%

@@ -88,7 +88,7 @@ def test_integers_have_floating_coefficients(xp, seed):
     np.testing.assert_allclose(host(model.coef_), expected.coef_, rtol=0, atol=1e-8)
 
 
-TUNING = [{}, {"cv": 3, "fit_intercept": False}, {"cv": "gcv", "n_estimators": "auto"}, {"max_features": [3, 9, 20]}]
+TUNING = [{}, {"cv": 3, "fit_intercept": False}, {"cv": "gcv", "n_estimators": np.inf}, {"max_features": [3, 9, 20]}]
 
 
 @pytest.mark.parametrize("weighted", [False, True])

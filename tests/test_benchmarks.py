@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.linear_model import LinearRegression, RidgeCV
-from sklearn.model_selection import GridSearchCV, RepeatedKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -22,7 +22,7 @@ from olsen import OLSEnsembleRegressor
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = {  # rows at toy size
     "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
-    "inclusion": 3, "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "fresh": 4,
+    "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "fresh": 4,
     "determinantal": 3,
 }  # fmt: skip
 METHODS = ("time_", "peakmem_")
@@ -170,20 +170,15 @@ def test_report_without_results_says_what_to_run(tmp_path, capsys):
     assert "compare.py" in capsys.readouterr().err
 
 
-REAL = ("a", "b", "c")  # names of the tables, in two halves: a and c, b
-
-
 @pytest.fixture(scope="module")
 def real_data(tmp_path_factory):
-    """A folder of tables, what the script said about them on two processes, its JSON and its Markdown."""
+    """A folder of tables, and the JSON and the Markdown of the script."""
     folder = tmp_path_factory.mktemp("real")
-    for seed, (name, n, p) in enumerate(zip(REAL, (40, 25, 30), (4, 30, 3), strict=True)):
+    for seed, (name, n, p) in enumerate(zip("abc", (40, 25, 30), (4, 30, 3), strict=True)):
         write_signal(folder / f"{name}.csv", n, p, seed)
-    command = [sys.executable, str(BENCHMARKS / "real_data.py"), str(folder), "--repeats", "1", "--jobs", "2"]
     files = ["--json", str(folder / "all.json"), "--markdown", str(folder / "all.md")]
-    done = subprocess.run([*command, "--models", "uniform", *files], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder, done.stdout, json.loads((folder / "all.json").read_text(encoding="utf-8"))
+    load("real_data").main([str(folder), "--splits", "4", "--models", "uniform", *files])
+    return folder, json.loads((folder / "all.json").read_text(encoding="utf-8"))["folder"]
 
 
 def write_signal(path, n, p, seed):
@@ -196,78 +191,46 @@ def write_signal(path, n, p, seed):
 
 
 def test_real_data_scores_are_those_of_scikit_learn(real_data):
-    folder, _, found = real_data
+    """The same shuffled splits for all models, and R2 about the mean of the training rows."""
+    folder, found = real_data
     table = np.loadtxt(folder / "a.csv", delimiter=",", skiprows=1)
-    folds = RepeatedKFold(n_splits=5, n_repeats=1, random_state=0)
-    for name, model in {"RidgeCV": RidgeCV(np.logspace(-4, 6, 60)), "OLS": LinearRegression()}.items():
-        expected = cross_val_score(make_pipeline(StandardScaler(), model), table[:, 1:], table[:, 0], cv=folds)
-        np.testing.assert_allclose(found["sets"]["a"]["models"][name]["folds"], expected, rtol=1e-9)
+    X, y = table[:, 1:], table[:, 0]
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 41)))
+    expected = []
+    for train, test in ShuffleSplit(4, test_size=0.2, random_state=0).split(X):
+        left = y[test] - model.fit(X[train], y[train]).predict(X[test])
+        expected.append(1 - np.sum(left**2) / np.sum((y[test] - y[train].mean()) ** 2))
+    np.testing.assert_allclose(found["tables"][0]["r2"]["RidgeCV"], expected, rtol=1e-9)
 
 
-def test_real_data_differences_are_paired_over_folds(real_data):
-    _, _, found = real_data
-    for row in found["sets"].values():
-        folds = {name: np.array(entry["folds"]) for name, entry in row["models"].items()}
-        assert row["best"] == max(("RidgeCV", "LassoCV", "PLS"), key=lambda name: folds[name].mean())
-        assert set(row["to_best"]) == {"default", "uniform"}
-        for name in row["to_best"]:
-            for entry, other in ((row["models"][name], "RidgeCV"), (row["to_best"][name], row["best"])):
-                difference = folds[name] - folds[other]
-                assert entry["difference"] == pytest.approx(difference.mean())
-                assert entry["standard_error"] == pytest.approx(stats.sem(difference))
+def test_real_data_differences_are_paired_and_summarised(real_data):
+    folder, found = real_data
+    for row in found["tables"]:
+        assert row["best"] == max(("RidgeCV", "LassoCV", "PLS"), key=lambda name: np.mean(row["r2"][name]))
+        for name in ("default", "uniform"):
+            difference = np.subtract(row["r2"][name], row["r2"][row["best"]])
+            assert row["to_best"][name]["mean"] == pytest.approx(difference.mean())
+            assert row["to_best"][name]["standard_error"] == pytest.approx(stats.sem(difference))
+    counted = [row for row in found["tables"] if row["table"] not in found["summary"]["left out"]]
+    values = [row["to_best"]["default"]["mean"] for row in counted]
+    assert found["summary"]["models"]["default"]["mean"] == pytest.approx(np.mean(values))
+    assert (folder / "all.md").read_text(encoding="utf-8").count("\n| ") >= 8
 
 
-def test_real_data_means_are_told_by_half(real_data):
-    _, printed, found = real_data
-    rows, summary = found["sets"], found["summary"]
-    assert [rows[name]["half"] for name in REAL] == ["settle", "held", "settle"]
-    halves = {"all sets": REAL, "settle": ("a", "c"), "held": ("b",)}
-    assert set(summary) == set(halves)
-    for half, names in halves.items():
-        differences = [rows[name]["to_best"]["default"]["difference"] for name in names]
-        entry = summary[half]["default to best"]
-        assert (entry["mean"], entry["median"]) == pytest.approx((np.mean(differences), np.median(differences)))
-        assert entry["sets"] == len(names) and f"{half}: mean" in printed
+def test_partial_least_squares_is_scikit_learns_and_ends_at_the_rank(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((40, 8)), rng.standard_normal(40)
+    model = load("peers").PLSRegressionCV(6).fit(X, y)
+    peer = PLSRegression(model.n_components_, scale=False).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), peer.predict(X).ravel(), rtol=1e-8, atol=1e-10)
+    dependent = np.hstack([X, X @ rng.standard_normal((8, 30))])
+    assert len(load("peers").PLSRegressionCV(20)._all(dependent, y)) == 8
 
 
-def test_real_data_writes_a_table(real_data):
-    folder, _, _ = real_data
-    header, _, *rows = (folder / "all.md").read_text(encoding="utf-8").splitlines()
-    assert [row.split(" | ")[0] for row in rows[:3]] == ["| a", "| b", "| c"]
-    assert len(rows) == 3 + 2 * 3 and {row.count("|") for row in rows} == {header.count("|")}
-
-
-@pytest.mark.parametrize(
-    ("asked", "run"), [(["--half", "held"], "b"), (["--half", "settle"], "ac"), (["--only", "b", "c"], "bc")]
-)
-def test_real_data_runs_the_sets_that_are_asked_for(real_data, tmp_path, asked, run):
-    """The half of a set does not depend on which others are run."""
-    folder, _, everything = real_data
-    file = tmp_path / "some.json"
-    leave = ["--without", "default", "ElasticNetCV", "BayesianRidge", "LassoCV", "PLS"]
-    load("real_data").main([str(folder), "--repeats", "1", *asked, *leave, "--json", str(file)])
-    found = json.loads(file.read_text(encoding="utf-8"))["sets"]
-    assert list(found) == list(run)
-    for name, row in found.items():
-        assert row["half"] == everything["sets"][name]["half"]
-        assert {n: entry["folds"] for n, entry in row["models"].items()} == {
-            n: everything["sets"][name]["models"][n]["folds"] for n in ("RidgeCV", "OLS")
-        }
-
-
-def test_real_data_leaves_slow_models_out_and_says_so(real_data, tmp_path, capsys):
-    folder, _, _ = real_data
-    file = tmp_path / "slow.json"
-    load("real_data").main([str(folder), "--repeats", "1", "--only", "a", "--limit", "0", "--json", str(file)])
-    row = json.loads(file.read_text(encoding="utf-8"))["sets"]["a"]
-    assert list(row["models"]) == ["RidgeCV"] and {"PLS", "default"} < set(row["too_slow"])
-    assert "default left out: its fit on the first fold took" in capsys.readouterr().out
-
-
-def test_real_data_without_such_files_says_so(real_data, capsys):
+def test_real_data_without_tables_says_so(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        load("real_data").main([str(real_data[0]), "--only", "d"])
-    assert "no such CSV files" in capsys.readouterr().err
+        load("real_data").main([str(tmp_path)])
+    assert "no table to read" in capsys.readouterr().err
 
 
 def test_partial_least_squares_is_that_of_the_best_number_of_components(seed):
@@ -319,7 +282,7 @@ def test_simulated_ratios_compare_with_the_better_peer():
 
 def test_the_simulated_grid_goes_from_one_coefficient_to_all():
     cells = load("simulated").grid()
-    assert len(cells) == len(set(cells)) == 2 * 3 * 2 * (5 + 6 + 6)  # rows, correlations, noises, numbers by columns
+    assert len(cells) == len(set(cells)) == 2 * 3 * 3 * (5 + 6 + 6)  # rows, correlations, noises, numbers by columns
     assert {cell.nonzeros for cell in cells if cell.p == 150} == {1, 3, 10, 30, 100, 150}
     assert {cell.nonzeros for cell in cells if cell.p == 50} == {1, 3, 10, 30, 50}
 
@@ -327,14 +290,14 @@ def test_the_simulated_grid_goes_from_one_coefficient_to_all():
 def test_a_simulation_that_was_stopped_goes_on(tmp_path, capsys):
     """On two processes, with the numbers of one."""
     whole, _ = simulate(tmp_path, capsys)
-    assert len(whole) == 3 * 3 * 2  # 1, 3 and all 4 coefficients
+    assert len(whole) == 3 * 3 * 3  # 1, 3 and all 4 coefficients
     file = tmp_path / "cells.jsonl"
     text = file.read_text(encoding="utf-8")
     file.write_text(text[: len(text) // 2], encoding="utf-8")  # in the middle of a line
     lines = file.read_text(encoding="utf-8").count("\n")
     command = [sys.executable, str(BENCHMARKS / "simulated.py"), "--only", "20,4", "--repeats", "3", "--jobs", "2"]
     done = subprocess.run([*command, "--json", str(file)], capture_output=True, text=True)
-    assert f"{lines} of 18 cells are there already" in done.stdout, done.stderr
+    assert f"{lines} of 27 cells are there already" in done.stdout, done.stderr
     found = load("simulated").stored(file, 3, None)
     assert {tuple(cell)[2:]: result["risks"] for cell, result in found.items()} == {
         cell: result["risks"] for cell, result in whole.items()
@@ -345,10 +308,10 @@ def test_simulations_are_summed_up_by_shape(tmp_path, capsys):
     page = tmp_path / "page.md"
     results, printed = simulate(tmp_path, capsys, "--markdown", str(page))
     ratios = {cell: load("simulated").ratio(result)[0] for cell, result in results.items()}
-    assert f"{sum(value > 1.1 for value in ratios.values())} of 18 cells above 1.1, " in printed
+    assert f"{sum(value > 1.1 for value in ratios.values())} of 27 cells above 1.1, " in printed
     assert f"ratio of risks: mean {np.mean(list(ratios.values())):.3f}" in printed
     header, _, row = page.read_text(encoding="utf-8").splitlines()
-    assert row.startswith(f"| 20 | 4 | 18 | {np.mean(list(ratios.values())):.3f} |")
+    assert row.startswith(f"| 20 | 4 | 27 | {np.mean(list(ratios.values())):.3f} |")
     assert f"| {max(ratios.values()):.3f} ± " in row and row.count("|") == header.count("|")
 
 

@@ -14,6 +14,8 @@ from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines import sources as blocks
 from olsen._engines.blocks import Accumulator
 from olsen._moments import from_data
+from olsen._selection.fold_data import FOLDS
+from olsen._selection.fold_data import SEED as FOLD_SEED
 
 N, P = 700, 12
 
@@ -256,7 +258,7 @@ def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(q, fit_inter
     Y = Y + 20 * np.random.default_rng(seed).standard_normal(Y.shape)
     X = X if fit_intercept else X - X.mean(axis=0)  # far from zero and without intercept, all columns look alike
     settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform", "fit_intercept": fit_intercept}
-    folds = blocks.row_groups(0, N, 5, seed).astype(int)
+    folds = blocks.row_groups(0, N, FOLDS, FOLD_SEED).astype(int)
     expected = OLSEnsembleRegressorCV(30, cv=PredefinedSplit(folds), **settings).fit(X, Y)
     model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, Y)(), None)
     assert model.criterion_ == "kfold" and model.max_features_ == expected.max_features_
@@ -281,7 +283,7 @@ def test_tuning_from_blocks_with_dependent_columns_and_gcv(seed):
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"cv": "oob"}, "None means 5-fold there"),
+        ({"cv": "oob"}, "None means 3-fold there"),
         ({"max_samples": 0.5}, "needs every row again"),
     ],
     ids=str,

@@ -25,7 +25,7 @@ ESTIMATORS = {
     "stacked": OLSEnsembleRegressor(20, mixing="stacking", scale="loo", random_state=0),
     "tuned": OLSEnsembleRegressorCV(20, random_state=0),
     "tuned by folds": OLSEnsembleRegressorCV(20, cv=3, n_jobs=2, random_state=0),
-    "tuned by gcv": OLSEnsembleRegressorCV("auto", cv="gcv", random_state=0),
+    "tuned by gcv": OLSEnsembleRegressorCV(cv="gcv", random_state=0),
     "dropout": DropoutRegressor(),
     "trained dropout": DropoutRegressor(solver="sgd", tol=0.05, random_state=0),
     "dropout out of steps": DropoutRegressor(solver="sgd", tol=1e-9, max_iter=300, random_state=0),

@@ -11,6 +11,8 @@ import pytest
 
 from olsen import OLSEnsembleRegressorCV, cli
 from olsen._execution import memory
+from olsen._selection.fold_data import FOLDS
+from olsen._selection.fold_data import SEED as FOLD_SEED
 from olsen.cli import large_tables as blocks
 from olsen.subsets import row_groups
 
@@ -77,7 +79,8 @@ def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
         j = names.index(line["name"])
         assert line["coefficient"] == pytest.approx(expected.coef_[j], abs=1e-8)
         assert line["effect"] == pytest.approx(expected.coef_[j] * X[:, j].std(), abs=1e-8)
-    np.testing.assert_allclose(np.square(found["curve"]["rmse"]), expected.cv_results_["mse"], rtol=1e-8)
+    np.testing.assert_allclose(np.square(found["curve"]["rmse"]), expected.cv_results_["mse"][:-1], rtol=1e-8)
+    assert found["curve"]["mixture"]["rmse"] ** 2 == pytest.approx(-expected.best_score_, rel=1e-8)
     code, text, _ = olsen("predict", out, parquet, "--json")
     np.testing.assert_allclose(json.loads(text)["y"], expected.predict(X), rtol=1e-8)
 
@@ -93,7 +96,7 @@ def test_the_comparison_is_cross_validation_over_the_same_folds(olsen, parquet):
     X, y, _ = data()
     text = olsen("fit", parquet, "--target", "y", "--members", "20", "--seed", "3", "--out-of-core", "--json")[1]
     errors = {line["name"]: line for line in json.loads(text)["errors"]}
-    folds = PredefinedSplit(row_groups(0, N, 5, 3).astype(int))
+    folds = PredefinedSplit(row_groups(0, N, FOLDS, FOLD_SEED).astype(int))
     per_row = float(errors["ridge"]["note"].split()[-1]) / N
     ridges = []
     for train, test in folds.split():
@@ -149,7 +152,8 @@ def test_a_folder_of_files_is_one_table(olsen, parquet, tmp_path):
 
 
 def test_the_report_says_how_errors_were_estimated(olsen, parquet, tmp_path):
-    for extra, words in ([], "left out one at a time"), (["--out-of-core"], "left out a fold at a time"):
+    alone = ["--inclusion", "uniform"]
+    for extra, words in (alone, "left out one at a time"), (["--out-of-core"], "left out a fold at a time"):
         assert olsen("fit", parquet, "--target", "y", "--report", tmp_path / "r.html", *extra)[0] == 0
         assert words in (tmp_path / "r.html").read_text()
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ pytest.importorskip("skops")
 from olsen.cli import compare, models, recognition, show
 from olsen.cli.tables import TableError
 
-OLD_MODEL = Path(__file__).parent / "models" / "model_1.skops"
 DESCENT = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}
 BY_HAND = {
     "ensemble": OLSEnsembleRegressorCV(random_state=3),
@@ -284,14 +282,6 @@ def test_show_for_people_fits_a_screen(olsen, model):
     assert all(
         len(line) < 60 for line in out.partition("largest coefficients")[2].splitlines() if line.startswith("  ")
     )
-
-
-def test_show_reads_models_of_older_versions(olsen):
-    code, out, _ = olsen("show", OLD_MODEL, "--json")
-    found = json.loads(out)
-    assert code == 0 and found["laws"] == {"ridge": 1.0} and found["kept"] is None and found["rows"] == 60
-    assert found["error"]["rmse"] == pytest.approx(math.sqrt(0.09602369808854412))
-    assert "drawn by  ridge 100%" in olsen("show", OLD_MODEL)[1]
 
 
 def test_show_reads_a_model_that_was_not_tuned(tmp_path):

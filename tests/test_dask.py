@@ -99,7 +99,7 @@ def test_row_subsets_are_the_same_groups_as_in_blocks(seed):
     assert_same(found[0], ensemble(seed, max_samples=0.5).fit(iter([(X, y)]), None))
 
 
-@pytest.mark.parametrize("inclusion", ["uniform", "ridge", "loo", "adaptive", "auto"])
+@pytest.mark.parametrize("inclusion", ["uniform", "ridge", "auto"])
 def test_tuning_is_that_of_blocks(inclusion, seed):
     X, y, _ = data(seed)
     settings = {"random_state": seed, "inclusion": inclusion}

@@ -207,7 +207,7 @@ def limit(max_features, **others):
 
 def ridge_by_hand(model, X, Y, weight):
     """Ridge regression at the penalty of a fitted limit: coefficients (p, q) and intercept."""
-    process = model._fitted.design.process
+    process = model._fitted.design.process[0]
     mean_x, mean_y = np.average(X, axis=0, weights=weight), np.average(Y, axis=0, weights=weight)
     A, B = (X - mean_x) * np.sqrt(weight)[:, None], (Y - mean_y) * np.sqrt(weight)[:, None]
     coef = np.linalg.solve(A.T @ A + np.diag(process.penalty / process.spreads), A.T @ B)
@@ -306,7 +306,7 @@ def test_a_penalty_that_products_of_columns_do_not_tell_comes_from_singular_valu
     model = limit(6).fit(X, y)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     lengths, vectors = np.linalg.svd(Z, full_matrices=False)[1:]
-    penalty = model._fitted.design.process.penalty  # of columns of length one
+    penalty = model._fitted.design.process[0].penalty  # of columns of length one
     shrunk = lengths**2 / (lengths**2 + penalty * len(X))
     assert shrunk.sum() == pytest.approx(6, rel=1e-6)
     coef = vectors.T @ (shrunk / lengths**2 * (vectors @ (Z.T @ (y - y.mean()))))

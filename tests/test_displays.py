@@ -168,8 +168,8 @@ def test_tuning_curve_is_that_of_the_estimator(tuned):
     for line, values in ((display.line_, found["mse"]), (display.infinity_line_, tuned.risk_curve(np.inf))):
         np.testing.assert_array_equal(line.get_xdata(), found["size"])
         np.testing.assert_array_equal(line.get_ydata(), values)
-    assert display.best_.get_xdata()[0] == tuned.max_features_
-    assert display.best_.get_ydata()[0] == -tuned.best_score_
+    mark = display.best_[0]
+    assert (mark.get_xdata()[0], mark.get_ydata()[0]) == (tuned.max_features_, -tuned.best_score_)
     corners = display.band_.get_paths()[0].vertices
     np.testing.assert_allclose(corners[:, 1].max(), (found["mse"] + found["standard_error"]).max())
     assert display.ridge_line_ is None and display.shares_ax_ is None
@@ -198,35 +198,37 @@ def test_tuning_curve_beside_ridge(data, tuned):
         displays.TuningCurveDisplay.from_estimator(tuned, X)
 
 
-def test_mixed_laws_have_one_point_and_shares(mixed):
-    assert mixed.inclusion_kind_ == "mixed"
-    display = displays.TuningCurveDisplay.from_estimator(mixed)
-    assert display.line_.get_xdata().tolist() == [mixed.max_features_]
-    np.testing.assert_allclose(display.line_.get_ydata(), [-mixed.best_score_])
-    (bar,) = display.band_[2]
+@pytest.mark.parametrize("how", [{}, {"n_estimators": 40}, {"inclusion": "ridge"}], ids=str)
+def test_a_mixture_is_a_point_beside_the_curve_of_uniform_members(how, data):
+    X, y = data
+    model = OLSEnsembleRegressorCV(random_state=0).set_params(**how).fit(X[:60], y[:60])
+    display = displays.TuningCurveDisplay.from_estimator(model)
+    found, uniform = model.cv_results_, ~model.cv_results_["mixture"]
+    np.testing.assert_array_equal(display.line_.get_xdata(), found["size"][uniform])
+    np.testing.assert_array_equal(display.line_.get_ydata(), found["mse"][uniform])
+    mark, _, (bar,) = display.best_
+    np.testing.assert_allclose([*mark.get_xdata(), *mark.get_ydata()], [model.max_features_, -model.best_score_])
     low, high = bar.get_segments()[0][:, 1]
-    np.testing.assert_allclose((high - low) / 2, mixed.cv_results_["standard_error"][0])
+    np.testing.assert_allclose((high - low) / 2, found["standard_error"][model.best_index_])
     widths = [patch.get_width() for patch in display.shares_ax_.patches]
-    np.testing.assert_allclose(widths, 100 * np.array(list(mixed.inclusion_shares_.values())))
-    assert [t.get_text() for t in display.shares_ax_.get_yticklabels()] == list(mixed.inclusion_shares_)
-    assert 'inclusion="loo"' in display.shares_ax_.get_title()
+    np.testing.assert_allclose(widths, 100 * np.array(list(model.inclusion_shares_.values())))
+    assert [t.get_text() for t in display.shares_ax_.get_yticklabels()] == list(model.inclusion_shares_)
+    assert "uniform members" in legend(display.ax_)[1] and "mixture" in legend(display.ax_)[-1]
 
 
-def test_mixed_laws_on_one_panel_tell_their_shares(mixed):
+def test_shares_of_several_targets_are_their_means():
+    X, Y = linear_data(targets=3)
+    model = OLSEnsembleRegressorCV(random_state=0).fit(X, Y)
+    display = displays.TuningCurveDisplay.from_estimator(model)
+    assert set(display.shares) == {name for one in model.inclusion_shares_ for name in one}
+    assert sum(display.shares.values()) == pytest.approx(1.0)
+
+
+def test_shares_on_one_panel_are_in_the_title(mixed):
     _, ax = plt.subplots()
     display = displays.TuningCurveDisplay.from_estimator(mixed, ax=ax)
     assert display.shares_ax_ is None
     assert all(name in ax.get_title() for name in mixed.inclusion_shares_)
-
-
-def test_tuned_rows_are_called_rows():
-    X, y = linear_data(30, 40)
-    model = OLSEnsembleRegressorCV(10, tune="max_samples", random_state=0).fit(X, y)
-    display = displays.TuningCurveDisplay.from_estimator(model)
-    assert display.ax_.get_xlabel() == "rows in a member" and display.best_size == model.max_samples_
-    risk = displays.RiskCurveDisplay.from_estimator(model)
-    assert risk.ax_.get_xlabel() == "rows in a member"
-    np.testing.assert_array_equal(risk.x, model.cv_results_["size"])
 
 
 def test_a_peak_does_not_hide_the_minimum():
@@ -304,19 +306,20 @@ def test_risk_curves_of_an_estimator(tuned, mixed):
     np.testing.assert_array_equal(display.x, tuned.cv_results_["size"] / 12)
     for line, k in zip(display.lines_, (3, np.inf), strict=True):
         np.testing.assert_array_equal(line.get_ydata(), tuned.risk_curve(k))
-    over_k = displays.RiskCurveDisplay.from_estimator(mixed, over="k", k=[1, 10, 100])
-    np.testing.assert_array_equal(over_k.lines_[0].get_ydata(), [mixed.risk_curve(k)[0] for k in (1, 10, 100)])
-    at = tuned.cv_results_["size"].tolist().index(tuned.max_features_)
     chosen = displays.RiskCurveDisplay.from_estimator(tuned, over="k", k=[7])
-    assert chosen.lines_[0].get_ydata()[0] == tuned.risk_curve(7)[at]
+    assert chosen.lines_[0].get_ydata()[0] == tuned.risk_curve(7)[tuned.best_index_]
 
 
-def test_risk_curves_that_cannot_be_drawn(data, mixed):
-    with pytest.raises(ValueError, match=r"one size only.*inclusion='loo'.*over='k'"):
-        displays.RiskCurveDisplay.from_estimator(mixed)
-    X, y = data
-    with pytest.raises(ValueError, match=r"4 columns.*give several sizes as max_features"):
-        displays.RiskCurveDisplay.from_estimator(OLSEnsembleRegressorCV(5, max_features=4, random_state=0).fit(X, y))
+def test_risk_curves_beside_a_mixture_are_those_of_uniform_members(mixed):
+    display = displays.RiskCurveDisplay.from_estimator(mixed, k=[10])
+    np.testing.assert_array_equal(display.lines_[0].get_ydata(), mixed.risk_curve(10)[:-1])
+    over_k = displays.RiskCurveDisplay.from_estimator(mixed, over="k", k=[1, 10, 100])
+    at = np.argmin(mixed.risk_curve(100)[:-1])
+    np.testing.assert_array_equal(over_k.lines_[0].get_ydata(), [mixed.risk_curve(k)[at] for k in (1, 10, 100)])
+    assert legend(over_k.ax_) == [f"{mixed.cv_results_['size'][at]} columns in a uniform member"]
+
+
+def test_risk_curves_that_cannot_be_drawn():
     with pytest.raises(ValueError, match=r"k=2\.5 must be a whole number"):
         displays.RiskCurveDisplay.from_simulation(LinearProblem(20, 10), k=[1, 2.5])
     with pytest.raises(TypeError, match="LinearProblem"):
@@ -461,7 +464,7 @@ def test_intervals_are_those_of_the_estimator(data, ensemble, two_targets):
     model = two_targets[2]
     second = displays.CoefficientDisplay.from_estimator(model, target=1)
     np.testing.assert_array_equal(second.interval, model.coef_interval(0.9)[1])
-    sent = pickle.loads(pickle.dumps(ensemble))
+    sent = pickle.loads(pickle.dumps(copy.copy(ensemble).set_params(keep_rows=False)))
     without = displays.CoefficientDisplay.from_estimator(sent)
     assert without.interval is None and legend(without.ax_) == ["no intervals: training data not kept"]
 
@@ -544,7 +547,7 @@ def test_intervals_that_cannot_be_drawn(data, ensemble):
     with pytest.raises(ValueError, match=r"shape \(2,\)"):
         draw.from_predictions([1.0], [1.0], [0.0, 2.0])
     with pytest.raises(ValueError, match=r"needs the training (rows|data)"):
-        draw.from_estimator(pickle.loads(pickle.dumps(ensemble)), X, y)
+        draw.from_estimator(pickle.loads(pickle.dumps(copy.copy(ensemble).set_params(keep_rows=False))), X, y)
 
 
 # SubsetDisplay
@@ -653,19 +656,23 @@ def test_members_in_several_batches(data, ensemble, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["tuned", "mixed"])
-def test_cross_validated_errors_are_beside_it(name, data, request):
+def test_cross_validated_errors_of_uniform_members_are_beside_it(name, data, request):
     model = request.getfixturevalue(name)
     X, y = data[0][60:], data[1][60:]
     display = displays.ConvergenceDisplay.from_estimator(model, X, y)
-    at = model.cv_results_["size"].tolist().index(model.max_features_)
-    np.testing.assert_array_equal(display.cv_line_.get_ydata()[[0, 39]], [model.risk_curve(k)[at] for k in (1, 40)])
     np.testing.assert_allclose(display.error[-1], np.mean((model.predict(X) - y) ** 2), rtol=1e-9)
+    if name == "mixed":
+        assert display.cv_line_ is None
+    else:
+        expected = [model.risk_curve(k)[model.best_index_] for k in (1, 40)]
+        np.testing.assert_array_equal(display.cv_line_.get_ydata()[[0, 39]], expected)
 
 
 def test_convergence_needs_training_rows_and_targets(data, ensemble):
     X, y = data[0][60:], data[1][60:]
+    sent = pickle.loads(pickle.dumps(copy.copy(ensemble).set_params(keep_rows=False)))
     with pytest.raises(ValueError, match=r"ConvergenceDisplay needs the training (rows|data)"):
-        displays.ConvergenceDisplay.from_estimator(pickle.loads(pickle.dumps(ensemble)), X, y)
+        displays.ConvergenceDisplay.from_estimator(sent, X, y)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         displays.ConvergenceDisplay.from_estimator(ensemble, X, y[1:])
     with pytest.raises(ValueError, match="target=1 must be a number from 0 to 0"):
@@ -688,6 +695,26 @@ def test_one_of_several_targets(two_targets):
     both = displays.ConvergenceDisplay.from_estimator(model, X[60:], Y[60:])
     np.testing.assert_allclose([one.error[-1], both.error[-1]], [errors[1], errors.mean()], rtol=1e-9)
     assert displays.SubsetDisplay.from_estimator(model).columns.shape == (20, 12)
+
+
+def test_targets_with_members_of_their_own():
+    X, Y = linear_data(targets=2)
+    model = OLSEnsembleRegressorCV(30, random_state=0).fit(X[:60], Y[:60])
+    for t in range(2):
+        display = displays.ConvergenceDisplay.from_estimator(model, X[60:], Y[60:], target=t)
+        expected = np.mean((model.predict(X[60:])[:, t] - Y[60:, t]) ** 2)
+        np.testing.assert_allclose(display.error[-1], expected, rtol=1e-9)
+        image = displays.SubsetDisplay.from_estimator(model, target=t).columns
+        np.testing.assert_array_equal(np.flatnonzero(image[3]), model.feature_subsets_[t][3])
+    with pytest.raises(ValueError, match="fitted to 2 targets: choose one of them"):
+        displays.SubsetDisplay.from_estimator(model)
+
+
+def test_subsets_of_infinitely_many_members(data):
+    model = OLSEnsembleRegressorCV(random_state=0).fit(*data)
+    assert displays.SubsetDisplay.from_estimator(model, n_members=5).columns.shape == (5, 12)
+    with pytest.raises(ValueError, match="give n_estimators a number"):
+        displays.ConvergenceDisplay.from_estimator(model, *data)
 
 
 def test_a_target_has_to_be_chosen(two_targets):

@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import math
 import pkgutil
 import re
 from pathlib import Path
@@ -135,7 +136,8 @@ def test_documented_defaults_are_the_real_ones(cls):
     parameters = inspect.signature(cls).parameters
     assert set(documented) == set(parameters), "every parameter is documented, and nothing else"
     for name, parameter in parameters.items():
-        assert ast.literal_eval(documented[name]) == parameter.default, name
+        value = math.inf if documented[name] == "inf" else ast.literal_eval(documented[name])
+        assert value == parameter.default, name
 
 
 @pytest.mark.parametrize("cls", PUBLIC_CLASSES, ids=lambda c: c.__name__)

@@ -113,27 +113,6 @@ def test_stacking_of_members_with_few_rows(make, max_samples):
     assert np.isfinite(model.coef_).all() and np.isclose(model.weights_.sum(), 1)
 
 
-@pytest.mark.filterwarnings("error::RuntimeWarning")
-def test_rows_that_depend_on_each_other_cannot_be_tuned():
-    low_rank = rng.standard_normal((30, 2)) @ rng.standard_normal((2, 60))
-    other_units = rng.standard_normal((30, 20))
-    other_units[:, 0] *= 1e12
-    for table in (low_rank, other_units):
-        with pytest.raises(ValueError, match="rows are dependent"):
-            tuned(tune="max_samples").fit(table, Y[:30])
-
-
-def test_tuning_rows_does_not_lose_digits_to_collinear_columns(seed):
-    """The same errors by refits: rows close to each other, which a Gram matrix of them would square."""
-    own = np.random.default_rng(seed)
-    Z = own.standard_normal((12, 3)) @ own.standard_normal((3, 40)) + 1e-3 * own.standard_normal((12, 40))
-    y = own.standard_normal(12)
-    model = tuned(tune="max_samples", scale=1.0).fit(Z, y)
-    again = tuned(tune="max_samples", scale=1.0).fit(Z * 1024, y)
-    np.testing.assert_allclose(model.cv_results_["mse"], again.cv_results_["mse"], rtol=1e-6)
-    assert np.isfinite(model.cv_results_["mse"]).all()
-
-
 def test_masked_entries_are_not_fitted():
     masked = np.ma.masked_greater(X, 2)
     with pytest.raises(ValueError, match="masked"):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from olsen import member_coefficients
-from olsen._members.path import PathData, prefix_coefficients, prefix_residuals, row_prefix_residuals
+from olsen._members.path import PathData, prefix_coefficients, prefix_residuals
 from olsen._members.problem import Problem
 from test_members import random_problem
 
@@ -53,19 +53,6 @@ def test_leave_one_out_of_every_size_equals_refits(case, fit_intercept, weighted
         for s, size in enumerate(sizes):
             expected = refit_without_each_row(problem, order[:size], rows)
             np.testing.assert_allclose(found[s], expected, rtol=1e-8, atol=1e-8)
-
-
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_leave_one_out_over_rows_equals_refits(fit_intercept, seed):
-    """Minimum-norm members on all columns and the first rows of an order."""
-    problem, _, _ = problem_of(seed, 20, 60, fit_intercept=fit_intercept)
-    order = np.random.default_rng(seed).permutation(20)
-    sizes = np.array([2, 5, 11, 17])
-    X = problem.X - problem.X.mean(axis=0) if fit_intercept else problem.X
-    found = row_prefix_residuals(X @ X.T, X.T, problem.Y, order, sizes, fit_intercept=fit_intercept)
-    for s, size in enumerate(sizes):
-        expected = refit_without_each_row(problem, np.arange(60), np.sort(order[:size]))
-        np.testing.assert_allclose(found[s], expected, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -18,7 +18,7 @@ ALL_ROWS = [
 ]
 TUNED = [
     OLSEnsembleRegressorCV(n_estimators=10),
-    OLSEnsembleRegressorCV(n_estimators="auto", inclusion="uniform", design="independent", fit_intercept=False),
+    OLSEnsembleRegressorCV(inclusion="uniform", design="independent", fit_intercept=False),
 ]
 ROWS_DRAWN = [
     OLSEnsembleRegressor(n_estimators=10, max_samples=0.6),

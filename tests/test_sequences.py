@@ -95,7 +95,7 @@ def test_left_out_predictions_are_aligned_with_the_rows_given(seed):
     np.testing.assert_array_equal(np.isnan(model.loo_prediction_), weight == 0)
 
 
-@pytest.mark.parametrize("scale", ["loo", 0.5, 1.0])
+@pytest.mark.parametrize("scale", ["auto", 0.5, 1.0])
 @pytest.mark.parametrize("cv", [None, 5])
 def test_the_error_is_that_of_the_scaled_model(scale, cv, seed):
     """Members of all columns are one least squares: its left-out predictions, scaled, are the model's."""
@@ -105,16 +105,6 @@ def test_the_error_is_that_of_the_scaled_model(scale, cv, seed):
     model = OLSEnsembleRegressorCV(4, [5], cv=cv, scale=scale, random_state=seed).fit(X, y)
     assert -model.best_score_ == pytest.approx(np.mean((y - model.loo_prediction_) ** 2), rel=1e-8)
     assert -model.best_score_ == pytest.approx(model.risk_curve(4)[0], rel=1e-12)
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_adaptive_members_have_the_size_that_was_given(size, seed):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((120, 12))
-    y = 5 * X[:, 0] + 0.1 * rng.standard_normal(120)
-    model = OLSEnsembleRegressorCV(50, [size], inclusion="adaptive", random_state=seed).fit(X, y)
-    assert model.inclusion_kind_ == "adaptive" and model.max_features_ == size
-    assert model.inclusion_.sum() == pytest.approx(size, abs=0.05)
 
 
 def test_folds_that_are_none_are_named(seed):

@@ -52,17 +52,14 @@ def test_standard_errors_are_those_of_a_mean_over_the_rows(weighted, seed):
 
 
 def test_of_many_rows_the_standard_error_is_that_of_a_variance(seed):
-    """Mean squares of n normal residuals vary by the root of 2 / n, relative to themselves; the sample adds little."""
+    """Mean squares of n normal residuals vary by the root of 2 / n, relative to themselves."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((12_000, 4))
     y = X[:, 0] + rng.standard_normal(12_000)
-    ridge = OLSEnsembleRegressorCV(10, inclusion="ridge", random_state=seed).fit(X, y)
-    relative = ridge.cv_results_["standard_error"] / ridge.cv_results_["mse"]
-    np.testing.assert_allclose(relative, np.sqrt(2 / 12_000), rtol=1e-9)
-    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
-    assert (model.criterion_, ridge.criterion_) == ("loo", "gcv")
-    relative = model.cv_results_["standard_error"] / model.cv_results_["mse"]
-    assert np.all((relative > np.sqrt(2 / 12_000)) & (relative < 1.1 * np.sqrt(2 / 12_000)))
+    for inclusion in ("auto", "ridge"):
+        model = OLSEnsembleRegressorCV(10, inclusion=inclusion, random_state=seed).fit(X, y)
+        relative = model.cv_results_["standard_error"] / model.cv_results_["mse"]
+        assert relative[model.best_index_] == pytest.approx(np.sqrt(2 / 12_000), rel=1e-9)
 
 
 def test_stacking_minimises_the_weighted_squares_of_left_out_residuals(seed):
@@ -81,18 +78,6 @@ def test_stacking_minimises_the_weighted_squares_of_left_out_residuals(seed):
     derivative = residual.T @ (weight * (residual @ model.weights_))
     least = model.weights_ @ derivative
     assert derivative.min() > least * (1 - 1e-5)
-
-
-def test_adaptive_probabilities_are_refused_on_dense_signals(seed):
-    """All columns count alike: over 10 data sets they win by two standard errors at most once."""
-    kinds = []
-    for trial in range(10):
-        rng = np.random.default_rng([seed, trial])
-        X = rng.standard_normal((60, 12))
-        y = X.sum(axis=1) + rng.standard_normal(60)
-        model = OLSEnsembleRegressorCV(20, inclusion="adaptive", random_state=trial).fit(X, y)
-        kinds.append(model.inclusion_kind_)
-    assert kinds.count("uniform") >= 9
 
 
 @pytest.mark.parametrize("solver", ["auto", "member_gram", "orthogonal", "masked_cg"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen import OLSEnsembleRegressor, member_coefficients
 from olsen._estimators import uncertainty
 from olsen._execution import memory
 from test_members import random_problem
@@ -235,12 +235,6 @@ def test_a_member_without_columns_is_the_mean(seed):
     X, y = random_problem(seed, n=70, p=12)
     models = (OLSEnsembleRegressor(1, 1, sampling="bernoulli", random_state=100 * seed + i) for i in range(100))
     model = next(model for model in models if not model.fit(X, y).feature_subsets_.sizes[0])
-    Refits(model, X, y, None).check(np.random.default_rng(seed).standard_normal((4, 12)))
-
-
-def test_tuned_ensembles_equal_refits(seed):
-    X, y = random_problem(seed, n=70, p=12)
-    model = OLSEnsembleRegressorCV(60, random_state=seed, n_jobs=2).fit(X, y)
     Refits(model, X, y, None).check(np.random.default_rng(seed).standard_normal((4, 12)))
 
 

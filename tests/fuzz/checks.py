@@ -291,7 +291,8 @@ def tuned(case, model, X, y, weight):
             return f"cv_results_[{name!r}] holds NaN"
     free = olsen.OLSEnsembleRegressorCV(case.k, random_state=case.seed % 1000, fit_intercept=case.fit_intercept)
     free.fit(X, y, weight)
-    right = np.isfinite(free.coef_).all() and 0 <= free.scale_ < 1e6 and not np.isnan(free.best_score_)
+    scaled = np.all((np.asarray(free.scale_) >= 0) & (np.asarray(free.scale_) < 1e6))
+    right = np.isfinite(free.coef_).all() and scaled and not np.isnan(free.best_score_)
     return "" if right else f"tuned: scale {free.scale_}, score {free.best_score_}"
 
 

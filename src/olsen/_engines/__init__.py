@@ -13,9 +13,10 @@ from .dask import Dask
 from .dask_parts import is_dask
 from .determinantal import limit_of, process_of
 from .device import Device, lives_elsewhere
-from .engine import Engine, NeedsRows, Options
+from .engine import Engine, NeedsRows, Options, nobody
 from .memory import Memory
 from .stream import Stream
+from .summed import Summed
 from .tasks import Tasks
 
 __all__ = [
@@ -28,11 +29,13 @@ __all__ = [
     "NeedsRows",
     "Options",
     "Stream",
+    "Summed",
     "Tasks",
     "engine_of",
     "is_dask",
     "limit_of",
     "lives_elsewhere",
+    "nobody",
     "predict",
     "process_of",
 ]

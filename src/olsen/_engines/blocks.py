@@ -25,7 +25,7 @@ from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
 from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size
 from .checks import require_positive
-from .determinantal import limit_of_moments
+from .determinantal import limit_of, limit_of_moments
 from .engine import NeedsRows, Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals, thinned
 from .sources import BlockSource, Checked, checked, name_bad_rows, split_rows
@@ -150,6 +150,8 @@ class Blocks:
         return self._summary.parts
 
     def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
+        if stop == np.inf:
+            return limit_of(self, design)
         return solve_summed(self.summary, design, start, stop, self.options)
 
     def again(self) -> Blocks | None:
@@ -161,16 +163,17 @@ class Blocks:
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         summary = self._sum(count, seed)
-        fits = fits_of_others(summary, refit, self.options)
+        fits = self.errors_of(fits_of_others(summary, refit, self.options), seed, most, summary.n_given)
+        return LeftOutFits(solve_summed(summary, refit.design, 0, refit.number, self.options), fits)
+
+    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
         errors: list[list[Any]] = [[] for _ in fits]
         for block in checked(self.source):
-            for g, residual in fold_errors(block, fits, seed, summary.n_given, most):
+            for g, residual in fold_errors(block, fits, seed, n_rows, most):
                 errors[g].append(residual)
             if block.release:
                 block.release()
-        whole = solve_summed(summary, refit.design, 0, refit.number, self.options)
-        found = [fit._replace(residual=np.concatenate(own)) for fit, own in zip(fits, errors, strict=True)]
-        return LeftOutFits(whole, found)
+        return [fit._replace(residual=np.concatenate(own)) for fit, own in zip(fits, errors, strict=True)]
 
     def _sum(self, n_groups: int, seed: int) -> Summary:
         return _Pass(self.source, self.options, n_groups, seed).summary()

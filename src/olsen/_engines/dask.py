@@ -113,12 +113,16 @@ class Dask:
         return Moments.merge_all(parts)
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
-        rows, summary = self._rows(lengths=True), self._sum(count, seed)
-        fits = fits_of_others(summary, refit, self.options)
+        self._rows(lengths=True)
+        summary = self._sum(count, seed)
+        fits = self.errors_of(fits_of_others(summary, refit, self.options), seed, most, summary.n_given)
+        return LeftOutFits(solve_summed(summary, refit.design, 0, refit.number, self.options), fits)
+
+    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
+        rows = self._rows(lengths=True)
         tasks = _tasks(_chunk_errors, rows, fits, seed, rows.n_rows, most)
         errors: list[Array] = dask_parts.compute(dask_parts.tree(tasks, _join_errors))[0]
-        whole = solve_summed(summary, refit.design, 0, refit.number, self.options)
-        return LeftOutFits(whole, [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)])
+        return [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)]
 
     def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
         if stop == np.inf:
@@ -195,7 +199,7 @@ def _predict_chunk(block: Any, coef: Any, intercept: Any) -> Any:
 def _chunk_errors(
     X: Any, y: Any, weight: Any, place: dask_parts.Place, fits: list[FoldFit], seed: int, n_rows: int, most: int
 ) -> list[Array]:
-    errors = [[fit.residual] for fit in fits]
+    errors: list[list[Array]] = [[np.zeros((0, len(fit.coef)))] for fit in fits]
     for block in _slices(X, y, weight, place):
         for g, residual in fold_errors(block, fits, seed, n_rows, most):
             errors[g].append(residual)

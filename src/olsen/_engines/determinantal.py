@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from .._execution.blas_threads import one_blas_thread
 from .._members import Members, Problem
 from .._members.deletions import rows_of
-from .._members.limit import limit_members
+from .._members.limit import limit_members, penalised, penalised_rows
+from .._members.problem import Units
 from .._moments import Moments, centred_rows, weighted_mean
 from .._trust import constant_columns
 from ..subsets import Design, Determinantal
@@ -21,33 +22,41 @@ from ..subsets import Design, Determinantal
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["limit_of", "limit_of_moments", "process_of"]
+__all__ = ["drawable", "limit_of", "limit_of_moments", "process_of", "uniform_members"]
 
+UNIFORM_MEMBERS, FEWEST_UNIFORM = 1000, 100  # for their share of an infinite ensemble
 FEW = 500  # columns or rows whose eigenvectors one thread finds in the time that others would spin
 
 
-def process_of(engine: Engine, design: Design, *, draws: bool) -> Determinantal:
+def process_of(engine: Engine, design: Design, *, draws: bool = True) -> tuple[Determinantal, ...]:
     """What determinantal members are drawn from: products of the columns, or the rows where those are fewer.
 
     Threads of BLAS would go on spinning for milliseconds and take the cores from those that draw.
     """
     with one_blas_thread() if min(design.n_rows, design.n_columns) <= FEW else nullcontext():
-        found = _process_of(engine, design)
+        found = tuple(_process_of(engine, how) for how in _laws(design))
         if draws:
-            assert len(found.vectors)
+            assert all(len(process.vectors) for process in found)
         return found
 
 
-def _process_of(engine: Engine, design: Design) -> Determinantal:
+def _laws(design: Design) -> list[dict[str, Any]]:
+    if design.spreads is None or design.penalties is None:
+        return [{"size": design.expected_size}]
+    return [{"spreads": d, "penalty": penalty} for d, penalty in zip(design.spreads, design.penalties, strict=True)]
+
+
+def _process_of(engine: Engine, how: dict[str, Any]) -> Determinantal:
     if engine.problem is None or not engine.problem.space.on_host:
-        return _trusted(Determinantal.from_gram(engine.sums().G, design.expected_size))
+        process = Determinantal.from_gram(engine.sums().G, **how)
+        return process if "penalty" in how else _trusted(process)  # a size in doubt is the user's, a penalty is ours
     problem, _ = engine.problem.in_units
     if problem.shape[1] <= problem.shape[0]:
         with suppress(ValueError):  # a rank that products of columns do not tell
-            process = Determinantal.from_gram(problem.moments.G, design.expected_size)
+            process = Determinantal.from_gram(problem.moments.G, **how)
             if not process.doubtful:
                 return process
-    return Determinantal.from_rows(_rows_about_means(problem), design.expected_size)
+    return Determinantal.from_rows(_rows_about_means(problem), **how)
 
 
 def _trusted(process: Determinantal) -> Determinantal:
@@ -61,28 +70,86 @@ def _trusted(process: Determinantal) -> Determinantal:
 
 
 def limit_of(engine: Engine, design: Design) -> Members:
-    """Infinitely many members of a determinantal design: their exact mean, from sums over the rows there are."""
+    """Infinitely many members of determinantal laws: their exact mean, from sums over the rows there are.
+
+    Of uniform members, where these have a share, there are some: see `UNIFORM_MEMBERS`.
+    """
     if engine.problem is None:
-        return limit_of_moments(engine.sums(), design)
-    process = process_of(engine, design, draws=False) if design.process is None else design.process
-    problem, units = engine.problem.in_units
-    if problem.has_moments:
-        found = limit_of_moments(problem.moments, replace(design, process=process))
+        found, units = limit_of_moments(engine.sums(), design), Units()
     else:
-        rows = rows_of(problem)
-        y = (problem.Y - rows.mean_y) * np.sqrt(rows.weight)[:, None]
-        found = limit_members(process, _rows_about_means(problem).T @ y, rows.mean_x, rows.mean_y)
-    return replace(
-        found, coef=units.coefficients(found.coef), intercept=found.intercept * units.y, mean_y=found.mean_y * units.y
-    )
+        problem, units = engine.problem.in_units
+        if design.shares is None and design.process is None:
+            design = replace(design, process=process_of(engine, design, draws=False))
+        if problem.has_moments:
+            found = limit_of_moments(problem.moments, design)
+        else:
+            rows = rows_of(problem)
+            y = (problem.Y - rows.mean_y) * np.sqrt(rows.weight)[:, None]
+            found = _limit(design, (_rows_about_means(problem), y), None, rows.mean_x, rows.mean_y)
+    coef, intercept = units.coefficients(found.coef), found.intercept * units.y
+    found = replace(found, coef=coef, intercept=intercept, mean_y=found.mean_y * units.y)
+    share = 0.0 if design.shares is None else design.uniform_share
+    return found if share == 0 else _with_uniform(found, engine, design, share)
 
 
 def limit_of_moments(moments: Moments, design: Design) -> Members:
-    """The same from moments on the host."""
-    process = design.process
-    if process is None:
+    """The same from moments on the host, without uniform members."""
+    if design.shares is None and design.process is None:
         process = _trusted(Determinantal.from_gram(moments.G, design.expected_size))
-    return limit_members(process, moments.C, moments.mean_x, moments.mean_y)
+        design = replace(design, process=(process,))
+    return _limit(design, None, moments, moments.mean_x, moments.mean_y)
+
+
+def _limit(
+    design: Design,
+    rows: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
+    moments: Moments | None,
+    mean_x: NDArray[np.float64],
+    mean_y: NDArray[np.float64],
+) -> Members:
+    if design.shares is None:
+        assert design.process is not None
+        coef = design.process[0].mean_coefficients(_products(rows, moments))
+        return limit_members(coef, mean_x, mean_y)
+    assert design.spreads is not None and design.penalties is not None
+    coef = np.zeros((len(mean_x), len(mean_y)))
+    for share, spreads, penalty in zip(design.shares, design.spreads, design.penalties, strict=False):
+        if moments is not None:
+            coef += share * penalised(moments.G, moments.C, spreads, penalty)
+        elif rows is not None:
+            coef += share * penalised_rows(*rows, spreads=spreads, penalty=penalty)
+    return limit_members(coef, mean_x, mean_y)
+
+
+def _products(
+    rows: tuple[NDArray[np.float64], NDArray[np.float64]] | None, moments: Moments | None
+) -> NDArray[np.float64]:
+    if moments is not None:
+        return moments.C
+    assert rows is not None
+    return rows[0].T @ rows[1]
+
+
+def uniform_members(share: float) -> int:
+    """How many there are for their share of an infinite ensemble."""
+    return max(FEWEST_UNIFORM, round(UNIFORM_MEMBERS * share))
+
+
+def drawable(engine: Engine, design: Design) -> Design:
+    """A design that members can be drawn of: what determinantal ones are drawn from is made where it was not needed."""
+    if design.sampling != "determinantal" or design.process is not None:
+        return design
+    return replace(design, process=process_of(engine, design))
+
+
+def _with_uniform(limit: Members, engine: Engine, design: Design, share: float) -> Members:
+    """With the share of uniform members, whose mean has no closed form."""
+    uniform = engine.solve(design.uniform, 0, uniform_members(share))
+    get = uniform.space.get
+    coef = limit.coef + share * np.asarray(get(uniform.coef), dtype=float)
+    # of the limit: mean_y less what its coefficients, which have the other shares, take; of members likewise
+    intercept = limit.intercept + share * (np.asarray(get(uniform.intercept), dtype=float) - limit.mean_y)
+    return replace(limit, coef=coef, intercept=intercept, n_fallbacks=uniform.n_fallbacks)
 
 
 def _rows_about_means(problem: Problem) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ from ..subsets._on_device import draw_on_device
 from .checks import require_positive
 from .determinantal import limit_of
 from .engine import Options, nobody
-from .left_out import FoldFit, LeftOutFits, Refit, fold_design
+from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals
 
 __all__ = ["Device", "lives_elsewhere", "predict", "refuse_unfollowed"]
 
@@ -131,6 +131,15 @@ class Device:
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
         fits = [self._fold_fit(np.flatnonzero(fold != f), np.flatnonzero(fold == f), refit) for f in range(count)]
         return LeftOutFits(self.solve(refit.design, 0, refit.number), fits)
+
+    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
+        fold = row_groups(0, self.n_given, len(fits), seed)
+        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        get, found = self.rows.space.get, []
+        for f, fit in enumerate(fits):
+            part = _take(self.rows, np.flatnonzero(fold == f))
+            found.append(fit._replace(residual=residuals(fit, get(part.X), get(part.Y))))
+        return found
 
     def _fold_fit(self, train: NDArray[np.int64], test: NDArray[np.int64], refit: Refit) -> FoldFit:
         part = replace(self, rows=_take(self.rows, train), kept_rows=None, n_given=len(train))

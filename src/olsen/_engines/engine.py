@@ -14,7 +14,7 @@ from .._execution.threads import Report, Sharing
 from .._members import Members, Problem
 from .._moments import Moments
 from ..subsets import Design
-from .left_out import LeftOutFits, Refit
+from .left_out import FoldFit, LeftOutFits, Refit
 
 __all__ = ["Engine", "NeedsRows", "Options", "nobody"]
 
@@ -97,6 +97,9 @@ class Engine(Protocol):
 
     def sums(self) -> Moments:
         """Moments of all rows, on the host; reads the data."""
+
+    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
+        """Fits without each of some random folds, with their errors for at most about `most` of `n_rows` rows."""
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         """The ensemble without each of some random folds, with its errors for at most about `most` of the rows."""

@@ -37,7 +37,7 @@ class FoldFit(NamedTuple):
 
     coef: Array  # (q, p)
     intercept: Array  # (q,)
-    residual: Array  # (rows, q)
+    residual: Array | None  # (rows, q); None: not looked at yet
 
     @classmethod
     def of(cls, members: Members, scale: float, q: int) -> FoldFit:

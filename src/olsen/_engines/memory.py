@@ -85,9 +85,7 @@ class Memory:
         return _members.run_here(name, problem, features, samples, sharing)
 
     def folds(self, count: int, seed: int) -> list[Moments]:
-        fold = row_groups(0, self.n_given, count, seed)
-        fold = fold if self.kept_rows is None else fold[self.kept_rows]
-        parts = [self.problem.take(np.flatnonzero(fold == f)) for f in range(count)]
+        parts = [self.problem.take(rows) for rows in self._rows_of_folds(count, seed)]
         return [from_data(part.X, part.Y, part.weight, centre=part.fit_intercept) for part in parts]
 
     def again(self) -> Memory:
@@ -95,6 +93,23 @@ class Memory:
 
     def sums(self) -> Moments:
         return self.problem.moments
+
+    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
+        parts = [self.problem.take(rows) for rows in self._rows_of_folds(len(fits), seed)]
+        return [fit._replace(residual=residuals(fit, p.X, p.Y)) for fit, p in zip(fits, parts, strict=True)]
+
+    def predictions_of(self, fits: list[FoldFit], seed: int) -> NDArray[np.float64]:
+        """Of every row, by the fit without its fold, (n, q)."""
+        out = np.empty(self.problem.Y.shape)
+        for fit, rows in zip(fits, self._rows_of_folds(len(fits), seed), strict=True):
+            part = self.problem.take(rows)
+            out[rows] = part.Y - residuals(fit, part.X, part.Y)
+        return out
+
+    def _rows_of_folds(self, count: int, seed: int) -> list[NDArray[np.int64]]:
+        fold = row_groups(0, self.n_given, count, seed)
+        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        return [np.flatnonzero(fold == f) for f in range(count)]
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         fold = row_groups(0, len(self.problem.Y), count, seed)  # a row of weight zero is as if it were not there

@@ -15,7 +15,7 @@ from .._trust import refuse_extremes
 from ..subsets import Design
 from .determinantal import limit_of
 from .engine import NeedsRows, Options
-from .left_out import LeftOutFits, Refit
+from .left_out import FoldFit, LeftOutFits, Refit
 from .memory import Memory, sliceable
 
 __all__ = ["Stream"]
@@ -90,6 +90,9 @@ class Stream:
         X, Y, mean_x, mean_y, _ = self.triangle.centred(self.options.fit_intercept)
         n, weight = self.triangle.n_rows, float(self.triangle.R[0, 0] ** 2)
         return Moments(n, weight, mean_x, mean_y, X.T @ X, X.T @ Y, (Y * Y).sum(axis=0), self.options.fit_intercept)
+
+    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
+        raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")

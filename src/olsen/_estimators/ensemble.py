@@ -80,6 +80,9 @@ class OLSEnsembleRegressor(FittingEnsemble):
         joblib only set the number of threads. Results agree to rounding whatever it is.
     random_state : int, RandomState instance or None, default=None
         Seed of the subsets. Member i depends on the seed and on i alone.
+    keep_rows : bool or float, default=True
+        Whether pickles and files keep the training rows, from which intervals and standard errors are computed: up to
+        64 MiB, or up to so many bytes.
     verbose : int, default=0
         Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
 
@@ -118,8 +121,8 @@ class OLSEnsembleRegressor(FittingEnsemble):
     -----
     The fitted object refers to the training data (no copy is made of a float array), because leave-one-out quantities
     are computed from them on demand by :meth:`predict_interval`, ``predict(return_std=True)`` and
-    :meth:`member_coefs`; changes of X in place after `fit` are noticed there. Copies share the data, pickles leave them
-    out: they hold coefficients only.
+    :meth:`member_coefs`; changes of X in place after `fit` are noticed there. Copies share the data, and pickles and
+    files hold them, as `keep_rows` says.
 
     References
     ----------
@@ -157,6 +160,7 @@ class OLSEnsembleRegressor(FittingEnsemble):
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
+        keep_rows: bool | float = True,
         verbose: int = 0,
     ) -> None:
         self.n_estimators = n_estimators
@@ -173,6 +177,7 @@ class OLSEnsembleRegressor(FittingEnsemble):
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.keep_rows = keep_rows
         self.verbose = verbose
 
     @callbacks.with_callbacks
@@ -257,7 +262,8 @@ class OLSEnsembleRegressor(FittingEnsemble):
                     f"earlier batches were folded in with the former and their rows are gone. Start a new estimator."
                 )
             return replace(fitted.stream, options=batch.options)
-        rows = self._members_again("partial_fit after fit")[0]
+        self._members_again("partial_fit after fit")  # the rows are those of the fit
+        rows = fitted.kept_rows("partial_fit after fit").problem
         before = replace(batch, problem=rows, n_given=fitted.design.n_given or len(rows.Y))
         return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(before)
 

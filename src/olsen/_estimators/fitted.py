@@ -14,30 +14,32 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _engines, _members
-from .._engines import Engine, NeedsRows, Options, Stream
+from .._engines import Engine, Memory, NeedsRows, Options, Stream
+from .._engines.determinantal import drawable
+from .._engines.left_out import FoldFit
 from .._execution import callbacks
-from .._execution.threads import Sharing
-from .._members import Members
+from .._execution.memory import describe
+from .._members import Members, by_target
+from .._members.problem import Problem
 from .._moments import DistinctRows, Triangle
 from .._selection.curve import SizeCurve
 from .._selection.paths import Splits
-from .._selection.tuning import Candidate, Request, Selection
+from .._selection.tuning import Selection
 from ..subsets import Design, Subsets
 from .certainty import Certainty
 from .inputs import check_count, options_of, validate_new_rows
 from .kept_rows import KeptRows
-from .left_out import LeftOut
 from .shown import Shown
 from .uncertain import Uncertain
 
 __all__ = ["FittedEnsemble", "FittedResult"]
 
-NOT_IN_PICKLES = (
-    "pickles, and copies sent to other processes, hold coefficients only. Call fit with the training data once more "
-    "where it is needed. For predict_interval alone olsen.save and olsen.load keep what it needs, and tuned models "
-    "have method='normal'"
+NOT_KEPT = "the model came from a pickle or a file that was written without them. Call fit once more"
+TOO_LARGE = (
+    "pickles and files keep training rows of at most {most}, and these take {size}. Call fit once more where it is "
+    "needed, or set keep_rows=np.inf to keep them whatever their size"
 )
-NOT_IN_FILE = "the model came from a file, which holds at most what predict_interval needs. Call fit once more"
+MOST_BYTES = 2.0**26  # of training rows in a pickle or a file
 COLUMNS = ("n_features_in_", "feature_names_in_")  # which scikit-learn notes for arrays
 
 
@@ -69,34 +71,34 @@ class FittedResult:
         What `partial_fit` goes on from.
     random_state : object
         What the seed came from: the same object means the same members in a warm start.
-    evidence : tuple or None
-        Request and candidates of tuning, kept for a warm start only.
-    left_out : LeftOut or None
-        What intervals need, in a model that came from a file.
     data : Engine or None
         The training data, to be read again: rows in memory or on a device, files, collections.
     splits : list of tuple or None
         Rows to train and to test on, where tuning had such.
     n_groups : int or None
         Groups that these keep together.
+    designs : tuple of Design or None
+        Of every target, where each has its own schemes.
+    folds : list of FoldFit or None
+        The chosen mixture of schemes without each of the folds it was chosen in.
     """
 
     design: Design
     members: Members | None
-    scale: float
+    scale: Any
     options: Options | None = None
     advantage: float | None = None
-    selection: Selection | None = None
+    selection: list[Selection] | None = None
     curve: SizeCurve | None = None
     rows: KeptRows | None = None
     why_no_rows: str = ""
     stream: Stream | None = None
     random_state: Any = None
-    evidence: tuple[Request, list[Candidate]] | None = None
-    left_out: LeftOut | None = None
     data: Engine | None = None
     splits: Splits | None = None
     n_groups: int | None = None
+    designs: tuple[Design, ...] | None = None
+    folds: list[FoldFit] | None = None
 
     @cached_property
     def certainty(self) -> Certainty:
@@ -109,31 +111,90 @@ class FittedResult:
             raise NeedsRows(f"{what} needs the training rows: {self.why_no_rows}.")
         return self.rows
 
-    def plain(self) -> dict[str, Any]:
-        """What a pickle or a model file keeps, as numbers, texts and arrays: no room of this package is named."""
-        stream = self.stream
-        kept = {}
-        if self.left_out is not None or self.why_no_rows == NOT_IN_FILE:
-            kept = {"left_out": None if self.left_out is None else self.left_out.plain()}
+    def plain(self, most_bytes: float) -> dict[str, Any]:
+        """What a pickle or a model file keeps, as numbers, texts and arrays: no module of this package is named.
+
+        Training rows are kept up to so many bytes: intervals and standard errors are computed from them.
+        """
+        stream, rows, why = self.stream, None, self.why_no_rows
+        if isinstance(self.data, Memory):
+            rows = _plain_rows(self.data)
+            size = sum(np.asarray(part).nbytes for part in rows.values())
+            if size > most_bytes:
+                rows = None
+                why = TOO_LARGE.format(most=describe(most_bytes), size=describe(size)) if most_bytes > 0 else NOT_KEPT
         return {
             "design": self.design.plain(),
+            "designs": None if self.designs is None else [design.plain() for design in self.designs],
             "scale": self.scale,
             "curve": None if self.curve is None else self.curve.plain(),
             "stream": None if stream is None else stream.triangle.plain(),
             "distinct": None if stream is None else [digest.hex() for digest in sorted(stream.distinct.seen)],
-            **kept,
+            "members": None if self.members is None else self.members.plain(),
+            "rows": rows,
+            "why_no_rows": why,
+            "splits": None if self.splits is None else _plain_splits(self.splits),
+            "n_groups": self.n_groups,
+            "folds": None if self.folds is None else _plain_folds(self.folds),
         }
 
-    def without_rows(self, intervals: bool, sharing: Sharing) -> FittedResult:
-        """What a file holds: with what intervals need if that was asked for and the training rows are there."""
-        left = self.left_out
-        if self.rows is not None and self.n_groups is not None:
-            left = self.certainty.folded.as_left_out(self.design.n_rows, self.design.n_columns)
-        elif self.rows is not None:
-            left = self.certainty.deletions.left_out(sharing, plus=intervals)
-        elif left is not None and not intervals:
-            left = replace(left, changes=None)
-        return replace(self, members=None, rows=None, evidence=None, left_out=left, why_no_rows=NOT_IN_FILE)
+
+def _plain_rows(data: Memory) -> dict[str, Any]:
+    problem = data.problem
+    found: dict[str, Any] = {"Y": problem.Y, "n_given": data.n_given, "single_target": data.single_target}
+    if problem.weight is not None:
+        found["weight"] = problem.weight
+    if data.kept_rows is not None:
+        found["kept_rows"] = data.kept_rows
+    if not sp.issparse(problem.X):
+        return {**found, "X": problem.X}
+    X = sp.csc_array(problem.X)
+    return {**found, "data": X.data, "indices": X.indices, "indptr": X.indptr}
+
+
+def _plain_splits(splits: Splits) -> dict[str, Any]:
+    """In two arrays, however many there are: rows to train and to test on by turns, and how many of each."""
+    parts = [rows for split in splits for rows in split]
+    return {"rows": np.concatenate(parts), "counts": np.array([len(rows) for rows in parts])}
+
+
+def _splits_of(plain: dict[str, Any]) -> Splits:
+    """The inverse."""
+    parts = np.split(plain["rows"], np.cumsum(plain["counts"])[:-1])
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+def _plain_folds(fits: list[FoldFit]) -> dict[str, Any]:
+    """In a few arrays, however many folds there are."""
+    found: dict[str, Any] = {
+        "coef": np.concatenate([fit.coef for fit in fits]),
+        "intercept": np.stack([fit.intercept for fit in fits]),
+        "residual": None,
+        "counts": np.zeros(len(fits), dtype=np.int64),
+    }
+    residuals = [fit.residual for fit in fits if fit.residual is not None]
+    if len(residuals) == len(fits):
+        found.update(residual=np.concatenate(residuals), counts=np.array([len(own) for own in residuals]))
+    return found
+
+
+def _folds_of(plain: dict[str, Any]) -> list[FoldFit]:
+    """The inverse."""
+    coefs, known = np.split(plain["coef"], len(plain["intercept"])), plain["residual"] is not None
+    residuals = np.split(plain["residual"], np.cumsum(plain["counts"])[:-1]) if known else [None] * len(coefs)
+    return [FoldFit(*parts) for parts in zip(coefs, plain["intercept"], residuals, strict=True)]
+
+
+def _memory_of(rows: dict[str, Any], design: Design) -> Memory:
+    """The inverse."""
+    Y = rows["Y"]
+    if "X" in rows:
+        X: Any = rows["X"]
+    else:
+        X = sp.csc_array((rows["data"], rows["indices"], rows["indptr"]), shape=(len(Y), design.n_columns))
+    problem = Problem(X, Y, rows.get("weight"), design.fit_intercept)
+    options = Options(design.fit_intercept)
+    return Memory(problem, options, bool(rows["single_target"]), int(rows["n_given"]), rows.get("kept_rows"))
 
 
 class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator):
@@ -151,6 +212,7 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
     stacking_advantage_: float | None
     solver_: str
     n_fallbacks_: int
+    keep_rows: bool | float
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> NDArray[Any]: ...
@@ -205,22 +267,30 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
             check_count("n_members", n_members)
         if fitted.members is not None and n_members is not None and n_members > fitted.members.number:
             raise ValueError(f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit.")
-        _, features, solution = self._members_again("member_coefs", n_members)
-        shape = (len(features), features.n_items)
-        coefs = [sp.csr_array((v, features.indices, features.indptr), shape=shape) for v in solution.values.T]
+        found = self._members_again("member_coefs", n_members)
+        coefs = []
+        for t in range(1 if self.coef_.ndim == 1 else len(self.coef_)):
+            features, solution = found[t if len(found) > 1 else 0]
+            shape = (len(features), features.n_items)
+            coefs.append(sp.csr_array((solution.values[:, t], features.indices, features.indptr), shape=shape))
         return coefs[0] if self.coef_.ndim == 1 else coefs
 
     @property
     def feature_subsets_(self) -> Any:
-        """Columns of every member, a sequence of arrays, drawn again from the seed as they are asked for."""
-        return self._result().design.member_columns(self.n_estimators_)
+        """Columns of every member, a sequence of arrays, drawn again from the seed as they are asked for.
+
+        A list of them, one for each target, where targets have schemes of their own.
+        """
+        designs = self._drawable_designs("feature_subsets_")
+        found = [design.member_columns(self.n_estimators_) for design in designs]
+        return found[0] if len(found) == 1 else found
 
     @cached_property
     def inclusion_(self) -> NDArray[np.float64]:  # set by fit but for infinitely many members, whose limit needs none
         """Share of the members that hold each column; of infinitely many, its probability."""
         process = self._result().design.process
         assert process is not None
-        return process.probabilities
+        return process[0].probabilities
 
     @property
     def sample_subsets_(self) -> Any:
@@ -237,7 +307,8 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if self._fitted is not None:
-            state["_fitted"], state["inclusion_"] = self._fitted.plain(), self.inclusion_
+            most = MOST_BYTES * self.keep_rows if isinstance(self.keep_rows, bool) else float(self.keep_rows)
+            state["_fitted"], state["inclusion_"] = self._fitted.plain(most), self.inclusion_
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -269,35 +340,48 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
         assert self._fitted is not None
         return self._fitted
 
-    def _members_again(
-        self, what: str, n_members: int | None = None
-    ) -> tuple[_members.Problem, Subsets, _members.Solution]:
-        """The training rows with members solved from them once more; an error if all are not those of the fit."""
+    def _drawable_designs(self, what: str) -> tuple[Design, ...]:
+        """How members are drawn, of every target where each has its own."""
+        fitted = self._result()
+        designs = fitted.designs or (fitted.design,)
+        if all(design.sampling != "determinantal" or design.process is not None for design in designs):
+            return designs
+        return tuple(drawable(fitted.certainty.data_now(what), design) for design in designs)
+
+    def _members_again(self, what: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
+        """Members solved once more from the training rows, of every target where each has its own.
+
+        An error if all of them together are not those of the fit.
+        """
         fitted = self._result()
         rows, members = fitted.kept_rows(what), fitted.members
         assert members is not None
-        features, samples = fitted.design.draw(0, len(members) if n_members is None else n_members)
-        options = options_of(self)
-        sharing = options.sharing("members", len(features))
-        problem = replace(rows.problem)  # without the moments of then
-        solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
-        if len(features) < members.number:
-            again = fitted.certainty.data_now("member_coefs").solve(fitted.design, 0, members.number, members.weights)
-        else:
-            again = Members.of(problem, features, samples, solution, members.weights)
+        options, problem = options_of(self), replace(rows.problem)  # without the moments of then
+        designs, found, means = self._drawable_designs(what), [], []
+        for design in designs:
+            features, samples = design.draw(0, len(members) if n_members is None else n_members)
+            sharing = options.sharing("members", len(features))
+            solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
+            found.append((features, solution))
+            if len(features) < members.number:
+                means.append(fitted.certainty.data_now(what).solve(design, 0, members.number, members.weights))
+            else:
+                means.append(Members.of(problem, features, samples, solution, members.weights))
+        again = by_target(means)
         rows.check_members(what, again.coef, again.intercept, members)
-        return problem, features, solution
+        return found
 
-    def _for_file(self, intervals: bool) -> Self:
-        """A copy of numbers and texts: it refers to no training rows, to no names of columns (a file has its own) and
-        to no objects, such as splitters and random states, which parameters may be but which predict nothing.
+    def _for_file(self, rows: bool) -> Self:
+        """A copy of numbers and texts: it refers to no names of columns (a file has its own) and to no objects, such
+        as splitters and random states, which parameters may be but which predict nothing; to training rows if wanted.
         """
         other = self.__copy__()
         other.__dict__.pop("feature_names_in_", None)
         default = type(self)()
         objects = [name for name, value in self.get_params(deep=False).items() if not _is_plain(value)]
         other.set_params(**{name: getattr(default, name) for name in objects})
-        other._fitted = self._result().without_rows(intervals, options_of(self).quietly)
+        if not rows:
+            other.keep_rows = False
         return other
 
     def _predict_here(self, X: Any) -> NDArray[Any]:
@@ -352,8 +436,19 @@ def _from_plain(plain: dict[str, Any]) -> FittedResult:
         seen = frozenset(bytes.fromhex(digest) for digest in plain["distinct"])
         distinct = replace(DistinctRows.of_columns(design.n_columns), seen=seen)
         stream = Stream(Triangle(**plain["stream"]), distinct, Options(design.fit_intercept), design.n_given or 0)
-    curve = None if plain["curve"] is None else SizeCurve(**plain["curve"])
-    left, why = None, NOT_IN_FILE if "left_out" in plain else NOT_IN_PICKLES
-    if plain.get("left_out") is not None:
-        left = LeftOut.from_plain(plain["left_out"])
-    return FittedResult(design, None, plain["scale"], curve=curve, why_no_rows=why, stream=stream, left_out=left)
+    data = None if plain["rows"] is None else _memory_of(plain["rows"], design)
+    return FittedResult(
+        design,
+        None if plain["members"] is None else Members(**plain["members"]),
+        plain["scale"],
+        options=Options(design.fit_intercept),
+        curve=None if plain["curve"] is None else SizeCurve(**plain["curve"]),
+        rows=None if data is None else KeptRows(data.problem, None),
+        why_no_rows=plain["why_no_rows"] or NOT_KEPT,
+        stream=stream,
+        data=stream if data is None else data,
+        splits=None if plain["splits"] is None else _splits_of(plain["splits"]),
+        n_groups=plain["n_groups"],
+        designs=None if plain["designs"] is None else tuple(Design.from_plain(part) for part in plain["designs"]),
+        folds=None if plain["folds"] is None else _folds_of(plain["folds"]),
+    )

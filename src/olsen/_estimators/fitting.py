@@ -38,7 +38,7 @@ SMALLEST_TOL = float(np.finfo(np.float64).tiny)
 class FittingEnsemble(FittedEnsemble):
     """An ensemble with the parameters of members."""
 
-    _instead_of_a_number: tuple[str, ...] = ()  # what n_estimators may be
+    _estimated_scale = "loo"  # what stands for a scale that is to be estimated
 
     n_estimators: Any
     max_features: Any
@@ -54,12 +54,13 @@ class FittingEnsemble(FittedEnsemble):
     warm_start: bool
     n_jobs: int | None
     random_state: Any
+    keep_rows: bool | float
     verbose: int
 
     def _check_parameters(self) -> None:
         if isinstance(self.n_estimators, float) and self.n_estimators == np.inf:
             self._check_limit()
-        elif not (isinstance(self.n_estimators, str) and self.n_estimators in self._instead_of_a_number):
+        else:
             check_count("n_estimators", self.n_estimators)
         check_choice("sampling", self.sampling, ("fixed", "bernoulli", "determinantal"))
         if self.sampling == "determinantal":
@@ -71,8 +72,11 @@ class FittingEnsemble(FittedEnsemble):
         check_switch("warm_start", self.warm_start)
         if self.tol is not None:
             check_number("tol", self.tol, "a positive number, or None for 1e-9", SMALLEST_TOL)
-        if not (isinstance(self.scale, str) and self.scale == "loo"):
-            check_number("scale", self.scale, "a finite number, or 'loo' to estimate it", -np.inf)
+        word = self._estimated_scale
+        if not (isinstance(self.scale, str) and self.scale == word):
+            check_number("scale", self.scale, f"a finite number, or {word!r} to estimate it", -np.inf)
+        if not isinstance(self.keep_rows, (bool, np.bool_)) and self.keep_rows != np.inf:
+            check_number("keep_rows", self.keep_rows, "True, False, or a number of bytes", 0.0)
 
     def _check_limit(self) -> None:
         """Refuse infinitely many members where their mean has no closed form."""

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._engines.left_out import FoldFit
-from .left_out import LeftOut, rank_of, steps
+from .left_out import rank_of, steps
 
 __all__ = ["Folded"]
 
@@ -41,12 +41,9 @@ class Folded:
     n_groups: int | None = None  # of rows that belong together; None: rows are on their own
 
     @classmethod
-    def of(cls, fits: list[FoldFit], mse: float | None = None, n_groups: int | None = None) -> Folded:
-        """From fits without folds. `mse`: the error of left-out rows where it is known to be more than theirs."""
-        total = np.concatenate([fit.residual for fit in fits])
-        square = float(np.mean(total**2))
-        larger = 1.0 if mse is None or not square > 0 else math.sqrt(max(1.0, mse / square))
-        errors = [[np.sort(np.abs(e)) * larger for e in fit.residual.T] for fit in fits]
+    def of(cls, fits: list[FoldFit], n_groups: int | None = None) -> Folded:
+        """From fits without folds."""
+        errors = [[np.sort(np.abs(e)) for e in np.asarray(fit.residual).T] for fit in fits]
         return cls(np.stack([fit.coef for fit in fits]), np.stack([fit.intercept for fit in fits]), errors, n_groups)
 
     @property
@@ -55,12 +52,9 @@ class Folded:
         q = self.coef.shape[1]
         return np.array([np.mean(np.concatenate([own[t] for own in self.errors]) ** 2) for t in range(q)])
 
-    def as_left_out(self, n_rows: int, n_columns: int) -> LeftOut | None:
-        """What a file holds of it: sizes of the errors, if every row was left out once."""
-        residual = np.column_stack([np.concatenate([own[t] for own in self.errors]) for t in range(self.coef.shape[1])])
-        if len(residual) != n_rows:
-            return None
-        return LeftOut(residual, np.zeros_like(residual), np.zeros(n_columns), 1.0)
+    def sizes_of_errors(self) -> list[Array]:
+        """Of the first target, by fold."""
+        return [own[0] for own in self.errors]
 
     def interval(self, X: Any, coverage: float) -> Array:
         """Lower and upper ends, shape (rows, q, 2)."""

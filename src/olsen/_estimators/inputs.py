@@ -221,7 +221,8 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
 def check_count(name: str, value: object, least: int = 1) -> None:
     """Raise unless `value` is a whole number of at least `least`."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"{name}={value!r} must be an int of at least {least}.")
+        endless = ", or np.inf for all members in closed form" if name == "n_estimators" else ""
+        raise ValueError(f"{name}={value!r} must be an int of at least {least}{endless}.")
 
 
 def check_switch(name: str, value: object) -> None:

@@ -8,7 +8,7 @@ missed by :math:`e_l`. Both ends of an interval are order statistics of these n 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ __all__ = ["AT_A_TIME", "LeftOut", "about", "order_statistics", "rank_of", "step
 
 Array = NDArray[np.float64]
 AT_A_TIME = 1 << 22  # bytes of predictions of a thread
-LARGE = 1 << 20  # numbers from which on changes are stored with 24 bits: 1e-7 of a change, which is small itself
 
 
 @dataclass(frozen=True)
@@ -76,24 +75,6 @@ class LeftOut:
 
             sharing.quiet()(work, len(new), chunk=max(1, -(-len(new) // 8)))
             order_statistics(change, prediction[here], self, rank, out[here], sharing)
-
-    def plain(self) -> dict[str, Any]:
-        """Numbers and arrays of at most two dimensions, for a file."""
-        changes = self.changes
-        if changes is not None:
-            changes = changes.reshape(-1, changes.shape[2])
-            changes = changes.astype(np.float32) if changes.size > LARGE else changes
-        return {"residual": self.residual, "offset": self.offset, "centre": self.centre, "unit": float(self.unit),
-                "changes": changes}  # fmt: skip
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> LeftOut:
-        """What `plain` described."""
-        found = cls(**plain)
-        if found.changes is None:
-            return found
-        q, p = found.residual.shape[1], len(found.centre)
-        return replace(found, changes=found.changes.astype(np.float64).reshape(q, p, -1))
 
 
 def rank_of(coverage: float, n: int) -> int:

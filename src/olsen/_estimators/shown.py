@@ -315,9 +315,12 @@ def _facts(model: Any) -> Iterator[tuple[str, str]]:
             yield "R² of left-out rows", f"{explained:.3f}"
         yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
     if "inclusion_shares_" in noted:
-        laws = sorted(model.inclusion_shares_.items(), key=lambda law: -law[1])
-        yield "laws of inclusion", ", ".join(f"{name} {_percent(share)}" for name, share in laws)
-    yield "scale", f"{model.scale_:.4g}"
+        several = isinstance(model.inclusion_shares_, list)  # of several targets
+        for t, shares in enumerate(model.inclusion_shares_ if several else [model.inclusion_shares_]):
+            schemes = sorted(shares.items(), key=lambda scheme: -scheme[1])
+            name = f"sampling schemes, target {t}" if several else "sampling schemes"
+            yield name, ", ".join(f"{scheme} {_percent(share)}" for scheme, share in schemes)
+    yield "scale", ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
     if model.stacking_advantage_ is not None:
         equal = bool(np.ptp(model.weights_) == 0)
         yield (
@@ -342,10 +345,7 @@ def _percent(share: float) -> str:
 def _error(model: Any) -> str:
     """Root of the mean squared error with its standard error (delta method)."""
     error = math.sqrt(max(-float(model.best_score_), 0.0))
-    results = model.cv_results_
-    tuned = model.max_samples_ if model.tune == "max_samples" else model.max_features_
-    place = np.flatnonzero(results["size"] == tuned)
-    spread = float(results["standard_error"][place[0]]) / (2 * error) if len(place) and error > 0 else math.nan
+    spread = float(model.cv_results_["standard_error"][model.best_index_]) / (2 * error) if error > 0 else math.nan
     known = f" ± {spread:.2g}" if math.isfinite(spread) else ""
     return f"{error:.4g}{known} (root mean squared, ± standard error)" if known else f"{error:.4g} (root mean squared)"
 
@@ -378,11 +378,6 @@ def _check_reportable(model: Any) -> None:
     if model.coef_.ndim == 2 and len(model.coef_) > 1:
         raise ValueError(
             f"report shows one target, but the model was fitted to {len(model.coef_)}. Fit one model for each of them."
-        )
-    if model.tune == "max_samples":
-        raise ValueError(
-            "report shows errors against the columns of a member, but with tune='max_samples' the rows were tuned. "
-            "Plot cv_results_, or fit with tune='max_features'."
         )
 
 

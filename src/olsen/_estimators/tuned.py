@@ -7,16 +7,22 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from .._engines import Engine, Memory, NeedsRows
+from .._engines import Engine, Memory, NeedsRows, Stream, Summed, nobody, process_of
+from .._engines.left_out import FoldFit
 from .._execution import callbacks, messages
+from .._members import by_target
 from .._members.problem import Problem
+from .._selection.curve import SizeCurve
+from .._selection.fold_data import FOLDS
+from .._selection.fold_data import SEED as FOLD_SEED
 from .._selection.paths import Splits
-from .._selection.tuning import EXCESS, Candidate, Evidence, Request, Selection, choose, weigh
+from .._selection.tuning import Evidence, Request, Selection, select
 from ..subsets import Design, resolve_size
-from .draws import FEWEST_BATCHES, Draws, members_of_group
+from .draws import Replicates
 from .fitted import FittedResult
 from .fitting import FittingEnsemble
 from .inputs import check_choice, check_switch, open_training, unchanged_on_failure
@@ -24,56 +30,45 @@ from .splits import row_splits, suspicious_repeats
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
-INCLUSIONS = ("auto", "loo", "uniform", "ridge", "adaptive")
-PILOT = 100  # members that tell how many are needed
-MOST_MEMBERS = 100_000
-FOLDS = 5  # where rows are not kept and cv is None
+Array = NDArray[np.float64]
+
+INCLUSIONS = ("auto", "uniform", "ridge")
+MANY_ROWS = 1000  # from which on moments of folds stand for the rows, as they do for data that are not in memory
+REPLICATES = 30  # fits of parts of the rows, for standard errors
+GROUPS = 20  # of rows that are not in memory, of which these parts are made
 
 
 class OLSEnsembleRegressorCV(FittingEnsemble):
-    r"""Average of least-squares fits on random column subsets, with the size of the subsets chosen from the data.
+    r"""Ensemble of least-squares fits on random columns that tunes itself.
 
-    The error of prediction is estimated for every size by exact leave-one-out, from a few nested paths: along a random
-    permutation of the columns one factorisation holds the members of all sizes with their leverages. Errors of pairs of
-    members give the error of an ensemble of any size, infinite ones included, in the design that is used. Then an
-    :class:`OLSEnsembleRegressor` of the best size is fitted.
+    By default several sampling schemes share the ensemble: **ridge**, **power**, **lasso** and **sparse** are
+    determinantal members with spreads of the columns that lead from dense signals to sparse ones; besides there are
+    **uniform** members as in the paper, and **nothing**, the mean target. Every step that looks at y is repeated in
+    random folds, and schemes have the shares that left-out rows support. The first four are taken in the limit of
+    infinitely many members, which is penalised least squares in closed form (theorem, see the user guide). The same
+    data give the same choice, whatever `random_state` and threads; each of several targets has its own.
 
     Parameters
     ----------
-    n_estimators : int or "auto", default=1000
-        Number of members. ``"auto"``: as many as keep the estimated excess over an infinite ensemble, which is the
-        variance over draws of the members, below 1 % of the error.
-        The default is larger than that of :class:`OLSEnsembleRegressor`: with many more columns than rows, a few
-        hundred members leave an excess that shows on real data, and members are cheap.
+    n_estimators : int or inf, default=inf
+        Number of members. Infinitely many: determinantal members in the limit, and as many uniform ones as leave
+        nothing to gain from more. A number: so many members are drawn, each scheme its share of them.
     max_features : array-like of int or float, default=None
-        Candidate sizes (counts, or fractions of the columns), whatever the probabilities. None: about fifty sizes from
-        1 to 85 % of the rows (and two below them); with ridge-matched probabilities the size of tuned ridge regression.
+        Candidate sizes of uniform members (counts, or fractions of the columns), which are then the only ones. None:
+        about fifty sizes from 1 to 85 % of the rows.
     max_samples : int or float, default=1.0
         Rows per member, when columns are tuned.
-    tune : {"max_features", "max_samples"}, default="max_features"
-        What is chosen: columns per member, or the rows of minimum-norm members on all columns (for more columns than
-        rows; on correlated columns the first is usually better).
-    inclusion : {"auto", "loo", "uniform", "ridge", "adaptive"}, default="auto"
-        How likely columns are to be in a member.
+    inclusion : {"auto", "uniform", "ridge"}, default="auto"
+        Which schemes there are.
 
-        - ``"auto"``: laws that follow the signal, from uniform and ridge-matched members for dense signals to members
-          that mimic the lasso and go beyond it for sparse ones, each with the share of the members that
-          cross-validation supports; ridge-matched where the data do not tell. Every step that looks at y is repeated
-          in the folds (five random ones, repeated for few rows, or those of `cv`). As ``"loo"`` where sizes are given
-          and below 20 rows, and uniform where `cv`, `max_samples` or `tune` ask for something else, or rows are over a
-          hundred times more than columns (and 10000).
-
-        - ``"uniform"``: all alike, as in the paper.
-        - ``"ridge"``: with probabilities under which the ensemble mimics tuned ridge regression; they favour columns
-          that stand alone over collinear ones.
-        - ``"loo"``: whichever of the two has the smaller left-out error (ridge-matched if they are level), by
-          leave-one-out or by k-fold; uniform where `cv`, `max_samples` or `tune` ask for something else.
-        - ``"adaptive"``: with probabilities that follow the coefficients, for sparse signals; used only where
-          cross-validation says so (in five folds, or in those of `cv`), uniform otherwise.
+        - ``"auto"``: all of them; uniform members alone where `max_features`, `max_samples`, `one_standard_error` or
+          `cv` ask for what only these have.
+        - ``"uniform"``: members take all columns alike, as in the paper. Sizes are compared by exact leave-one-out
+          along nested paths (by `cv` where that is given).
+        - ``"ridge"``: tuned ridge regression on standardised columns, as the limit of determinantal members.
     cv : {None, "gcv", "oob"}, int or cross-validation splitter, default=None
-        How errors are estimated. None: exact leave-one-out (where there are over a hundred times more rows than
-        columns, and at least 10000, of the rows furthest out and of a sample of the others, as a correction of
-        generalised cross-validation on all rows). An int or a splitter: k-fold; in memory an int cuts folds of
+        How errors are estimated. None: in three random folds, which are drawn anew up to five times where rows are
+        few; uniform members alone by exact leave-one-out. An int or a splitter: k-fold; in memory an int cuts folds of
         neighbouring rows, as scikit-learn does, elsewhere folds of random rows.
         ``"gcv"``: generalised cross-validation, corrected for row subsets. ``"oob"``: from rows that members were not
         given, needs ``max_samples`` below all rows.
@@ -83,8 +78,9 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         As in :class:`OLSEnsembleRegressor`.
     design : {"balanced", "independent"}, default="balanced"
         As in :class:`OLSEnsembleRegressor`.
-    scale : float or "loo", default="loo"
-        Factor on the deviations from the mean target; ``"loo"`` estimates it from the same residuals as the size.
+    scale : float or "auto", default="auto"
+        Factor on the deviations from the mean target. ``"auto"``: one less the share of nothing; of uniform members
+        alone, the slope of the targets on left-out predictions. A number leaves no share to nothing.
     mixing : {"mean", "stacking"}, default="mean"
         As in :class:`OLSEnsembleRegressor`.
     fit_intercept : bool, default=True
@@ -96,13 +92,16 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     tol : float, default=None
         As in :class:`OLSEnsembleRegressor`.
     warm_start : bool, default=False
-        Whether a further call of `fit` on the same data keeps the error curves and, if the same size is still the best
-        one, the members there are and adds new ones. The result is that of a fresh fit.
+        Whether a further call of `fit` on the same data keeps the members there are, if the same are chosen, and adds
+        new ones. The result is that of a fresh fit.
     n_jobs : int, default=None
         Threads over paths and members; results do not depend on it. Members can be tasks of a cluster, as in
         :class:`OLSEnsembleRegressor`.
     random_state : int, RandomState instance or None, default=None
-        Seed of paths and members.
+        Seed of the members that are drawn. The choice does not depend on it.
+    keep_rows : bool or float, default=True
+        Whether pickles and files keep the training rows, from which intervals and standard errors are computed: up to
+        64 MiB, or up to so many bytes.
     verbose : int, default=0
         Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
 
@@ -113,38 +112,40 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
     intercept_ : float or ndarray of shape (n_targets,)
         Intercept; 0.0 if ``fit_intercept=False``.
     max_features_ : int
-        Columns per member (their expected number where probabilities differ).
+        Columns per member, on average.
     max_samples_ : int
         Rows per member.
     feature_ratio_ : float
         ``max_features_`` over the number of columns.
     best_score_ : float
-        Minus the estimated mean squared error of prediction at the chosen size and number of members, scale included.
+        Minus the estimated mean squared error of prediction of the chosen ensemble; of several targets, the mean.
     cv_results_ : dict of ndarrays
-        ``"size"``, ``"mse"`` at ``n_estimators_``, ``"mse_infinity"``, ``"standard_error"`` over rows: those of the
-        probabilities in use, ``inclusion_kind_``, and of members times the scale in use, ``scale_``. Sizes are compared
-        before the scale is estimated.
+        ``"size"``, ``"mse"`` at ``n_estimators_``, ``"mse_infinity"``, ``"standard_error"`` over rows: of uniform
+        members of every size and, last, of the chosen mixture of schemes at its mean size, where ``"mixture"`` is true.
+        Means over targets where there are several.
+    best_index_ : int
+        Position of the chosen ensemble in these.
     criterion_ : {"loo", "gcv", "kfold", "oob"}
         How errors were estimated.
-    inclusion_kind_ : {"mixed", "uniform", "ridge", "adaptive"}
-        The probabilities in use.
+    inclusion_kind_ : {"mixed", "uniform", "ridge"}
+        The schemes in use.
     inclusion_shares_ : dict
-        Share of the members that each law of inclusion has.
-    selected_ : ndarray of shape (n_features,), dtype=bool
-        Columns that a sparse model would keep: those that the sparsest law takes at least every second time, whatever
-        its share. Empty where laws that follow the signal were not tried.
-    selection_frequency_ : ndarray of shape (n_features,)
-        Share of the folds in which that law keeps each column, a measure of how far `selected_` can be trusted.
+        Share of the ensemble that each scheme has; a list of them where targets have their own.
+    selected_ : ndarray of shape (n_features,) or (n_targets, n_features), dtype=bool
+        Columns that a sparse model would keep: those of the sparse scheme, whatever its share. Empty where schemes were
+        not compared.
+    selection_frequency_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        Share of the folds in which that scheme keeps each column, a measure of how far `selected_` can be trusted.
     loo_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
-        Prediction of every training row without it, NaN for rows of weight zero; empty where that is not known
-        (adaptive probabilities, errors from some of the rows, splitters that leave rows out).
+        Prediction of every training row from rows without it, NaN for rows of weight zero; empty where that is not
+        known (rows that were only summed, splitters that leave rows out).
     n_features_in_ : int
         Number of columns seen in `fit`.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if X had any that are strings.
-    n_estimators_ : int
+    n_estimators_ : int or inf
         Number of members.
-    scale_ : float
+    scale_ : float or ndarray of shape (n_targets,)
         The scale in use.
     weights_ : ndarray of shape (n_estimators_,)
         Weight of every member.
@@ -164,15 +165,15 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
 
     Notes
     -----
-    At a given size leave-one-out is unbiased; at the chosen one it is some per cent optimistic, as any minimum is. With
-    ``inclusion="adaptive"`` the subsets depend on y, so ``best_score_`` is the cross-validated one.
+    The estimated error of the chosen ensemble has what choosing takes added to it, so that it is not the smallest of
+    many noisy numbers (status: heuristic).
 
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes
     >>> from olsen import OLSEnsembleRegressorCV
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
+    >>> model = OLSEnsembleRegressorCV().fit(X, y)
     >>> model.criterion_, 1 <= model.max_features_ <= 10
     ('kfold', True)
     >>> round(sum(model.inclusion_shares_.values()), 9)
@@ -181,33 +182,33 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
 
     __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
 
-    _instead_of_a_number = ("auto",)
+    _estimated_scale = "auto"
 
     max_features_: int
     max_samples_: int
     feature_ratio_: float
     best_score_: float
-    cv_results_: dict[str, NDArray[Any]]
+    best_index_: int
+    cv_results_: Any
     criterion_: str
     inclusion_kind_: str
-    inclusion_shares_: dict[str, float]
+    inclusion_shares_: Any
     selected_: NDArray[np.bool_]
     selection_frequency_: NDArray[np.float64]
     loo_prediction_: NDArray[np.float64]
 
     def __init__(
         self,
-        n_estimators: int | str = 1000,
+        n_estimators: float = np.inf,
         max_features: ArrayLike | None = None,
         *,
         max_samples: int | float = 1.0,
-        tune: str = "max_features",
         inclusion: str = "auto",
         cv: Any = None,
         one_standard_error: bool = False,
         sampling: str = "fixed",
         design: str = "balanced",
-        scale: float | str = "loo",
+        scale: float | str = "auto",
         mixing: str = "mean",
         fit_intercept: bool = True,
         solver: str = "auto",
@@ -216,12 +217,12 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
+        keep_rows: bool | float = True,
         verbose: int = 0,
     ) -> None:
         self.n_estimators = n_estimators
         self.max_features = max_features
         self.max_samples = max_samples
-        self.tune = tune
         self.inclusion = inclusion
         self.cv = cv
         self.one_standard_error = one_standard_error
@@ -236,6 +237,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.keep_rows = keep_rows
         self.verbose = verbose
 
     @callbacks.with_callbacks
@@ -265,12 +267,9 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             engine = open_training(self, X, y, sample_weight)
             self._note_library(X)
             kept = self._kept(engine)
-            request = self._request(self._seed(kept))
-            evidence = self._evidence(engine, request, params)
-            candidates = self._candidates(kept, request, evidence, engine)
-            k = None if self.n_estimators == "auto" else int(self.n_estimators)
-            found = choose(candidates, request, k, evidence)
-            fitted = self._fit_choice(engine, request, candidates, found, kept)
+            evidence = self._evidence(engine, params)
+            found = self._select(evidence, engine)
+            fitted = self._fit_choice(engine, found, self._seed(kept), kept)
             self._adopt(replace(fitted, splits=evidence.splits, n_groups=_count_groups(params)), engine)
         return self
 
@@ -285,13 +284,15 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         Returns
         -------
         mse : ndarray of shape (n_sizes,)
-            Aligned with ``cv_results_["size"]``; noise of new observations included.
+            Aligned with ``cv_results_["size"]``; noise of new observations included. The mixture, which comes last, is
+            that of ``n_estimators_``, whatever `k`.
         """
         if not k >= 1:
             raise ValueError(f"k={k!r} must be a number of members, at least 1, or infinity.")
         curve = self._result().curve
         assert curve is not None
-        return curve.mse(k)
+        mixture = self.cv_results_["mse"][len(curve.sizes) :]
+        return np.append(curve.mse(k), mixture)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route ``groups`` to the splitter and ``sample_weight`` to `fit` and `score`.
@@ -311,22 +312,18 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         super()._check_parameters()
         if self.sampling == "determinantal":
             raise ValueError(
-                "sampling='determinantal' is for a given size: sizes are compared along nested members here, which "
-                "determinantal ones are not. Use OLSEnsembleRegressor, whose mean is then ridge regression: degrees of "
-                "freedom that RidgeCV would choose are its max_features."
+                "sampling='determinantal' is for a given size. The schemes of this model are determinantal members "
+                "already; OLSEnsembleRegressor has them with a size of your own."
             )
-        check_choice("tune", self.tune, ("max_features", "max_samples"))
         check_choice("inclusion", self.inclusion, INCLUSIONS)
         check_switch("one_standard_error", self.one_standard_error)
         if isinstance(self.cv, str):
             check_choice("cv", self.cv, ("gcv", "oob"))
-        rows_only = self.inclusion in ("auto", "loo", "uniform") and self.cv is None and self.max_samples == 1.0
-        rows_only = rows_only and self.max_features is None
-        if self.tune == "max_samples" and not rows_only:
+
+    def _check_limit(self) -> None:
+        if self.mixing != "mean":
             raise ValueError(
-                "tune='max_samples' uses all columns and leave-one-out: inclusion, cv, max_samples and max_features "
-                f"must be left at their defaults, but are {self.inclusion!r}, {self.cv!r}, {self.max_samples!r} and "
-                f"{self.max_features!r}."
+                f"mixing={self.mixing!r} weighs single members, but n_estimators=inf has none; give it a number."
             )
 
     def _check_fit_params(self, params: dict[str, Any]) -> None:
@@ -348,32 +345,37 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
                 f"whose group is still in the data. Use cv=GroupKFold() or another splitter that takes groups."
             ) from None
 
-    def _request(self, seed: int) -> Request:
+    def _request(self) -> Request:
         """What was fixed, whatever the data."""
         return Request(
-            seed=seed,
             design=self.design,
             inclusion=self.inclusion,
             criterion=self.cv if self.cv is None or isinstance(self.cv, str) else "kfold",
             sizes=_as_sizes(self.max_features),
             max_samples=self.max_samples,
-            rows_are_tuned=self.tune == "max_samples",
             one_standard_error=self.one_standard_error,
-            scale=None if self.scale == "loo" else float(self.scale),
+            scale=None if self.scale == "auto" else float(self.scale),
             fit_intercept=self.fit_intercept,
         )
 
-    def _evidence(self, engine: Engine, request: Request, params: dict[str, Any]) -> Evidence:
-        """Rows to judge members by, or folds of moments where rows are not kept."""
+    def _evidence(self, engine: Engine, params: dict[str, Any]) -> Evidence:
+        """Rows to judge members by, or folds of moments where rows are not kept, or so many that they need not be."""
         if isinstance(engine, Memory):
             splits = row_splits(self.cv, engine, params.get("groups"))
             self._warn_repeated_rows(engine.problem, splits)
+            n, p = engine.problem.shape
+            if self._request().uses_schemes and splits is None and n >= max(MANY_ROWS, p):
+                return Evidence.of_folds(engine.folds(FOLDS, FOLD_SEED))
             return Evidence.of_rows(engine.problem, splits)
-        return Evidence.of_folds(engine.folds(self._count_folds(params), request.seed))
+        return Evidence.of_folds(engine.folds(self._count_folds(params), FOLD_SEED))
+
+    def _select(self, evidence: Evidence, engine: Engine) -> list[Selection]:
+        sharing = engine.options.sharing("paths", "an unknown number")
+        return select(evidence, self._request(), float(self.n_estimators), sharing)
 
     def _count_folds(self, params: dict[str, Any]) -> int:
         """Number of folds where rows are not kept, or an error for what needs every row."""
-        for name, value in {"tune": "max_features", "max_samples": 1.0, "mixing": "mean"}.items():
+        for name, value in {"max_samples": 1.0, "mixing": "mean"}.items():
             if getattr(self, name) != value:
                 raise NeedsRows(
                     f"{name}={getattr(self, name)!r} needs every row again; with X in blocks, on a cluster or on a "
@@ -384,8 +386,8 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         if isinstance(self.cv, int) and self.cv >= 2:
             return self.cv
         raise ValueError(
-            f"cv={self.cv!r} cannot be used with X in blocks, on a cluster or on a device: None means 5-fold there, "
-            f"an int that many folds of random rows, 'gcv' generalised cross-validation."
+            f"cv={self.cv!r} cannot be used with X in blocks, on a cluster or on a device: None means {FOLDS}-fold "
+            f"there, an int that many folds of random rows, 'gcv' generalised cross-validation."
         )
 
     def _warn_repeated_rows(self, problem: Problem, splits: Splits | None) -> None:
@@ -400,77 +402,188 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
                 f"underestimated. Use cv=GroupKFold() with groups that keep repeats together.",
             )
 
-    def _candidates(
-        self, kept: FittedResult | None, request: Request, evidence: Evidence, engine: Engine
-    ) -> list[Candidate]:
-        """Risk curves; a warm start with the same request has them already."""
-        if kept is not None and kept.evidence is not None and self._same_request(kept.evidence[0], request):
-            return kept.evidence[1]
-        return weigh(evidence, request, engine.options.sharing("paths", "an unknown number"))
+    def _fit_choice(self, engine: Engine, found: list[Selection], seed: int, kept: FittedResult | None) -> FittedResult:
+        """Members of the chosen schemes; those of an earlier fit are kept where the choice is the same."""
+        first = found[0]
+        if first.choice is None:
+            design = self._design(engine, seed, first.size, self.max_samples)
+            if kept is not None and self._obstacle(kept, engine, design, first.n_estimators) is not None:
+                kept = None
+            scale: Any = "loo" if self.mixing == "stacking" and self.scale == "auto" else first.scale
+            fitted = self._fit_members(engine, design, int(first.n_estimators), kept, scale)
+            return replace(fitted, selection=found, curve=first.curve)
+        designs = tuple(self._mixture(engine, seed, one) for one in found)
+        scale = first.scale if len(found) == 1 else np.array([one.scale for one in found])
+        fits = [self._fit_members(engine, design, first.n_estimators, None, 1.0) for design in designs]
+        members = [fit.members for fit in fits if fit.members is not None]
+        folds = _fold_fits(found)
+        if isinstance(engine, Memory) and folds[0].residual is None:
+            folds = engine.errors_of(folds, FOLD_SEED, len(engine.problem.Y), engine.n_given)
+        return replace(
+            fits[0],
+            members=by_target(members),
+            scale=scale,
+            selection=found,
+            curve=SizeCurve.mean_of([one.curve for one in found]),
+            designs=designs,
+            folds=folds,
+        )
 
-    def _same_request(self, before: Request, now: Request) -> bool:
-        # a splitter may give other folds at every call, so only what is known to repeat itself counts as the same
-        return before.first_change(now) is None and now.criterion != "kfold"
-
-    def _fit_choice(
-        self,
-        engine: Engine,
-        request: Request,
-        candidates: list[Candidate],
-        found: Selection,
-        kept: FittedResult | None,
-    ) -> FittedResult:
-        """Members of the chosen size and law; those of an earlier fit are kept where the choice is the same."""
-        columns: Any = found.size if found.probabilities is None else found.probabilities
-        columns, rows = (engine.n_columns, found.size) if request.rows_are_tuned else (columns, self.max_samples)
-        shares = None
-        if found.inclusion == "mixed":
-            assert found.mixture is not None
-            columns, shares = found.mixture.probabilities, found.mixture.shares
-        design = self._design(engine, request.seed, columns, rows, shares)
-        if self.n_estimators == "auto" and found.inclusion == "mixed":
-            found = replace(found, n_estimators=_enough_members(engine, design, found))
-        if kept is not None and self._obstacle(kept, engine, design, found.n_estimators) is not None:
-            kept = None
-        scale = self.scale if self.mixing == "stacking" else found.scale
-        fitted = self._fit_members(engine, design, found.n_estimators, kept, scale)
-        evidence = (request, candidates) if self.warm_start else None
-        return replace(fitted, selection=found, curve=found.curve, evidence=evidence)
+    def _mixture(self, engine: Engine, seed: int, found: Selection) -> Design:
+        """How members are drawn of which schemes have shares."""
+        choice = found.choice
+        assert choice is not None
+        uniform = [choice.uniform] if choice.uniform > 0 or not choice.schemes else []
+        shares = np.array([scheme.share for scheme in choice.schemes] + uniform)
+        shares = shares / shares.sum() if shares.sum() > 0 else np.ones(len(shares))
+        spreads = np.array([scheme.spreads for scheme in choice.schemes]).reshape(-1, engine.n_columns)
+        penalties = np.array([scheme.penalty for scheme in choice.schemes])
+        design = engine.complete(
+            Design(
+                0, 0, seed, found.size, 1.0, "determinantal", self.design, self.fit_intercept,
+                shares=shares, spreads=spreads, penalties=penalties,
+            )
+        )  # fmt: skip
+        return design if np.isinf(self.n_estimators) else replace(design, process=process_of(engine, design))
 
     def _set_selection(self, fitted: FittedResult, engine: Engine) -> None:
         found, design = fitted.selection, fitted.design
         assert found is not None
-        tuned_rows = self.tune == "max_samples"
-        self.max_features_ = engine.n_columns if tuned_rows else found.size
+        first = found[0]
+        sizes = [_mean_size(one, engine.n_columns) for one in found]
+        self.max_features_ = round(float(np.mean(sizes)))
         self.max_samples_ = resolve_size(design.max_samples, design.n_rows, "max_samples")
         self.feature_ratio_ = self.max_features_ / engine.n_columns
-        self.criterion_, self.inclusion_kind_ = found.criterion, found.inclusion
-        self.best_score_ = -found.mse
-        self.cv_results_ = {
-            "size": found.curve.sizes.copy(),
-            "mse": found.curve.mse(found.n_estimators),
-            "mse_infinity": found.curve.mse(np.inf),
-            "standard_error": found.standard_error,
-        }
+        self.criterion_ = first.criterion
+        self.best_score_ = -float(np.mean([one.mse for one in found]))
+        assert fitted.curve is not None
+        self.cv_results_ = _results(fitted.curve, found, sizes)
+        chosen = self.cv_results_["size"] == first.size
+        self.best_index_ = len(chosen) - 1 if first.choice is not None else int(np.flatnonzero(chosen)[0])
         self.loo_prediction_ = _left_out(found, fitted, engine)
-        mixed = found.mixture
-        names = (found.inclusion,) if found.inclusion != "mixed" or mixed is None else mixed.names
-        self.inclusion_shares_ = dict(zip(names, [1.0] if mixed is None else mixed.shares.tolist(), strict=True))
-        self.selected_ = np.empty(0, dtype=bool) if mixed is None else mixed.kept.copy()
-        self.selection_frequency_ = np.empty(0) if mixed is None else mixed.stability.copy()
+        choices = [one.choice for one in found if one.choice is not None]
+        if not choices:
+            self.inclusion_kind_, self.inclusion_shares_ = "uniform", {"uniform": 1.0}
+            self.selected_, self.selection_frequency_ = np.empty(0, dtype=bool), np.empty(0)
+            return
+        self.inclusion_kind_ = "ridge" if self.inclusion == "ridge" else "mixed"
+        shares = [choice.shares for choice in choices]
+        self.inclusion_shares_ = shares[0] if engine.single_target else shares
+        kept = np.array([choice.selected for choice in choices])
+        often = np.array([choice.selection_frequency for choice in choices])
+        self.selected_, self.selection_frequency_ = (kept[0], often[0]) if engine.single_target else (kept, often)
+        inclusion = np.mean([_inclusion(one, engine.n_columns) for one in found], axis=0)
+        if np.isinf(self.n_estimators_):
+            self.inclusion_ = inclusion
+
+    # Uncertainty that repeats the choice
+
+    def _replicates(self, what: str) -> Replicates | None:
+        fitted = self._result()
+        if "replicates" not in vars(fitted.certainty):
+            data = fitted.certainty.data_now(what)
+            if isinstance(data, Stream):
+                raise NeedsRows(f"{what} needs the training rows: {fitted.why_no_rows}.")
+            if isinstance(data, Memory):
+                fitted.certainty.check_unchanged(what)
+            coefs, intercepts, share = self._of_rows(data) if isinstance(data, Memory) else self._of_groups(data)
+            fitted.certainty.replicates = Replicates(coefs, intercepts, share)
+        return fitted.certainty.replicates
+
+    def _of_rows(self, data: Memory) -> tuple[Array, Array, float]:
+        """Fits of the different rows of bootstrap samples."""
+        n, fits, used = len(data.problem.Y), [], 0
+        rng = np.random.default_rng(FOLD_SEED)
+        quiet = replace(data.options, listen=nobody)
+        fixed = _clone_for_parts(self)
+        for _ in range(REPLICATES):
+            rows = np.unique(rng.integers(0, n, n))
+            part = replace(data, problem=data.problem.take(rows), n_given=len(rows), kept_rows=None, options=quiet)
+            used += len(rows)
+            fits.append(fixed._coefficients(part))
+        return *_stacked(fits), used / (REPLICATES * n)
+
+    def _of_groups(self, data: Engine) -> tuple[Array, Array, float]:
+        """Fits of halves of the rows, from moments of groups of them."""
+        count = 2 * int(np.clip(self._result().design.n_rows // 20, 3, GROUPS // 2))  # few rows have fewer groups
+        parts = [part.on_host() for part in data.folds(count, FOLD_SEED + 1)]
+        rng, fits, fixed = np.random.default_rng(FOLD_SEED), [], _clone_for_parts(self)
+        for _ in range(REPLICATES):
+            half = [parts[i] for i in rng.permutation(count)[: count // 2]]
+            fits.append(fixed._coefficients(Summed(half, data.options)))
+        return *_stacked(fits), 0.5
+
+    def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
+        """Coefficients (q, p) and intercepts (q,) of a fit of some data; nothing is kept of it."""
+        fitted = self._fit_choice(engine, self._select(self._evidence(engine, {}), engine), 0, None)
+        assert fitted.members is not None
+        coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
+        return np.asarray(coef), np.asarray(intercept)
+
+
+def _clone_for_parts(model: OLSEnsembleRegressorCV) -> OLSEnsembleRegressorCV:
+    """A model that fits parts of the rows: in folds of its own, as a splitter does not know the parts."""
+    how = {"cv": None if not isinstance(model.cv, (str, int)) else model.cv, "warm_start": False, "verbose": 0}
+    fixed: OLSEnsembleRegressorCV = clone(model).set_params(**how)
+    return fixed
+
+
+def _stacked(fits: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    coefs, intercepts = zip(*fits, strict=True)
+    return np.stack(coefs), np.stack(intercepts)
+
+
+def _fold_fits(found: list[Selection]) -> list[FoldFit]:
+    """The mixtures of all targets without each fold, scale included.
+
+    Residuals by which shares were chosen are smaller than those of new rows, and are enlarged to the estimated error.
+    """
+    fits = []
+    choices = [one.choice for one in found if one.choice is not None]
+    larger = np.array([choice.enlargement for choice in choices])
+    for each in zip(*(choice.fits for choice in choices), strict=True):
+        known = [fit.residual for fit in each if fit.residual is not None]
+        residual = np.stack(known, axis=1) * larger if len(known) == len(each) else None
+        fits.append(FoldFit(np.stack([fit.coef for fit in each]), np.array([fit.intercept for fit in each]), residual))
+    return fits
+
+
+def _inclusion(found: Selection, p: int) -> NDArray[np.float64]:
+    """Probability of every column to be in a member."""
+    choice = found.choice
+    if choice is None or choice.nothing == 1:
+        return np.full(p, found.size / p)
+    total = choice.uniform * np.full(p, found.size / p)
+    for scheme in choice.schemes:
+        total = total + scheme.share * scheme.inclusion
+    return np.asarray(total / (1 - choice.nothing))
+
+
+def _mean_size(found: Selection, p: int) -> float:
+    return float(found.size) if found.choice is None else float(_inclusion(found, p).sum())
+
+
+def _results(curve: SizeCurve, found: list[Selection], sizes: list[float]) -> dict[str, NDArray[Any]]:
+    """The curve of uniform members and, after it, the mixture; means over targets."""
+    k, count = found[0].n_estimators, len(curve.sizes)
+    columns: dict[str, Any] = {
+        "mixture": np.zeros(count, dtype=bool),
+        "size": curve.sizes.copy(),
+        "mse": curve.mse(k),
+        "mse_infinity": curve.mse(np.inf),
+        "standard_error": np.mean([one.standard_error[:count] for one in found], axis=0),
+    }
+    if found[0].choice is None:
+        return columns
+    mse, error = np.mean([[one.mse, one.mse_error] for one in found], axis=0)
+    last: dict[str, Any] = {"mixture": True, "size": round(float(np.mean(sizes))), "mse": mse}
+    last.update(mse_infinity=mse, standard_error=error)
+    return {name: np.append(values, last[name]) for name, values in columns.items()}
 
 
 def _count_groups(params: dict[str, Any]) -> int | None:
     groups = params.get("groups")
     return None if groups is None else len(set(np.asarray(groups, dtype=object).tolist()))
-
-
-def _enough_members(engine: Engine, design: Design, found: Selection) -> int:
-    """As many as leave another draw of them one per cent of the error: laws that are mixed have no curve over k."""
-    k = max(PILOT, FEWEST_BATCHES * members_of_group(design))
-    pilot = Draws.of(engine, design, np.full(k, 1 / k), found.scale)
-    needed = pilot.members_for(EXCESS * found.mse * len(pilot.intercept[0]), engine)
-    return int(np.clip(np.ceil(needed), PILOT, MOST_MEMBERS)) if np.isfinite(needed) else PILOT
 
 
 def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:
@@ -484,12 +597,15 @@ def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:
     return sizes
 
 
-def _left_out(found: Selection, fitted: FittedResult, engine: Engine) -> NDArray[np.float64]:
+def _left_out(found: list[Selection], fitted: FittedResult, engine: Engine) -> Array:
     """Prediction of every row without it; empty where that is not known."""
-    if found.residual is None or found.centre is None or engine.problem is None:
+    known, design = [one.prediction for one in found if one.prediction is not None], fitted.design
+    if len(known) == len(found):
+        prediction = np.concatenate(known, axis=1)
+    elif isinstance(engine, Memory) and fitted.folds is not None:
+        prediction = engine.predictions_of(fitted.folds, FOLD_SEED)
+    else:
         return np.empty(0)
-    prediction = found.centre + fitted.scale * (engine.problem.Y - found.residual - found.centre)
-    design = fitted.design
     if design.kept_rows is not None:
         whole = np.full((design.n_given or design.n_rows, prediction.shape[1]), np.nan)
         whole[design.kept_rows] = prediction

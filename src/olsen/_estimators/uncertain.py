@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from statistics import NormalDist
 from typing import Any
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from .. import _engines
 from .._engines import NeedsRows
 from .._execution.arrays import space_of
+from .draws import Replicates
 from .inputs import check_choice, check_coverage, check_number, options_of, validate_new_rows
 
 __all__ = ["NotThere", "Uncertain"]
@@ -45,14 +45,17 @@ class Uncertain:
         coverage : float, default=0.9
             Probability that a new observation falls inside.
         method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
-            - ``"jackknife+"`` leaves out every training row, and moves the centre with it. Needs the rows in memory.
+            - ``"jackknife+"`` leaves out every training row, and moves the centre with it. Needs the rows in memory,
+              and members of a given size, or uniform ones.
             - ``"jackknife"`` gives all rows one width, from the same residuals, and serves any number of training rows
               with little more memory than they take.
-            - ``"cv+"`` leaves out folds: those of `cv` where the model was tuned by k-fold (groups stay together),
-              otherwise ten random ones, or five of data in blocks, on a cluster or on a device, which are read again.
-            - ``"normal"`` adds and subtracts the root of the estimated error times a quantile of the normal law. For
-              tuned models it needs nothing but what pickles hold.
-            - ``"auto"``: jackknife+ where rows are in memory, not in groups, and leave room for it; otherwise cv+.
+            - ``"cv+"`` leaves out folds: those in which schemes and shares were chosen, at no further cost; for other
+              members those of `cv` (groups stay together), otherwise ten random ones, or five of data in blocks, on a
+              cluster or on a device, which are read again.
+            - ``"normal"`` adds and subtracts the root of the estimated error times a quantile of the normal
+              distribution.
+            - ``"auto"``: cv+ where schemes were chosen; otherwise jackknife+ where rows are in memory, not in groups,
+              and leave room for it, else cv+.
 
         Returns
         -------
@@ -61,11 +64,11 @@ class Uncertain:
 
         Notes
         -----
-        Status: for exchangeable rows (or groups of them), and members whose law was not chosen with their targets,
+        Status: for exchangeable rows (or groups of them), and members that were not chosen with their targets,
         jackknife+ and cv+ cover at least 1 - 2 (1 - coverage) (theorem; for cv+ up to a term that vanishes with the
-        rows of a fold). In simulation they are close to `coverage`, also after tuning (asymptotic; residuals of laws
-        that were found from the targets are enlarged to the cross-validated error, a heuristic). The plain jackknife
-        and the normal law carry no guarantee. No interval is narrower where the noise is, unless rows there differ.
+        rows of a fold). In simulation they are close to `coverage`, also after tuning (asymptotic; residuals of schemes
+        that were chosen with the targets are enlarged to the estimated error, a heuristic). The plain jackknife and
+        ``"normal"`` carry no guarantee. No interval is narrower where the noise is, unless rows there differ.
 
         Examples
         --------
@@ -98,11 +101,18 @@ class Uncertain:
         if method == "normal":
             half = NormalDist().inv_cdf((1 + coverage) / 2) * np.sqrt(self._error("predict_interval(method='normal')"))
             return np.stack([y - half, y + half], axis=2)
-        plus = method == "jackknife+"
-        return np.asarray(sure.interval_source(plus).interval(X, y, coverage, plus, sharing))
+        rows = sure.without_each_row(method)
+        return np.asarray(rows.interval(X, y, coverage, method == "jackknife+", sharing))
+
+    def _replicates(self, what: str) -> Replicates | None:
+        """Fits of parts of the rows that repeat the choice; None where nothing was chosen."""
+        return None
 
     def _std(self, X: Any) -> NDArray[np.float64]:
         """Standard error of the expected prediction, (rows, q)."""
+        repeated = self._replicates("predict(return_std=True)")
+        if repeated is not None:
+            return repeated.std(X)
         return np.asarray(self._result().certainty.std("predict(return_std=True)", X, options_of(self).quietly))
 
     def monte_carlo_std(self, X: Any) -> NDArray[np.float64]:
@@ -122,7 +132,7 @@ class Uncertain:
             ``monte_carlo_std_``.
         """
         rows, back = self._on_host(X)
-        found = self._draws("monte_carlo_std").std(rows)
+        found = self._result().certainty.noise("monte_carlo_std").std(rows)
         std: NDArray[np.float64] = back(found[:, 0] if self.coef_.ndim == 1 else found)
         return std
 
@@ -166,16 +176,20 @@ class Uncertain:
     def coef_std_(self) -> NDArray[np.float64]:
         """Standard errors of the *expected* coefficients, in the shape of ``coef_``.
 
-        How much coefficients would vary over training sets with the same members. Shrinkage is not in them: they do
-        not say how far a coefficient is from the truth. Status: asymptotic; with fixed sizes below the number of rows
-        within 3 % of simulation, an upper bound (40 % too large at 30 x 60) for members that fit every row. After
-        tuning with laws that follow the targets (``inclusion="auto"``, ``"adaptive"``) about a fifth too small, with
-        tuned uniform members 6 %: that another training set chooses otherwise is not in them. In memory errors may
-        have any variance; of data in blocks, on a cluster or on a device they are taken to have one. A column that
-        differs from a constant in a few rows only rests on the residuals of these rows.
+        How much coefficients would vary over training sets. Shrinkage is not in them: they do not say how far a
+        coefficient is from the truth. Status: asymptotic; with fixed sizes below the number of rows within 3 % of
+        simulation, an upper bound (40 % too large at 30 x 60) for members that fit every row. In memory errors may have
+        any variance; of data in blocks, on a cluster or on a device they are taken to have one. A column that differs
+        from a constant in a few rows only rests on the residuals of these rows.
+
+        A tuned model repeats the whole choice on 30 parts of the rows, which takes the time of as many fits, once
+        (status: heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every
+        method.
         """
         with _missing_attribute():
-            found = self._result().certainty.coef_std("coef_std_", options_of(self).quietly)
+            repeated = self._replicates("coef_std_")
+            sure = self._result().certainty
+            found = sure.coef_std("coef_std_", options_of(self).quietly) if repeated is None else repeated.coef_std()
         return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
 
     def coef_interval(self, coverage: float = 0.9) -> NDArray[np.float64]:
@@ -204,7 +218,7 @@ class Uncertain:
         a balanced design. Not for stacked members, which another draw would weigh anew.
         """
         with _missing_attribute():
-            found = self._draws("monte_carlo_std_").coef_std()
+            found = self._result().certainty.noise("monte_carlo_std_").coef_std()
         return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
 
     @property
@@ -219,13 +233,6 @@ class Uncertain:
         with _missing_attribute():
             found = self._result().certainty.limit_coef()
         return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
-
-    def _draws(self, what: str) -> Any:
-        """Members in batches; of infinitely many nothing moves with another draw."""
-        draws = self._result().certainty.draws(what)
-        if self.n_estimators_ < math.inf:
-            return draws
-        return replace(draws, coef=0 * draws.coef, intercept=0 * draws.intercept)
 
     # Where rows are
 

@@ -12,10 +12,6 @@ for the price of one inverse (``_members.deletions``). From sums over members,
   shrinkage bias is not in it. Where the ensemble fits every row (tr H = n), :math:`\hat\kappa` is not defined and taken
   as 0, an upper bound.
 
-Where inclusion follows y (mixed and adaptive probabilities), the law was found with row l, and leave-one-out residuals
-with that law are too small. They are enlarged, all alike, until their mean square is the cross-validated error, for
-which every step was repeated (status: heuristic; close to `coverage` in simulation).
-
 The scale shrinks every member about its own mean target: without row l it predicts mean_{-l} + scale * (prediction_{-l}
 - mean_{-l}). With rows about the means of all, and coefficients that row l changes by :math:`c_l`, that row changes the
 prediction at :math:`x_0` by scale :math:`(x_0 - \bar x)' c_l` and a number of its own.
@@ -28,7 +24,6 @@ those of R O.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -97,9 +92,6 @@ class Deletions:
     check : callable
         Is given coefficients (p, q) and intercept (q,) of the mean member, as found from the rows, and raises if they
         are not those that were fitted.
-    error : float or None, default=None
-        Mean squared error of left-out rows, where it is known to be more than leave-one-out residuals tell: inclusion
-        that follows y was found with the row that is left out.
     """
 
     def __init__(
@@ -109,10 +101,9 @@ class Deletions:
         weights: Array,
         scale: float,
         check: Callable[[Array, Array], None],
-        error: float | None = None,
     ) -> None:
         self.problem, self.design = problem, design
-        self.weights, self.scale, self.check, self.error = weights, scale, check, error
+        self.weights, self.scale, self.check = weights, scale, check
         self._left: LeftOut | None = None
         self._derivative: _Derivative | None = None
 
@@ -282,21 +273,14 @@ class Deletions:
             sums, rows = delete_rows(problem, *drawn, self.weights, sharing, visit=visit, operator=operator)
         else:
             assert self.design.process is not None
-            sums, rows = delete_rows_of_limit(problem, self.design.process, visit=visit, operator=operator)
+            sums, rows = delete_rows_of_limit(problem, self.design.process[0], visit=visit, operator=operator)
         self.check(units.coefficients(sums.coef), sums.intercept * units.y)
         predicted = sums.mean_y + self.scale * (problem.Y - sums.residual - sums.mean_y)
         offset = self.scale * sums.moved + (1 - self.scale) * sums.mean_change
-        residual = self._honest((problem.Y - predicted) * units.y)
+        residual = (problem.Y - predicted) * units.y
         kept = None if self._left is None else self._left.changes
         self._left = LeftOut(residual, offset * units.y, rows.mean_x, units.x, kept)
         return self._left, sums, rows
-
-    def _honest(self, residual: Array) -> Array:
-        """Residuals as large as those of left-out rows are known to be."""
-        if self.error is None or not np.isfinite(self.error):
-            return residual
-        square = float(np.mean(weighted_mean(residual**2, self.problem.weight)))
-        return residual * math.sqrt(max(1.0, self.error / square)) if square > 0 else residual
 
 
 def _shrink(found: _Derivative, kept: Array | None, sharing: Sharing) -> float:

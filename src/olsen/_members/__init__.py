@@ -15,10 +15,10 @@ from .._execution.threads import Sharing
 from ..subsets import Subsets
 from . import gram, interpolator, orthogonal
 from .masked import masked_cg
-from .mean import Members
+from .mean import Members, by_target
 from .problem import Problem, Solution
 
-__all__ = ["SOLVERS", "Members", "Problem", "Run", "Solution", "choose", "run_here", "solve"]
+__all__ = ["SOLVERS", "Members", "Problem", "Run", "Solution", "by_target", "choose", "run_here", "solve"]
 
 ALONE = Sharing()
 NOBODY_WAITS = 1e7  # flops that take a millisecond

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._trust import beyond_double
@@ -22,17 +23,45 @@ from .deletions import Deleted, Operator, TrainingRows, Visit, rows_of
 from .mean import Members
 from .problem import Problem
 
-__all__ = ["delete_rows_of_limit", "limit_members"]
+__all__ = ["delete_rows_of_limit", "limit_members", "penalised", "penalised_rows"]
 
 Array = NDArray[np.float64]
 
 
-def limit_members(process: Determinantal, C: Array, mean_x: Array, mean_y: Array) -> Members:
-    """Infinitely many members, from products C = X'y about the means."""
-    coef = process.mean_coefficients(C)
+def limit_members(coef: Array, mean_x: Array, mean_y: Array) -> Members:
+    """Infinitely many members with these mean coefficients."""
     if not np.isfinite(coef).all():
         raise ValueError(beyond_double("coefficients", "X and y"))
     return Members(coef, mean_y - mean_x @ coef, mean_y, np.empty(0, dtype=np.int64), np.empty(0), "limit", 0)
+
+
+def penalised(G: Array, C: Array, spreads: Array, penalty: float) -> Array:
+    """Mean (p, q) of all determinantal members with these spreads and penalty, from products of the columns."""
+    S, root, out = _support(spreads, C)
+    A = root * G[np.ix_(S, S)] * root[:, 0]
+    np.einsum("ii->i", A)[:] += penalty
+    if len(S):
+        out[S] = root * la.solve(A, root * C[S], assume_a="pos", overwrite_a=True, check_finite=False)
+    return out
+
+
+def penalised_rows(Z: Array, y: Array, spreads: Array, penalty: float) -> Array:
+    """The same from centred rows, for more columns than rows."""
+    S, root, out = _support(spreads, np.empty((Z.shape[1], y.shape[1])))
+    A = Z[:, S] * root[:, 0]
+    wide = len(S) > len(Z)
+    K = A @ A.T if wide else A.T @ A
+    np.einsum("ii->i", K)[:] += penalty
+    right = y if wide else A.T @ y
+    found = la.solve(K, right, assume_a="pos", overwrite_a=True, check_finite=False) if len(S) else right
+    out[S] = root * (A.T @ found if wide else found)
+    return out
+
+
+def _support(spreads: Array, like: Array) -> tuple[NDArray[np.int64], Array, Array]:
+    """Columns with a spread, its root (columns, 1), and zeros for all columns."""
+    S = np.flatnonzero(spreads > 0)
+    return S, np.sqrt(spreads[S])[:, None], np.zeros(like.shape)
 
 
 def delete_rows_of_limit(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from .._trust import beyond_double, ordinary_weights
 from ..subsets import Subsets
 from .problem import Problem, Solution
 
-__all__ = ["Members", "member_sum"]
+__all__ = ["Members", "by_target", "member_sum"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,14 @@ class Members:
         """Share of the members that hold each column."""
         return self.counts / len(self)
 
+    def plain(self) -> dict[str, Any]:
+        """The same as numbers, texts and arrays on the host."""
+        found = {name: getattr(self, name) for name in ("counts", "weights", "solver", "n_fallbacks")}
+        return {
+            **found,
+            **{name: np.asarray(self.space.get(getattr(self, name))) for name in ("coef", "intercept", "mean_y")},
+        }
+
     def merge(self, other: Members) -> Members:
         """Both sets of members together, each member with the same weight as before among its own."""
         k = len(self) + len(other)
@@ -106,13 +114,17 @@ class Members:
             self.space,
         )
 
-    def scaled(self, scale: float, dtype: Any) -> tuple[Any, Any]:
+    def scaled(self, scale: Any, dtype: Any) -> tuple[Any, Any]:
         """Coefficients (q, p) and intercepts (q,) of the mean member scaled about its mean target.
 
-        The prediction is m + scale (x - mean_x)' b, m the mean target.
+        The prediction is m + scale (x - mean_x)' b, m the mean target; a scale for all targets or for each, (q,).
         """
         astype = self.space.xp.astype
-        coef = astype(scale * self.coef.T, dtype)
+        if np.ndim(scale):
+            scale = self.space.put(np.asarray(scale, dtype=np.float64))
+            coef = astype(scale[:, None] * self.coef.T, dtype)
+        else:
+            coef = astype(scale * self.coef.T, dtype)
         return coef, astype(scale * self.intercept + (1 - scale) * self.mean_y, dtype)
 
 
@@ -138,3 +150,18 @@ def _mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.
     starts = samples.indptr[:-1]
     totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)
     return np.asarray(weights @ (totals / np.add.reduceat(weight[samples.indices], starts)[:, None]))
+
+
+def by_target(members: list[Members]) -> Members:
+    """Of members of every target's own schemes, the column of that target."""
+    first = members[0]
+    if len(members) == 1:
+        return first
+    xp = first.space.xp
+    return replace(
+        first,
+        coef=xp.stack([own.coef[:, t] for t, own in enumerate(members)], axis=1),
+        intercept=xp.stack([own.intercept[t] for t, own in enumerate(members)]),
+        counts=np.sum([own.counts for own in members], axis=0) // len(members) if len(first) else first.counts,
+        n_fallbacks=sum(own.n_fallbacks for own in members),
+    )

@@ -33,10 +33,8 @@ from .._trust import (
     EPS,
     EXACT_FIT,
     SMALLEST_PIVOT,
-    SMALLEST_REMAINDER,
     constant_columns,
     costs_a_rank,
-    pivots_are_trusted,
     rounding_of_factors,
 )
 from .problem import Problem
@@ -50,7 +48,6 @@ __all__ = [
     "predictions",
     "prefix_coefficients",
     "prefix_residuals",
-    "row_prefix_residuals",
 ]
 
 Array = NDArray[np.float64]
@@ -403,54 +400,3 @@ def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
         if good.all():
             return Q, R, kept
         kept = kept[good]
-
-
-def row_prefix_residuals(
-    K: Array, Xt: Array, Y: Array, order: Indices, sizes: Indices, *, fit_intercept: bool
-) -> Array:
-    r"""Leave-one-out residuals of minimum-norm members on all columns and the first rows of `order`, (sizes, n, q).
-
-    With :math:`K = X X' = L L'` in the order of the rows, :math:`u = L^{-1} y` and :math:`v = L^{-1} 1`, the member on
-    the first t rows has intercept :math:`b_0 = \sum u_j v_j / \sum v_j^2` and predicts
-    :math:`b_0 + \sum_{j \le t} L_{lj} (u_j - b_0 v_j)` for a row it was not given. For its own rows it interpolates and
-    :math:`e_l = (P y)_l / P_{ll}`, :math:`P = K_t^{-1} - K_t^{-1} 1 1' K_t^{-1} / (1' K_t^{-1} 1)`, whose entries are
-    running sums over the rows of :math:`L^{-1}`. Status: exact. Where K is not to be trusted, L comes from a QR of the
-    rows, `Xt` (p, n).
-    """
-    n, q = Y.shape
-    last = int(sizes[-1])
-    L, W = _row_factor(K, Xt, order, last)
-    inverse = la.solve_triangular(L, np.eye(last), lower=True)
-    y = Y[order]
-    u, v = inverse @ y[:last], inverse.sum(axis=1)
-    out = np.empty((len(sizes), n, q))
-    for s, t in enumerate(sizes):
-        b0 = (v[:t] @ u[:t]) / (v[:t] @ v[:t]) if fit_intercept else np.zeros(q)
-        out[s, order[t:]] = y[t:] - b0 - W[t:, :t] @ (u[:t] - np.outer(v[:t], b0))
-        part = inverse[:t, :t]
-        inverse_diagonal = np.einsum("jl,jl->l", part, part)
-        one = part.T @ v[:t]
-        left = inverse_diagonal - one**2 / (v[:t] @ v[:t]) if fit_intercept else inverse_diagonal
-        if not np.all(left > SMALLEST_REMAINDER * inverse_diagonal):
-            raise ValueError(DEPENDENT_ROWS.format(t))
-        out[s, order[:t]] = (part.T @ u[:t] - np.outer(one, b0)) / left[:, None]
-    return out
-
-
-def _row_factor(K: Array, Xt: Array, order: Indices, last: int) -> tuple[Array, Array]:
-    """L (last, last) of the first rows, and W (n, last): its rows, continued for the rows that come after."""
-    first, rest = order[:last], order[last:]
-    G = K[np.ix_(first, first)]
-    L, info = la.lapack.dpotrf(G, lower=1, clean=1)
-    W = np.empty((len(order), last))
-    if not info and pivots_are_trusted(np.diagonal(L), np.diagonal(G)):
-        W[last:] = la.solve_triangular(L, K[np.ix_(first, rest)], lower=True).T
-    else:
-        Q, R = la.qr(Xt[:, first], mode="economic", check_finite=False)
-        pivots = np.abs(np.diagonal(R))
-        if R.shape[0] < last or not pivots.min() > rounding_of_factors(max(Xt.shape)) * pivots.max():
-            raise ValueError(DEPENDENT_ROWS.format(last))
-        L = R.T
-        W[last:] = (Q.T @ Xt[:, rest]).T
-    W[:last] = L
-    return L, W

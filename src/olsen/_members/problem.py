@@ -102,6 +102,13 @@ class Problem:
             vars(self)["moments"] = made
         return self.moments
 
+    def target(self, t: int) -> Problem:
+        """The same for one of several targets; moments are kept."""
+        found = replace(self, Y=self.Y[:, [t]])
+        if self.has_moments:
+            vars(found)["moments"] = self.moments.target(t)
+        return found
+
     @cached_property
     def largest_entries(self) -> Array:
         """Largest absolute entry of every column of X."""

@@ -10,7 +10,7 @@ the data when it is not to be trusted (see ``_members.gram``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from typing import Any, TypeVar
 
@@ -92,6 +92,10 @@ class Moments:
             centred=self.centred,
             space=self.space,
         )
+
+    def target(self, t: int) -> Moments:
+        """The same for one of several targets."""
+        return replace(self, mean_y=self.mean_y[t : t + 1], C=self.C[:, t : t + 1], yy=self.yy[t : t + 1])
 
     def on_host(self) -> Moments:
         """The same in NumPy arrays; itself if they are."""

@@ -1,1 +1,1 @@
-"""What to fit: risk curves over sizes, laws of inclusion, scale and weights. Sees moments and residuals only."""
+"""What to fit: risk curves over sizes, schemes and their shares, scale, weights. Sees moments and residuals only."""

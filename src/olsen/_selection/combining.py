@@ -53,7 +53,7 @@ def combine(
     """Weights of k members and their scale from leave-one-out residuals; a scale of None is estimated."""
     if k == np.inf:
         assert design.process is not None
-        sums, _ = delete_rows_of_limit(problem, design.process)
+        sums, _ = delete_rows_of_limit(problem, design.process[0])
         return Combination(None, loo_scale(problem, sums.residual, sums.mean_y) if scale is None else scale, None)
     k = int(k)
     features, samples = design.draw(0, k, sharing.without_blas)

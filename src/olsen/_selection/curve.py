@@ -212,17 +212,6 @@ class RiskCurve:
         residual = (1 - mu) * deviation + mu * self.residual
         return replace(self, own=own, same=same, other=other, residual=residual)
 
-    def with_size(self, at: int, one: RiskCurve) -> RiskCurve:
-        """The same with a curve of one size put in at a position; Monte-Carlo errors are known of that one only."""
-        noise = np.full(len(self.sizes) + 1, np.nan)
-        if one.monte_carlo_error is not None:
-            noise[at] = one.monte_carlo_error[0]
-        own, same, other, residual, sizes = (
-            np.insert(getattr(self, name), at, getattr(one, name)[0], axis=0)
-            for name in ("own", "same", "other", "residual", "sizes")
-        )
-        return replace(self, sizes=sizes, own=own, same=same, other=other, residual=residual, monte_carlo_error=noise)
-
     def averaged(self) -> SizeCurve:
         """The same without its rows: small enough to be kept with a fitted model."""
         own, same, other = (np.average(a, axis=1, weights=self.weight) for a in (self.own, self.same, self.other))
@@ -244,6 +233,23 @@ class SizeCurve:
     same: NDArray[np.float64]  # S
     other: NDArray[np.float64]  # C
     unit: float = 1.0  # of the residuals; their squares alone may leave double precision, and then errors are infinite
+
+    @classmethod
+    def mean_of(cls, curves: list[SizeCurve]) -> SizeCurve:
+        """Of several targets: over the sizes that all of them have."""
+        first, count = curves[0], min(len(curve.sizes) for curve in curves)
+        if len(curves) == 1:
+            return first
+        own, same, other = (
+            np.mean([getattr(curve, name)[:count] * curve.unit**2 for curve in curves], axis=0)
+            for name in ("own", "same", "other")
+        )
+        return cls(first.sizes[:count], first.n_items, first.design, own, same, other)
+
+    def shifted(self, by: float) -> SizeCurve:
+        """With so much more error at every size; none becomes negative."""
+        by = max(by, -0.9 * float(self.other.min(initial=np.inf)))
+        return replace(self, own=self.own + by, same=self.same + by, other=self.other + by)
 
     def plain(self) -> dict[str, Any]:
         """The same as numbers, texts and arrays only."""

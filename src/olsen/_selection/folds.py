@@ -13,10 +13,6 @@ Leave-one-out, which needs every leverage, would need the rows again.
 **All sizes of a path at once.** With :math:`G = L L'` in the order of a path and :math:`z = L^{-1} c`, the coefficients
 of its first m columns solve :math:`L' b = (z_1, \dots, z_m, 0, \dots)`: one triangular system whose right-hand sides
 are z cut off at every size.
-
-**Paired differences.** With e and e' the errors of two ensembles at a left-out row, u = e - e' and v = e + e', the
-difference of their squares is u v. Its variance over rows is taken for :math:`\overline{u^2}\,\overline{v^2} +
-\overline{uv}^2`, which it is where u and v are Gaussian: three quadratic forms, where rows would be needed otherwise.
 """
 
 from __future__ import annotations
@@ -28,27 +24,23 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import subsets
 from .._moments import Moments
 from .._trust import SMALLEST_PIVOT
 from . import on_device
 from .curve import RiskCurve
-from .paths import PATHS, Paths
+from .paths import Paths
 
 __all__ = [
     "FoldCurve",
     "LeftOut",
     "moment_gcv_curve",
-    "moment_gcv_products",
     "moment_kfold_curve",
-    "paired_difference",
     "prefix_coefficients",
     "training_moments",
 ]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Coefficients = Callable[[list[Moments], int], Array]  # of all sizes of member number i: (training sets, sizes, p, q)
 
 BLOCK = 64  # of a triangular solve
 ON_TOP = 1e-10  # of its diagonal makes a Gram matrix of dependent columns definite, and leaves their pivots small
@@ -95,19 +87,6 @@ class LeftOut:
         cross = self.with_targets(b).sum(axis=1)
         return np.asarray((self.targets.sum() - cross - cross[:, None] + both) / (self.test.weight * b.shape[2]))
 
-    def compare(self, first: Array, second: Array) -> Array:
-        """Sums of u^2, v^2 and u v, (3, q), of the errors of two sets of coefficients (p, q)."""
-        both = np.stack([first, second, second - first, second + first])
-        square, cross = self.squares(both), self.with_targets(both)
-        v2 = 4 * self.targets - 4 * cross[3] + square[3]
-        return np.stack([square[2], v2, square[0] - 2 * cross[0] - square[1] + 2 * cross[1]])
-
-
-def paired_difference(sums: Array, weight: float, n_rows: int) -> tuple[float, float]:
-    """Mean of u v over rows and its standard error, from sums of u^2, v^2 and u v, (3, q), averaged over targets."""
-    u2, v2, uv = sums / weight
-    return float(uv.mean()), float(np.mean(np.sqrt((np.maximum(u2, 0.0) * v2 + uv**2) / n_rows)))
-
 
 @dataclass(frozen=True)
 class FoldCurve:
@@ -144,13 +123,6 @@ class FoldCurve:
         own, same, other = (fixed + scale**2 * a for a in (self.curve.own, self.curve.same, self.curve.other))
         return replace(self.curve, own=own, same=same, other=other)
 
-    def compare(self, at: int, other: FoldCurve, there: int) -> tuple[float, float]:
-        """By how much the squared errors here exceed those of another curve, and the standard error of that."""
-        pairs = zip(self.left_out, self.coef[:, at], other.coef[:, there], strict=True)
-        sums = sum(fold.compare(first, second) for fold, first, second in pairs)
-        weight = sum(fold.test.weight for fold in self.left_out)
-        return paired_difference(np.asarray(sums), weight, sum(fold.test.n_rows for fold in self.left_out))
-
 
 def training_moments(folds: list[Moments]) -> list[Moments]:
     """Moments of all folds but one, for each of them, by merging: subtracting from the total would cancel."""
@@ -160,13 +132,8 @@ def training_moments(folds: list[Moments]) -> list[Moments]:
     return [after[0], *inner, before[-1]]
 
 
-def moment_kfold_curve(
-    folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0, chances: list[Array] | None = None
-) -> FoldCurve:
-    """Risk curve from moments of folds, of members times a scale; the rows of the curve are the folds.
-
-    Members are uniform, all sizes of each along one path, unless `chances` gives probabilities for every size.
-    """
+def moment_kfold_curve(folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0) -> FoldCurve:
+    """Risk curve of uniform members from moments of folds, times a scale; the rows of the curve are the folds."""
     training = training_moments(folds)
     left_out = [LeftOut.of(test, train) for test, train in zip(folds, training, strict=True)]
     weight = np.array([fold.weight for fold in folds])
@@ -175,51 +142,39 @@ def moment_kfold_curve(
         return np.stack([fold.errors(b) for fold, b in zip(left_out, coefs, strict=True)], axis=1)
 
     if folds[0].space.on_host:
-        curve, coef = _curve_of_pairs(training, sizes, paths, chances, weight, error)
+        curve, coef = _curve_of_pairs(training, sizes, paths, weight, error)
     else:
-        curve, coef = on_device.curve_of_pairs(folds, training, sizes, paths, chances)
+        curve, coef = on_device.curve_of_pairs(folds, training, sizes, paths)
     found = FoldCurve(curve, coef, left_out)
     return found if scale == 1.0 else replace(found, curve=found.scaled(scale))
 
 
-def moment_gcv_curve(
-    moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0, chances: list[Array] | None = None
-) -> RiskCurve:
+def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0) -> RiskCurve:
     """GCV from the moments of all rows: no row is touched again, so n does not matter.
 
     Residual sums of squares of a coefficient vector b are y'y - 2 b'c + b'Gb. For n far above p, leverages are small
     and GCV and leave-one-out agree.
     """
     if not moments.space.on_host:
-        return on_device.gcv_curve(moments, sizes, paths, scale, chances)
-    own, same, other = moment_gcv_products(moments, sizes, paths, scale, chances)
-    empty = np.zeros((len(sizes), 0, len(moments.yy)))
-    return RiskCurve.from_pairs(sizes, len(moments.G), paths.design, np.ones(1), own, same, other, empty)
-
-
-def moment_gcv_products(
-    moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0, chances: list[Array] | None = None
-) -> tuple[Array, Array, Array]:
-    """A, S and C of that curve as they are, each (sizes, 1)."""
+        return on_device.gcv_curve(moments, sizes, paths, scale)
     whole = LeftOut(moments, np.zeros(len(moments.G)), np.zeros(len(moments.yy)))
     rest = (1 - scale * (sizes + moments.centred) / moments.n_rows) ** 2
 
     def error(coefs: Array) -> Array:
         return (whole.errors(scale * coefs[0]) / rest)[:, None]
 
-    return _products_of_pairs([moments], sizes, paths, chances, error)[:3]
+    return _curve_of_pairs([moments], sizes, paths, np.ones(1), error)[0]
 
 
 def _curve_of_pairs(
     training: list[Moments],
     sizes: Indices,
     paths: Paths,
-    chances: list[Array] | None,
     weight: Array,
     error: Callable[[Array], Array],
 ) -> tuple[RiskCurve, Array]:
     """The curve from antithetic pairs of members, and their mean coefficients (training sets, sizes, p, q)."""
-    own, same, other, mean = _products_of_pairs(training, sizes, paths, chances, error)
+    own, same, other, mean = _products_of_pairs(training, sizes, paths, error)
     empty = np.zeros((len(sizes), 0, mean.shape[3]))
     p = len(training[0].G)
     return RiskCurve.from_pairs(sizes, p, paths.design, weight, own, same, other, empty), mean
@@ -229,20 +184,21 @@ def _products_of_pairs(
     training: list[Moments],
     sizes: Indices,
     paths: Paths,
-    chances: list[Array] | None,
     error: Callable[[Array], Array],
 ) -> tuple[Array, Array, Array, Array]:
     """A, S and C of antithetic pairs of members, (sizes, rows), and their mean coefficients.
 
     ``error(coefs) -> (sizes, rows)`` is a quadratic form, so that of a mean of members gives their pair products.
     """
-    p = len(training[0].G)
-    solve = _nested(paths, p, sizes) if chances is None else _drawn(paths, chances)
+    orders = paths.orders(len(training[0].G), 0, paths.min_batches)
+
+    def solve(i: int) -> Array:
+        return np.stack([prefix_coefficients(m, orders[i], sizes) for m in training])
 
     def follow(start: int, stop: int) -> list[tuple[Array, Array, Array]]:
         found = []
         for i in range(start, stop):
-            first, second = solve(training, 2 * i), solve(training, 2 * i + 1)
+            first, second = solve(2 * i), solve(2 * i + 1)
             both = first + second
             found.append((error(first) + error(second), error(both / 2), both))
         return found
@@ -254,29 +210,6 @@ def _products_of_pairs(
     own, same, mean = total / k, 2 * together / pairs - total / k, coef / k
     other = (k * k * error(mean) - k * own - k * same) / (k * k - 2 * k)
     return own, same, other, mean
-
-
-def _nested(paths: Paths, p: int, sizes: Indices) -> Coefficients:
-    """All sizes of a member along one path."""
-    orders = paths.orders(p, 0, paths.min_batches)
-    return lambda training, i: np.stack([prefix_coefficients(m, orders[i], sizes) for m in training])
-
-
-def _drawn(paths: Paths, chances: list[Array]) -> Coefficients:
-    """Every size of a member drawn by itself."""
-    pairs = paths.min_batches * paths.batch
-    drawn = subsets.antithetic_pairs_by_law(chances, pairs, seed=paths.seed, stream=PATHS)
-
-    def solve(training: list[Moments], i: int) -> Array:
-        own = [members[i] for members in drawn]
-        return np.stack(
-            [
-                np.concatenate([prefix_coefficients(m, columns, np.array([len(columns)])) for columns in own])
-                for m in training
-            ]
-        )
-
-    return solve
 
 
 def _quadratic(G: Array, b: Array) -> Array:

@@ -20,12 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import subsets
 from .._execution.arrays import Space
 from .._moments import Moments
 from .._trust import SMALLEST_PIVOT
 from .curve import RiskCurve
-from .paths import PATHS, Paths
+from .paths import Paths
 
 __all__ = ["curve_of_pairs", "fold_errors", "folded_ridge", "gcv_curve", "prefix_coefficients"]
 
@@ -37,22 +36,19 @@ BATCH_BYTES = 5e8  # permuted matrices at a time where a library does not say ho
 
 
 def curve_of_pairs(
-    folds: list[Moments], training: list[Moments], sizes: Indices, paths: Paths, chances: list[Array] | None = None
+    folds: list[Moments], training: list[Moments], sizes: Indices, paths: Paths
 ) -> tuple[RiskCurve, Array]:
     """Risk curve of which the rows are folds, and mean coefficients (F, sizes, p, q) of the members it is of.
 
-    Members are those that the host follows: all sizes of each along one path, or every size drawn by itself with the
-    probabilities in `chances`.
+    Members are those that the host follows, all sizes of each along one path.
     """
-    errors, mean = _errors_of_pairs(folds, training, sizes, paths, chances)
+    errors, mean = _errors_of_pairs(folds, training, sizes, paths)
     return _curve(folds, sizes, paths, errors, np.array([fold.weight for fold in folds])), mean
 
 
-def gcv_curve(
-    moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0, chances: list[Array] | None = None
-) -> RiskCurve:
+def gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0) -> RiskCurve:
     """Generalised cross-validation from the moments of all rows, of members times a scale."""
-    errors, _ = _errors_of_pairs([moments], [moments], sizes, paths, chances, scale)
+    errors, _ = _errors_of_pairs([moments], [moments], sizes, paths, scale)
     left = 1 - scale * (sizes + moments.centred) / moments.n_rows
     return _curve([moments], sizes, paths, errors / left[:, None] ** 2, np.ones(1))
 
@@ -71,15 +67,11 @@ def _errors_of_pairs(
     training: list[Moments],
     sizes: Indices,
     paths: Paths,
-    chances: list[Array] | None,
     scale: float = 1.0,
 ) -> tuple[Array, Array]:
     """Errors (., sizes, F) of members, of the means of antithetic pairs and of the mean of all; and that mean."""
     space, p = folds[0].space, folds[0].C.shape[0]
-    if chances is None:
-        coefs = prefix_coefficients(training, np.stack(paths.orders(p, 0, paths.min_batches)), sizes)
-    else:
-        coefs = _drawn_coefficients(training, paths, chances)
+    coefs = prefix_coefficients(training, np.stack(paths.orders(p, 0, paths.min_batches)), sizes)
     xp, coefs = space.xp, scale * coefs
     pairs = (coefs[:, :, ::2, :, :] + coefs[:, :, 1::2, :, :]) / 2
     everyone = xp.mean(coefs, axis=2, keepdims=True)
@@ -87,19 +79,8 @@ def _errors_of_pairs(
     return errors, space.get(xp.permute_dims(everyone[:, :, 0, :, :], (0, 2, 1, 3)))
 
 
-def _drawn_coefficients(training: list[Moments], paths: Paths, chances: list[Array]) -> Any:
-    """Coefficients (F, p, K, sizes, q) of members drawn with probabilities: each an order that starts with it."""
-    pairs, p = paths.min_batches * paths.batch, training[0].C.shape[0]
-    drawn = subsets.antithetic_pairs_by_law(chances, pairs, seed=paths.seed, stream=PATHS)
-    mask = np.stack([members.mask() for members in drawn], axis=1).reshape(-1, p)  # (K sizes, p)
-    orders = np.argsort(~mask, axis=1, kind="stable")
-    found = prefix_coefficients(training, orders, mask.sum(axis=1)[:, None])
-    F, q = len(training), training[0].C.shape[1]
-    return training[0].space.xp.reshape(found, (F, p, 2 * pairs, len(chances), q))
-
-
 def folded_ridge(folds: list[Moments], whole: Moments) -> tuple[Array, Array, Callable[[Array], Array]]:
-    """Ridge regression on standardised columns, tuned over folds: what :class:`inclusion.RidgeFamily` is made of.
+    """Ridge regression on standardised columns, tuned over folds: see ``ridge_penalty``.
 
     Eigenvalues (p,), rising, and squared eigenvectors (p, p) of all rows; and ``error(penalties)``, the mean squared
     error over the left-out folds.

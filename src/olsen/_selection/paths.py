@@ -1,10 +1,9 @@
-"""Risk curves over member sizes from residuals of few members: leave-one-out, k-fold, GCV and out-of-bag.
+"""Risk curves over sizes of uniform members from residuals of few: leave-one-out, k-fold, GCV and out-of-bag.
 
-A criterion turns a member into residuals of shape (sizes, rows, targets). With uniform probabilities all sizes of a
-member come from one nested path along a permutation of the columns; with probabilities that differ every size is drawn
-by itself. Residuals are summed over antithetic pairs (a permutation and its reverse, two members half a step apart),
-and ``curve`` makes the curve of any ensemble size from these sums. Pairs are added in batches until the Monte-Carlo
-error of the curve is small.
+A criterion turns a member into residuals of shape (sizes, rows, targets); all sizes of a member come from one nested
+path along a permutation of the columns. Residuals are summed over antithetic pairs (a permutation and its reverse), and
+``curve`` makes the curve of any ensemble size from these sums. Pairs are added in batches until the Monte-Carlo error
+of the curve is small.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from numpy.typing import NDArray
 from .. import subsets
 from .._execution.threads import Sharing
 from .._members.pair_sums import Pairs, Sums, sum_pairs
-from .._members.path import LaidRows, PathData, left_out_residuals, predictions, row_prefix_residuals
+from .._members.path import LaidRows, PathData, left_out_residuals, predictions
 from .._members.problem import Problem
 from .._moments import Moments, from_data, weighted_mean
 from .curve import PairSums, RiskCurve, SizeCurve
 
-__all__ = ["Criterion", "Paths", "Splits", "gcv", "kfold", "leave_one_out", "oob_curve", "rows_left_out", "size_grid"]
+__all__ = ["Criterion", "Paths", "Splits", "gcv", "kfold", "leave_one_out", "oob_curve", "size_grid"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -98,34 +97,6 @@ class Paths:
 
         return self._summed(n_items, sizes, criterion, follow, turn=True)
 
-    def drawn(self, n_items: int, sizes: Indices, criterion: Criterion, chances: list[Array]) -> RiskCurve:
-        """The curve of members with the given probabilities of every size, each size drawn by itself."""
-
-        def follow(first: int, last: int, sizes: Indices) -> Iterator[Sums]:
-            members, count = self._members(chances, first, last), len(sizes)
-            if criterion.sums is not None:
-                pairs = Pairs.drawn(members, count).in_batches(self.batch * count)
-                return criterion.sums(pairs).split(count)
-            number, each = first * 2 * self.batch * count, 2 * self.batch
-            found = self.run(lambda a, b: criterion.residuals(members[a:b], None, number + a), len(members))
-            whole = [np.concatenate(found[i : i + count]) for i in range(0, len(found), count)]
-            return (_added(whole[i : i + each]) for i in range(0, len(whole), each))
-
-        return self._summed(n_items, sizes, criterion, follow, turn=False)
-
-    def drawn_around(
-        self, n_items: int, sizes: Indices, criterion: Criterion, chances: list[Array], main: int
-    ) -> RiskCurve:
-        """The same, where the size at position `main` is already chosen: the others, which are there to be looked at,
-        are followed for one batch only."""
-        others = [i for i in range(len(sizes)) if i != main]
-        alone = self.drawn(n_items, sizes[[main]], criterion, [chances[main]])
-        if not others:
-            return alone
-        look = replace(self, max_batches=1, batch=2)
-        around = look.drawn(n_items, sizes[others], criterion, [chances[i] for i in others])
-        return around.with_size(main, alone)
-
     def _summed(
         self,
         n_items: int,
@@ -173,13 +144,6 @@ class Paths:
         first, last = start * self.batch, stop * self.batch
         orders = subsets.permutations(n_items, last, seed=self.seed, start=first, stream=PATHS)
         return [order for forward in orders for order in (forward, forward[::-1])]
-
-    def _members(self, chances: list[Array], start: int, stop: int) -> list[Indices]:
-        """Members of some batches with given probabilities, in antithetic pairs: all sizes of one, then of the next."""
-        first, last = start * self.batch, stop * self.batch
-        drawn = subsets.antithetic_pairs_by_law(chances, last, seed=self.seed, start=first, stream=PATHS)
-        members = [list(own) for own in drawn]
-        return [own[i] for i in range(2 * (last - first)) for own in members]
 
     def run(self, work: Callable[[int, int], list[Array]], count: int) -> list[Array]:
         """``work(start, stop)`` on members, shared among threads, as one list."""
@@ -242,24 +206,6 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
 
     sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.mapper)
     return Criterion("loo", residuals, _weight(problem), sums=sums)
-
-
-def rows_left_out(problem: Problem) -> Criterion:
-    """Exact leave-one-out of minimum-norm members on all columns, over the number of rows they are given."""
-    data = PathData.from_problem(problem, shared=False)
-    K = data.Xt.T @ data.Xt
-    repeated = len(K) - problem.distinct_rows()
-    if repeated:
-        raise ValueError(
-            f"{repeated} rows repeat others, and members cannot interpolate twins. Drop them, or tune 'max_features'."
-        )
-
-    def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
-        assert sizes is not None
-        centre = data.fit_intercept
-        return [row_prefix_residuals(K, data.Xt, data.Y, order, sizes, fit_intercept=centre) for order in orders]
-
-    return Criterion("loo", residuals, _weight(problem))
 
 
 def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> Criterion:

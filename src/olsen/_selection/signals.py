@@ -1,17 +1,17 @@
-r"""Where the signal of some rows lies, and the laws of inclusion that follow it.
+r"""Where the signal of some rows lies, and the penalised fits that follow it.
 
 Columns are standardised. With spreads :math:`d_j^2` given to them, penalised least squares
 
 .. math:: \min_b \|B - A b\|^2 + \lambda \sum_j b_j^2 / d_j^2
 
-has the degrees of freedom :math:`\alpha_j = d_j^2\, a_j' (A D^2 A' + \lambda)^{-1} a_j` in column j, and members that
-take column j with probability :math:`\alpha_j` mimic it, as ridge-matched members mimic ridge regression (status:
-heuristic; asymptotic for uncorrelated columns). One family of laws:
+has the degrees of freedom :math:`\alpha_j = d_j^2\, a_j' (A D^2 A' + \lambda)^{-1} a_j` in column j. It is the mean of
+all determinantal members with these spreads, which take column j with probability :math:`\alpha_j` (status: theorem,
+see ``subsets.Determinantal``). One family of fits:
 
 - :math:`d_j = 1`: ridge regression;
 - :math:`d_j^2 = |b_j|^q` from coefficients b of an earlier fit, powers of the signal: one step of reweighting;
-- :math:`d_j^2 = |b_j|` from the lasso's own coefficients, with the lasso's penalty: that step goes nowhere, so members
-  mimic the lasso (exact for the penalised fit: it is the lasso's own minimum).
+- :math:`d_j^2 = |b_j|` from the lasso's own coefficients, with the lasso's penalty: that step goes nowhere, so the fit
+  is the lasso (status: exact).
 
 Penalties are in units of :math:`\sum_j d_j^2 \|a_j\|^2 / w` (w: the weight of all rows), in which the best one is the
 ratio of noise to signal, however many rows there are.
@@ -27,7 +27,11 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from .._members import lasso
+from .._execution.threads import Sharing
+from .._members import gram, lasso
+from .._members.problem import Problem
+from .._moments import Moments
+from ..subsets import Subsets
 
 __all__ = ["Penalised", "Signal", "SignalOfGram", "SignalOfRows"]
 
@@ -50,8 +54,27 @@ class Penalised(Protocol):
 class Signal(Protocol):
     """Standardised, centred columns of some rows, and targets."""
 
+    @property
+    def n_rows(self) -> int:
+        """Rows there are."""
+
+    @property
+    def n_columns(self) -> int:
+        """Columns there are."""
+
+    @property
+    def squares(self) -> Array:
+        """Of the columns, (p,)."""
+
+    @property
+    def weight(self) -> float:
+        """Of all rows."""
+
     def penalised(self, spread: Array) -> Penalised:
         """With spreads d_j^2, (p,)."""
+
+    def members(self, features: Subsets) -> Array:
+        """Coefficients of least-squares members, laid out like their columns, (entries, q)."""
 
     def lasso(self, shares: Array) -> Array:
         """Coefficients (penalties, p, q) of the lasso at shares of the largest penalty, until half as many columns as
@@ -70,6 +93,11 @@ class SignalOfGram:
     n_rows: int
     weight: float
 
+    @property
+    def n_columns(self) -> int:
+        """Columns there are."""
+        return len(self.G)
+
     @cached_property
     def squares(self) -> Array:
         """Of the columns, (p,)."""
@@ -81,6 +109,13 @@ class SignalOfGram:
         M = part * d
         M *= d[:, None]
         return _Primal(M, d[:, None] * self.C[S], S, d, len(spread), float(spread @ self.squares) / self.weight)
+
+    def members(self, features: Subsets) -> Array:
+        p, q = self.C.shape
+        G = self.G.copy()
+        np.einsum("ii->i", G)[:] *= 1 + ON_TOP
+        moments = Moments(self.n_rows, self.weight, np.zeros(p), np.zeros(q), G, self.C, np.zeros(q), False)
+        return gram.from_moments(moments, features, Sharing()).values
 
     def lasso(self, shares: Array) -> Array:
         return lasso.of_gram(self.G, self.C, shares, self.n_rows / 2)
@@ -103,6 +138,16 @@ class SignalOfRows:
     def weight(self) -> float:
         """Of all rows."""
         return float(self.root @ self.root)
+
+    @property
+    def n_rows(self) -> int:
+        """Rows there are."""
+        return len(self.A)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns there are."""
+        return int(self.A.shape[1])
 
     @cached_property
     def products(self) -> Array:
@@ -139,6 +184,9 @@ class SignalOfRows:
             Z = self.A[:, S] * d
             return _Primal(Z.T @ Z, Z.T @ self.B, S, d, len(spread), unit)
         return _Dual(self.A, self.B, spread, unit, self.products if np.all(spread == 1) else None)
+
+    def members(self, features: Subsets) -> Array:
+        return gram.solve_own(Problem(self.A, self.B, None, False), features, None, Sharing()).values
 
     def lasso(self, shares: Array) -> Array:
         return lasso.of_rows(self.A, self.B, self.C, shares, len(self.A) / 2)

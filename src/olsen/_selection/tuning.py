@@ -1,20 +1,14 @@
-"""From evidence to a choice: which size, how many members, which probabilities, what scale. One flow for all data.
+"""Choose the sampling schemes, the size of uniform members, their number and the scale. One flow for all data.
 
-Evidence is rows in memory, or moments of folds. :func:`weigh` makes a risk curve of every law of inclusion that was
-asked for; it does the work and does not depend on the number of members. :func:`choose` reads size and law off the
-curves for a given number of members.
+The evidence is rows in memory, or moments of folds. Uniform members are compared over sizes, which gives a risk curve;
+with the default inclusion their best size is then one of the schemes that share the ensemble (see ``schemes``).
 
-**Uniform or ridge-matched**: uniform probabilities must win by half a standard error of the paired differences. Where
-the two are level, ridge-matched ones are the safer choice on collinear columns (over 17 real sets, any threshold
-between a quarter and one standard error served equally well). Their size is that of tuned ridge regression unless sizes
-were given: taking the minimum of their own curve, from few members, lost on real sets.
+Everything that chooses uses constant seeds: the same data give the same choice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -25,41 +19,37 @@ from .._members.problem import Problem
 from .._moments import Moments
 from .._trust import power_of_two
 from ..subsets import resolve_size
-from . import adaptive, combining, folds, grounds, paths, sampled_rows
+from . import combining, folds, paths
 from .curve import RiskCurve, SizeCurve
+from .fold_data import FoldData, folds_of_moments, folds_of_rows, random_splits, repeats_for
 from .folds import FoldCurve
-from .inclusion import RidgeFamily
-from .mixture import Mixed, mix, repeats_for
 from .paths import Paths, Splits
-from .trials import LARGEST_SHARE
+from .ridge_penalty import blas_for, few_folds, few_splits, ridge_penalty, ridge_penalty_of_folds
+from .schemes import LARGEST_SHARE, Choice, choose_schemes
 
-__all__ = ["Candidate", "Evidence", "Request", "Selection", "choose", "weigh"]
+__all__ = ["Evidence", "Request", "Selection", "select"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 EXCESS = 0.01  # of a finite ensemble over an infinite one, where the number of members is to be found
-FEWEST_MIXED = 100  # members, so that laws have their shares
-TIE = 0.5  # standard errors by which uniform probabilities must win over ridge-matched ones
-WORTH_A_THREAD = 1e8  # operations of tuning ridge regression
+MANY = 1000  # members for which the size of uniform ones is chosen, where they are infinitely many
 MUCH_WORK = 1e9  # operations of one path
-FEWEST_ROWS = 20  # from which folds say something about laws that follow the signal
-MANY_ROWS = (10_000, 100)  # from so many, and so many for each column, some of them stand for all
+MOST_FOLDS = 5  # of a splitter, in which schemes are compared; more are joined
+SEED = 11  # of the paths
 
 
 @dataclass(frozen=True)
 class Request:
     """What the user fixed."""
 
-    seed: int
     design: str
-    inclusion: str  # "uniform", "ridge", "loo", "adaptive", "auto"
-    criterion: str | None  # None (leave-one-out), "gcv", "oob", "kfold"
+    inclusion: str  # "uniform", "ridge", "auto"
+    criterion: str | None  # None, "gcv", "oob", "kfold"
     sizes: tuple[int | float, ...] | None  # candidates; None: a grid
     max_samples: int | float
-    rows_are_tuned: bool
     one_standard_error: bool
-    scale: float | None  # None: from the residuals
+    scale: float | None  # None: from the data
     fit_intercept: bool
 
     @property
@@ -67,18 +57,23 @@ class Request:
         """The scale that was given, one where it is to be estimated."""
         return 1.0 if self.scale is None else self.scale
 
-    def wants_mixture(self, n_rows: int) -> bool:
-        """Whether laws that follow the signal are asked for, with sizes of their own and rows enough for folds."""
-        return self.inclusion == "auto" and self.sizes is None and n_rows >= FEWEST_ROWS
-
-    def first_change(self, other: Request) -> str | None:
-        """Name of something that another request asks for differently."""
-        return next((f.name for f in fields(self) if getattr(self, f.name) != getattr(other, f.name)), None)
+    @property
+    def uses_schemes(self) -> bool:
+        """Whether members share the ensemble with penalised fits: all rows, no sizes given, judged by folds."""
+        plain = self.criterion in (None, "kfold") and self.sizes is None and not self.one_standard_error
+        all_rows = isinstance(self.max_samples, float) and self.max_samples == 1.0
+        if self.inclusion == "ridge" and not (plain and all_rows):
+            raise ValueError(
+                "inclusion='ridge' is tuned ridge regression, the limit of members of all sizes on all rows, judged by "
+                "folds: max_features, max_samples and one_standard_error must be left at their defaults, and cv be "
+                "None, an int or a splitter."
+            )
+        return self.inclusion != "uniform" and plain and all_rows
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What there is to judge members by: rows in memory (with splits for k-fold), or moments of folds of rows."""
+    """What members are judged by: rows in memory (with splits for k-fold), or moments of folds of rows."""
 
     problem: Problem | None = None
     splits: Splits | None = None
@@ -101,6 +96,21 @@ class Evidence:
             folds=[replace(m, mean_y=m.mean_y / unit, C=m.C / unit, yy=m.yy / unit / unit) for m in folds], unit=unit
         )
 
+    @property
+    def n_targets(self) -> int:
+        """How many there are."""
+        if self.problem is not None:
+            return int(self.problem.Y.shape[1])
+        assert self.folds is not None
+        return int(self.folds[0].C.shape[1])
+
+    def target(self, t: int) -> Evidence:
+        """The same for one of several targets."""
+        if self.problem is not None:
+            return replace(self, problem=self.problem.target(t))
+        assert self.folds is not None
+        return replace(self, folds=[fold.target(t) for fold in self.folds])
+
     def mean_of_others(self) -> Array:
         """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
         problem = self.problem
@@ -122,272 +132,156 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """A law of inclusion with its risk curve."""
-
-    inclusion: str  # "uniform", "ridge", "adaptive", "mixed"
-    criterion: str
-    curve: RiskCurve  # at the scale that was given, at one where it is to be estimated
-    residuals: list[Array] | None = None  # of every size, by row, unscaled; None where leave-one-out does not apply
-    probabilities: list[Array] | None = None  # of every size; None: uniform
-    n_rows: int = 0
-    pinned: int | None = None  # position of the size, where the curve does not decide
-    folds: FoldCurve | None = None  # the curve with its mean members, where it comes from moments of folds
-    sampling_error: Array | None = None  # (sizes,) where some rows stand for all
-    mixture: Mixed | None = None  # what laws that follow the signal have come to, where they were tried
-
-    def best(self, k: float, one_standard_error: bool) -> int:
-        """Position of the chosen size for k members."""
-        mse = self.curve.mse(k)
-        best = int(np.argmin(mse))
-        if not one_standard_error:
-            return best if self.pinned is None else self.pinned
-        return int(np.flatnonzero(mse <= mse[best] + self.standard_error(k)[best])[0])
-
-    def standard_error(self, k: float) -> Array:
-        """Of the estimated error; from moments of all rows together only its order is known."""
-        if self.curve.own.shape[1] == 1:
-            sampled = 0.0 if self.sampling_error is None else self.sampling_error
-            found: Array = np.hypot(self.curve.mse(k) * np.sqrt(2 / self.n_rows), sampled)
-            return found
-        return self.curve.standard_error(k)
-
-
-@dataclass(frozen=True)
 class Selection:
-    """What selection found."""
+    """What selection found: uniform members alone, or schemes that share the ensemble."""
 
     criterion: str
-    inclusion: str
-    curve: SizeCurve
-    at: int  # position of the chosen size on the curve
-    n_estimators: int
-    standard_error: Array  # (sizes,) at this number of members
-    probabilities: Array | None  # (p,), None: uniform
+    curve: SizeCurve  # of uniform members
+    standard_error: Array  # (sizes,) of the curve
+    size: int  # columns of uniform members
+    n_estimators: float
     scale: float
-    residual: Array | None = None  # (n, q) of left-out rows, before the scale
-    centre: Array | None = None  # (n, q) mean target without each row
-    mixture: Mixed | None = None  # laws that follow the signal, where they were tried
+    mse: float  # of the chosen ensemble
+    mse_error: float  # its standard error
+    prediction: Array | None = None  # (n, q) of left-out rows
+    choice: Choice | None = None
 
     def in_users_units(self, unit: float) -> Selection:
         """The same where targets were divided by a unit; errors beyond double precision are infinite."""
         if unit == 1.0:
             return self
         with np.errstate(over="ignore"):
-            curve, error = replace(self.curve, unit=unit), self.standard_error * unit * unit
-        residual, centre = (None if a is None else a * unit for a in (self.residual, self.centre))
-        return replace(self, curve=curve, standard_error=error, residual=residual, centre=centre)
-
-    @property
-    def size(self) -> int:
-        """The chosen size."""
-        return int(self.curve.sizes[self.at])
-
-    @property
-    def mse(self) -> float:
-        """Estimated error at the chosen size and number of members."""
-        return float(self.curve.mse(self.n_estimators)[self.at])
+            return replace(
+                self,
+                curve=replace(self.curve, unit=unit),
+                standard_error=self.standard_error * unit * unit,
+                mse=self.mse * unit * unit,
+                mse_error=self.mse_error * unit * unit,
+                prediction=None if self.prediction is None else self.prediction * unit,
+                choice=None if self.choice is None else self.choice.in_users_units(unit),
+            )
 
 
-def weigh(evidence: Evidence, request: Request, sharing: Sharing) -> list[Candidate]:
-    """Risk curves of the laws of inclusion that were asked for; where several are left, `choose` decides."""
-    how = Paths(request.seed, request.design, sharing)
-    if evidence.folds is not None:
-        return _candidates(_Folds(evidence.folds, request, how), request.inclusion)
-    assert evidence.problem is not None
-    rows = _Rows(evidence.problem, evidence.splits, request, how)
-    return [rows.over_rows()] if request.rows_are_tuned else _candidates(rows, request.inclusion)
+def select(evidence: Evidence, request: Request, n_estimators: float, sharing: Sharing) -> list[Selection]:
+    """The choice for so many members: one for all targets, or for each its own where schemes share the ensemble.
 
-
-def choose(candidates: list[Candidate], request: Request, n_estimators: int | None, evidence: Evidence) -> Selection:
-    """The choice for so many members; None: as many as keep the excess over infinitely many below one per cent."""
-    k = np.inf if n_estimators is None else n_estimators
-    at = [candidate.best(k, request.one_standard_error) for candidate in candidates]
-    i = _preferred(candidates, at, k)
-    found, place = candidates[i], at[i]
-    fewest = FEWEST_MIXED if found.inclusion == "mixed" else 1
-    number = max(fewest, found.curve.members_for(place, EXCESS)) if n_estimators is None else n_estimators
-    residual = None if found.residuals is None else found.residuals[place]
-    scale = request.fixed_scale
-    if found.inclusion == "mixed":
-        assert found.mixture is not None
-        residual = found.mixture.residual  # shares were fitted to these: the slope on them is next to one
-    elif request.scale is None and residual is not None and evidence.problem is not None:
-        scale = combining.loo_scale(evidence.problem, residual, evidence.mean_of_others())
-        found = replace(found, curve=found.curve.scaled(scale, evidence.deviations()))
-    elif request.scale is None and found.folds is not None:
-        scale = combining.drawn_to_one(*found.folds.slope(place))
-        found = replace(found, curve=found.folds.scaled(scale))
-    return Selection(
-        found.criterion,
-        found.inclusion,
-        found.curve.averaged(),
-        place,
-        number,
-        found.standard_error(number),
-        None if found.probabilities is None else found.probabilities[place],
-        scale,
-        residual,
-        None if evidence.problem is None else evidence.mean_of_others(),
-        found.mixture,
-    ).in_users_units(evidence.unit)
-
-
-def _preferred(candidates: list[Candidate], at: list[int], k: float) -> int:
-    """Number of the candidate to take: the last one, unless it is level with uniform probabilities or worse."""
-    last = len(candidates) - 1
-    if last == 0 or candidates[last].inclusion == "adaptive":  # adaptive ones are there only if they have won
-        return last
-    uniform, ridge = candidates
-    lead = ridge.curve.mse(k)[at[1]] - uniform.curve.mse(k)[at[0]]
-    return 0 if lead > TIE * _error_of_lead(uniform, at[0], ridge, at[1]) else 1
-
-
-def _error_of_lead(uniform: Candidate, at: int, ridge: Candidate, there: int) -> float:
-    """Standard error of the difference of two errors: over rows, or as moments of folds tell it (see ``folds``).
-
-    With k-fold cross-validation rows in memory are treated like those that were only summed, for the same choice.
+    Infinitely many uniform members are as many as keep the excess over them below one per cent.
     """
-    if uniform.folds is not None and ridge.folds is not None:
-        return uniform.folds.compare(at, ridge.folds, there)[1]
-    first, second = uniform.curve.residual[at], ridge.curve.residual[there]
-    if uniform.criterion != "kfold":
-        gain = np.mean(second**2 - first**2, axis=1)
-        return float(gain.std(ddof=1) / np.sqrt(len(gain)))
-    u, v, weight = first - second, first + second, uniform.curve.weight
-    sums = np.tensordot(weight, np.stack([u * u, v * v, u * v]), axes=(0, 1))
-    return folds.paired_difference(sums, float(weight.sum()), len(weight))[1]
+    if not request.uses_schemes:
+        return [_uniform(_source(evidence, request, sharing), evidence, request, n_estimators)]
+    each = [evidence] if evidence.n_targets == 1 else [evidence.target(t) for t in range(evidence.n_targets)]
+    return [_schemes(_source(own, request, sharing), own, request, n_estimators, sharing) for own in each]
 
 
-class _Laws(Protocol):
-    """Evidence that laws of inclusion are judged by."""
+def _source(evidence: Evidence, request: Request, sharing: Sharing) -> _Source:
+    how = Paths(SEED, request.design, sharing)
+    if evidence.folds is not None:
+        return _FoldMoments(evidence.folds, request, how)
+    assert evidence.problem is not None
+    return _Rows(evidence.problem, evidence.splits, request, how)
 
-    @property
-    def request(self) -> Request:
-        """What the user fixed."""
 
-    @property
-    def both(self) -> bool:
-        """Whether ridge-matched probabilities can be compared with uniform ones."""
+class _Source(Protocol):
+    """Where errors come from."""
 
     @property
-    def mixable(self) -> bool:
-        """Whether laws that follow the signal were asked for and can be judged."""
+    def n_rows(self) -> int:
+        """Rows there are."""
 
-    def uniform(self) -> Candidate:
-        """Members that take all columns alike."""
+    def curve(self) -> _Curve:
+        """Of uniform members, as the request asks."""
 
-    def ridge(self) -> Candidate:
-        """Members whose probabilities mimic ridge regression."""
+    def curve_in_folds(self) -> tuple[_Curve, int]:
+        """Of uniform members in the folds of the first repeat, and the rows that they are trained on."""
 
-    def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
-        """Members whose probabilities follow the signal, if they beat a rival."""
-
-    def mixed(self, uniform: Candidate) -> Mixed | None:
-        """Shares of laws that follow the signal; None where no column varies."""
-
-
-def _candidates(laws: _Laws, kind: str) -> list[Candidate]:
-    """Uniform probabilities, ridge-matched and adaptive ones, as far as they were asked for and can be judged."""
-    if kind == "ridge":
-        return [laws.ridge()]
-    found = [laws.uniform()]
-    if laws.mixable:
-        mixed = laws.mixed(found[0])
-        return found if mixed is None else [_of_mixture(laws, mixed, found[0])]
-    if kind in ("loo", "auto") and laws.both:
-        found.append(laws.ridge())
-    if kind == "adaptive":
-        won = laws.adaptive(found[0], _rival(found))
-        found = found if won is None else [*found, won]
-    return found
-
-
-def _of_mixture(laws: _Laws, mixed: Mixed, uniform: Candidate) -> Candidate:
-    """The candidate of a mixture; where one law of old has all members, as that law would be chosen."""
-    if mixed.curve is None:
-        return replace(uniform if mixed.names[0] == "uniform" else laws.ridge(), mixture=mixed)
-    return Candidate("mixed", "kfold", mixed.curve, n_rows=uniform.n_rows, mixture=mixed)
-
-
-def _start(uniform: Candidate) -> int:
-    """Size of uniform members, for as many as a trial has."""
-    return int(uniform.curve.sizes[uniform.best(adaptive.K, one_standard_error=False)])
-
-
-def _rival(candidates: list[Candidate]) -> adaptive.Law:
-    """The law that would be chosen among these."""
-    k = adaptive.K
-    at = [candidate.best(k, one_standard_error=False) for candidate in candidates]
-    i = _preferred(candidates, at, k)
-    chances = candidates[i].probabilities
-    return int(candidates[i].curve.sizes[at[i]]) if chances is None else chances[at[i]]
+    def fold_data(self) -> tuple[FoldData, float | None]:
+        """Folds for the comparison of schemes, and the penalty of ridge regression on all rows."""
 
 
 @dataclass(frozen=True)
-class _Folds:
-    """Moments of folds, judged as a request asks."""
+class _Curve:
+    """A risk curve of uniform members."""
 
-    moments: list[Moments]
-    request: Request
-    how: Paths
+    criterion: str
+    curve: RiskCurve  # at the scale that was given, at one where it is to be estimated
+    n_rows: int
+    residuals: list[Array] | None = None  # of every size, by row, unscaled; None where they are not all known
+    folds: FoldCurve | None = None  # with its mean members, where it comes from moments of folds
 
-    @property
-    def both(self) -> bool:
-        return self.request.criterion != "gcv"
+    def best(self, k: float, one_standard_error: bool) -> int:
+        """Position of the chosen size for k members."""
+        mse = self.curve.mse(k)
+        best = int(np.argmin(mse))
+        if not one_standard_error:
+            return best
+        return int(np.flatnonzero(mse <= mse[best] + self.standard_error(k)[best])[0])
 
-    @property
-    def mixable(self) -> bool:
-        return self.both and self.request.wants_mixture(self._whole.n_rows)
+    def standard_error(self, k: float) -> Array:
+        """Of the estimated error; from moments of all rows together only its order is known."""
+        if self.curve.own.shape[1] == 1:
+            found: Array = self.curve.mse(k) * np.sqrt(2 / self.n_rows)
+            return found
+        return self.curve.standard_error(k)
 
-    @cached_property
-    def _whole(self) -> Moments:
-        return Moments.merge_all(self.moments)
 
-    @property
-    def _sizes(self) -> Indices:
-        rows = self._whole.n_rows
-        if self.request.criterion != "gcv":
-            rows -= max(fold.n_rows for fold in self.moments)
-        return _candidate_sizes(self.request, self._whole.C.shape[0], rows)
+def _uniform(source: _Source, evidence: Evidence, request: Request, n_estimators: float) -> Selection:
+    found = source.curve()
+    at = found.best(n_estimators, request.one_standard_error)
+    number = found.curve.members_for(at, EXCESS) if np.isinf(n_estimators) else n_estimators
+    residual = None if found.residuals is None else found.residuals[at]
+    scale = request.fixed_scale
+    if request.scale is None and residual is not None and evidence.problem is not None:
+        scale = combining.loo_scale(evidence.problem, residual, evidence.mean_of_others())
+        found = replace(found, curve=found.curve.scaled(scale, evidence.deviations()))
+    elif request.scale is None and found.folds is not None:
+        scale = combining.drawn_to_one(*found.folds.slope(at))
+        found = replace(found, curve=found.folds.scaled(scale))
+    prediction = None
+    if residual is not None and evidence.problem is not None:
+        centre = evidence.mean_of_others()
+        prediction = centre + scale * (evidence.problem.Y - residual - centre)
+    error = found.standard_error(number)
+    return Selection(
+        found.criterion, found.curve.averaged(), error, int(found.curve.sizes[at]), number, scale,
+        float(found.curve.mse(number)[at]), float(error[at]), prediction,
+    ).in_users_units(evidence.unit)  # fmt: skip
 
-    def uniform(self) -> Candidate:
-        return self._judged("uniform", self._sizes, None)
 
-    def ridge(self) -> Candidate:
-        family = RidgeFamily.of_folds(self.moments)
-        sizes = self._sizes if self.request.sizes is not None else family.sizes(int(self._sizes[-1]))
-        found = self._judged("ridge", sizes, [family.probabilities(int(size)) for size in sizes])
-        return found if self.request.sizes is not None else _pinned(found, family)
+def _schemes(source: _Source, evidence: Evidence, request: Request, k: float, sharing: Sharing) -> Selection:
+    found, trained_on = source.curve_in_folds()
+    many = MANY if np.isinf(k) else k
+    at = found.best(many, one_standard_error=False)
+    n, p = source.n_rows, found.curve.n_items
+    size = round(float(found.curve.sizes[at]) * np.sqrt(n / trained_on))
+    size = max(1, min(size, p, int(LARGEST_SHARE * (n - request.fit_intercept))))
+    data, penalty = source.fold_data()
+    if penalty is None:  # no column varies
+        choice = Choice.of_nothing(data)
+    else:
+        with blas_for((n, p)):
+            only_ridge = request.inclusion == "ridge"
+            choice = choose_schemes(data, penalty, size, sharing, only_ridge=only_ridge, scale=request.scale)
+    # of all repeats: uniform members keep the lead over ridge regression that they have in the first
+    curve = found.curve.averaged().shifted(choice.beyond_first)
+    return Selection(
+        "kfold", curve, found.standard_error(many), size, k,
+        1 - choice.nothing if request.scale is None else request.fixed_scale, choice.mse, choice.standard_error,
+        _left_out(evidence, choice), choice,
+    ).in_users_units(evidence.unit)  # fmt: skip
 
-    def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
-        sizes = None if self.request.sizes is None else self._sizes
-        judges = grounds.grounds_of_moments(self.moments, self.how.mapper)
-        found = adaptive.judge(judges, _start(uniform), rival, self.how, sizes, self.request.fixed_scale)
-        if found is None:
+
+def _left_out(evidence: Evidence, choice: Choice) -> Array | None:
+    """Predictions of every row from the folds without it, averaged over repeats; None where they are not all known."""
+    if evidence.problem is None:
+        return None
+    Y = evidence.problem.Y
+    total, times = np.zeros(len(Y)), np.zeros(len(Y))
+    for fit in choice.fits:
+        if fit.rows is None or fit.residual is None:
             return None
-        return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self._whole.n_rows)
-
-    def mixed(self, uniform: Candidate) -> Mixed | None:
-        penalty = RidgeFamily.of_folds(self.moments).best_penalty
-        if penalty is None:
-            return None
-        judges = grounds.grounds_of_moments(self.moments, self.how.mapper)
-        return mix(judges, penalty * self._whole.weight, _start(uniform), self.how, self.request.fixed_scale)
-
-    def _judged(self, inclusion: str, sizes: Indices, chances: list[Array] | None) -> Candidate:
-        scale = self.request.fixed_scale
-        n = self._whole.n_rows
-        if self.request.criterion == "gcv":
-            curve = folds.moment_gcv_curve(self._whole, sizes, self.how, scale, chances)
-            return Candidate(inclusion, "gcv", curve, None, chances, n)
-        found = folds.moment_kfold_curve(self.moments, sizes, self.how, scale, chances)
-        return Candidate(inclusion, "kfold", found.curve, None, chances, n, folds=found)
-
-
-def _pinned(candidate: Candidate, family: RidgeFamily) -> Candidate:
-    """At the size of tuned ridge regression."""
-    return replace(candidate, pinned=family.nearest(candidate.curve.sizes))
+        np.add.at(total, fit.rows, Y[fit.rows, 0] - fit.residual)
+        np.add.at(times, fit.rows, 1)
+    return (total / times)[:, None] if times.all() else None
 
 
 def _candidate_sizes(request: Request, p: int, rows: int) -> Indices:
@@ -406,8 +300,41 @@ def _candidate_sizes(request: Request, p: int, rows: int) -> Indices:
 
 
 @dataclass(frozen=True)
+class _FoldMoments:
+    """Moments of folds."""
+
+    moments: list[Moments]
+    request: Request
+    how: Paths
+
+    @property
+    def n_rows(self) -> int:
+        return sum(fold.n_rows for fold in self.moments)
+
+    def _trained_on(self) -> int:
+        return self.n_rows - max(fold.n_rows for fold in self.moments)
+
+    def curve(self) -> _Curve:
+        scale, p = self.request.fixed_scale, self.moments[0].C.shape[0]
+        if self.request.criterion == "gcv":
+            sizes = _candidate_sizes(self.request, p, self.n_rows)
+            curve = folds.moment_gcv_curve(Moments.merge_all(self.moments), sizes, self.how, scale)
+            return _Curve("gcv", curve, self.n_rows)
+        sizes = _candidate_sizes(self.request, p, self._trained_on())
+        found = folds.moment_kfold_curve(self.moments, sizes, self.how, scale)
+        return _Curve("kfold", found.curve, self.n_rows, folds=found)
+
+    def curve_in_folds(self) -> tuple[_Curve, int]:
+        return self.curve(), self._trained_on()
+
+    def fold_data(self) -> tuple[FoldData, float | None]:
+        penalty = ridge_penalty_of_folds(self.moments)
+        return folds_of_moments(few_folds(self.moments, MOST_FOLDS)), penalty
+
+
+@dataclass(frozen=True)
 class _Rows:
-    """Rows in memory, judged as a request asks."""
+    """Rows in memory."""
 
     problem: Problem
     splits: Splits | None
@@ -415,167 +342,76 @@ class _Rows:
     how: Paths
 
     @property
-    def both(self) -> bool:
-        plain = self.request.criterion in (None, "kfold") and self._drawn is None
-        return plain and not self._judged_from_moments
-
-    @property
-    def mixable(self) -> bool:
-        return self.both and self.request.wants_mixture(self.problem.shape[0])
+    def n_rows(self) -> int:
+        return self.problem.shape[0]
 
     @property
     def _drawn(self) -> int | None:
         """Rows of a member, None: all."""
-        n = self.problem.shape[0]
-        rows = resolve_size(self.request.max_samples, n, "max_samples")
-        return None if rows == n else rows
+        rows = resolve_size(self.request.max_samples, self.n_rows, "max_samples")
+        return None if rows == self.n_rows else rows
 
-    @property
-    def _sizes(self) -> Indices:
-        n, p = self.problem.shape
-        rows = n if self._drawn is None else self._drawn
-        if self.splits is not None:  # repeated rows add no rank, so they do not count
-            rows = min(rows, *(self.problem.take(train).distinct_rows() for train, _ in self.splits))
-        return _candidate_sizes(self.request, p, rows)
+    def _sizes(self, splits: Splits | None) -> Indices:
+        rows = self.n_rows if self._drawn is None else self._drawn
+        if splits is not None:  # repeated rows add no rank, so they do not count
+            rows = min(rows, *(self.problem.take(train).distinct_rows() for train, _ in splits))
+        return _candidate_sizes(self.request, self.problem.shape[1], rows)
 
-    @property
-    def _paths(self) -> Paths:
-        """With k-fold as many members as where rows were only summed, so that the choice is the same.
-
-        With leave-one-out of members that are much work, batches of half the members: so many rows and columns differ
-        little from one member to the next, and where they do, more batches follow.
-        """
-        if self.splits is not None:
-            return replace(self.how, max_batches=self.how.min_batches)
-        work = self.problem.shape[0] * float(self._sizes[-1]) ** 2
-        return replace(self.how, batch=2) if work > MUCH_WORK else self.how
-
-    @property
-    def _judged_from_moments(self) -> bool:
-        n, p = self.problem.shape
-        return self.request.criterion is None and self._drawn is None and n >= max(MANY_ROWS[0], MANY_ROWS[1] * p)
-
-    def _criterion(self, sizes: Indices) -> paths.Criterion:
-        if self.splits is not None:
-            return paths.kfold(self.problem, sizes, self.how, self.splits, self._drawn)
-        if self.request.criterion == "gcv":
-            return paths.gcv(self.problem, sizes, self.how, self._drawn)
-        return self._left_out
-
-    @cached_property
-    def _left_out(self) -> paths.Criterion:
-        """Leave-one-out, laid out once for all laws."""
-        return paths.leave_one_out(self.problem, self._sizes, self.how, self._drawn)
-
-    def uniform(self) -> Candidate:
-        n, p = self.problem.shape
-        sizes = self._sizes
+    def curve(self) -> _Curve:
+        sizes, drawn = self._sizes(self.splits), self._drawn
         if self.request.criterion == "oob":
-            if self._drawn is None:
+            if drawn is None:
                 raise ValueError(
                     f"cv='oob' needs rows that members are not given, but max_samples={self.request.max_samples}."
                 )
-            return self._candidate("uniform", "oob", paths.oob_curve(self.problem, sizes, self.how, self._drawn))
-        if self._judged_from_moments:
-            scale = self.request.fixed_scale
-            sampled = sampled_rows.sampled_leave_one_out(self.problem, sizes, self.how, scale)
-            if sampled is not None:
-                return Candidate("uniform", "loo", sampled.curve, n_rows=n, sampling_error=sampled.sampling_error)
-            curve = folds.moment_gcv_curve(self.problem.moments_by(self.how.mapper), sizes, self.how, scale)
-            return Candidate("uniform", "gcv", curve, n_rows=n)
-        criterion = self._criterion(sizes)
-        curve = self._with_family(lambda: self._paths.nested(p, sizes, criterion))
-        return self._candidate("uniform", criterion.name, curve)
-
-    @cached_property
-    def _family(self) -> RidgeFamily:
-        return RidgeFamily.of(self.problem, self.splits)
-
-    def _with_family(self, follow: Callable[[], RiskCurve]) -> RiskCurve:
-        """Follow paths; a second thread tunes ridge regression meanwhile, where that will be asked for and takes time.
-
-        It is one eigendecomposition, which no other threads can share.
-        """
-        n, p = self.problem.shape
-        asked = self.request.inclusion in ("loo", "auto") and self.both
-        if not asked or self.how.mapper.n_threads == 1 or float(n) * p * min(n, p) < WORTH_A_THREAD:
-            return follow()
-        work = (follow, lambda: self._family)
-        curve, _ = self.how.mapper.quiet()(lambda start, stop: work[start](), 2, chunk=1)
-        assert isinstance(curve, RiskCurve)
-        return curve
-
-    def ridge(self) -> Candidate:
-        if self.request.criterion == "oob":
-            raise ValueError(
-                "inclusion='ridge' is judged by leave-one-out, k-fold or generalised cross-validation; cv='oob' needs "
-                "inclusion='uniform'."
-            )
-        family = self._family
-        sizes = self._sizes if self.request.sizes is not None else family.sizes(int(self._sizes[-1]))
-        chances = [family.probabilities(int(size)) for size in sizes]
-        found = self._by_law(sizes, chances, None if self.request.sizes is not None else family.nearest(sizes))
-        return found if self.request.sizes is not None else _pinned(found, family)
-
-    def _by_law(self, sizes: Indices, chances: list[Array], main: int | None) -> Candidate:
-        """Ridge-matched members of some sizes; one of them may be chosen already."""
-        n, p = self.problem.shape
-        if self._judged_from_moments:
-            scale, moments = self.request.fixed_scale, self.problem.moments
-            curve = folds.moment_gcv_curve(moments, sizes, self.how, scale, chances)
-            return Candidate("ridge", "gcv", curve, None, chances, n)
-        criterion = self._criterion(sizes)
-        if main is None or self.request.one_standard_error:
-            curve = self._paths.drawn(p, sizes, criterion, chances)
+            return self._curve("oob", paths.oob_curve(self.problem, sizes, self.how, drawn))
+        if self.splits is not None:
+            return self._in_folds(self.splits, sizes)
+        how = self.how
+        if self.request.criterion == "gcv":
+            criterion = paths.gcv(self.problem, sizes, how, drawn)
         else:
-            curve = self._paths.drawn_around(p, sizes, criterion, chances, main)
-        return self._candidate("ridge", criterion.name, curve, chances)
+            criterion = paths.leave_one_out(self.problem, sizes, how, drawn)
+            # So many rows and columns differ little from one member to the next; where they do, more batches follow.
+            how = replace(how, batch=2) if self.n_rows * float(sizes[-1]) ** 2 > MUCH_WORK else how
+        return self._curve(criterion.name, how.nested(self.problem.shape[1], sizes, criterion))
 
-    def adaptive(self, uniform: Candidate, rival: adaptive.Law) -> Candidate | None:
-        sizes, start = None if self.request.sizes is None else self._sizes, _start(uniform)
-        judges = grounds.grounds_of_rows(self.problem, self.splits, self.how.seed, start, self.how.mapper)
-        found = adaptive.judge(judges, start, rival, self.how, sizes, self.request.fixed_scale)
-        if found is None:
-            return None
-        return Candidate("adaptive", "kfold", found.curve, None, [found.probabilities], self.problem.shape[0])
+    def _in_folds(self, splits: Splits, sizes: Indices) -> _Curve:
+        """With as many members as from moments of folds, so that the choice is the same."""
+        criterion = paths.kfold(self.problem, sizes, self.how, splits, self._drawn)
+        how = replace(self.how, max_batches=self.how.min_batches)
+        return self._curve("kfold", how.nested(self.problem.shape[1], sizes, criterion), splits)
 
-    def mixed(self, uniform: Candidate) -> Mixed | None:
-        (n, p), size, penalty = self.problem.shape, _start(uniform), self._family.best_penalty
-        if penalty is None:
-            return None
-        weight = float(n if self.problem.weight is None else self.problem.weight.sum())
-        judges = grounds.grounds_of_rows(
-            self.problem, self.splits, self.how.seed, size, self.how.mapper, repeats=repeats_for(n), gram=p <= n
-        )
-        return mix(judges, penalty * weight, size, self.how, self.request.fixed_scale)
-
-    def over_rows(self) -> Candidate:
-        """Minimum-norm members on all columns, over the number of rows."""
-        n, p = self.problem.shape
-        largest = int(LARGEST_SHARE * min(n - self.request.fit_intercept, p))
-        if largest < 3:
-            raise ValueError(
-                f"tune='max_samples' fits minimum-norm members, which need more columns than rows; with n_features={p} "
-                f"and {n} rows there is nothing to choose. Use tune='max_features'."
-            )
-        curve = self.how.nested(n, paths.size_grid(largest)[1:], paths.rows_left_out(self.problem))
-        return self._candidate("uniform", "loo", curve)
-
-    def _candidate(
-        self, inclusion: str, criterion: str, curve: RiskCurve, probabilities: list[Array] | None = None
-    ) -> Candidate:
-        by_row = [self._by_row(residual) for residual in curve.residual]
+    def _curve(self, criterion: str, curve: RiskCurve, splits: Splits | None = None) -> _Curve:
+        by_row = [self._by_row(residual, splits) for residual in curve.residual]
         residuals = [r for r in by_row if r is not None]
         known = residuals if len(residuals) == len(by_row) else None
-        if self.request.scale is not None:
-            curve = curve.scaled(self.request.scale, Evidence(self.problem, self.splits).deviations())
-        return Candidate(inclusion, criterion, curve, known, probabilities, self.problem.shape[0])
+        if self.request.scale is not None and not self.request.uses_schemes:
+            curve = curve.scaled(self.request.scale, Evidence(self.problem, splits).deviations())
+        return _Curve(criterion, curve, self.n_rows, known)
 
-    def _by_row(self, residual: Array) -> Array | None:
+    def _by_row(self, residual: Array, splits: Splits | None) -> Array | None:
         """Residuals in the order of the rows, or None where some row has none."""
-        if self.splits is not None:
-            order = np.concatenate([test for _, test in self.splits])
+        if splits is not None:
+            order = np.concatenate([test for _, test in splits])
             whole = np.full(self.problem.Y.shape, np.nan)
             whole[order] = residual
             residual = whole
         return residual if len(residual) == len(self.problem.Y) and np.isfinite(residual).all() else None
+
+    def _repeated(self) -> tuple[Splits, int]:
+        """Folds in which schemes are compared, and how often every row is left out."""
+        if self.splits is not None:
+            return few_splits(self.splits, self.n_rows, MOST_FOLDS), 1
+        repeats = repeats_for(self.n_rows)
+        splits = random_splits(self.problem, repeats)
+        return splits, repeats if len(splits) < self.n_rows else 1
+
+    def curve_in_folds(self) -> tuple[_Curve, int]:
+        splits, repeats = self._repeated()
+        first = splits[: len(splits) // repeats]
+        return self._in_folds(first, self._sizes(first)), min(len(train) for train, _ in first)
+
+    def fold_data(self) -> tuple[FoldData, float | None]:
+        data = folds_of_rows(self.problem, *self._repeated(), self.how.mapper)
+        return data, ridge_penalty(self.problem, self.splits)

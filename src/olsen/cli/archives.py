@@ -21,7 +21,7 @@ __all__ = ["SCHEMA", "Archive", "ArchiveError", "opened"]
 
 SCHEMA = "schema.json"
 MOST_SCHEMA_BYTES = 1 << 26  # a million columns with names of twenty letters
-MOST_ENTRIES = 200  # a model has about fifteen arrays, whatever its size
+MOST_ENTRIES = 200  # a model has some thirty arrays, whatever its size
 MOST_DIRECTORY_BYTES = 256 * MOST_ENTRIES
 
 END = struct.Struct("<4s4H2LH")  # the record that ends an archive: ..., entries, bytes of the directory, ..., comment

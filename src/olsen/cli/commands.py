@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["UsageError", "app", "compare", "explore", "fit", "main", "predict", "reproduce", "risk", "show"]
 
-Members = int | Literal["auto"]
-Inclusion = Literal["auto", "loo", "uniform", "ridge", "adaptive"]
+Members = int | Literal["all"]
+Inclusion = Literal["auto", "uniform", "ridge"]
 MOST_MEMBERS = 10**9
 
 
@@ -81,8 +81,8 @@ def _converted(kind: Any, tokens: Any) -> Any:
 
     if kind not in (int, Members):
         return convert(kind, tokens)
-    value, wanted = tokens[0].value, "a whole number" if kind is int else "a whole number or 'auto'"
-    if kind is not int and value == "auto":
+    value, wanted = tokens[0].value, "a whole number" if kind is int else "a whole number or 'all'"
+    if kind is not int and value == "all":
         return value
     try:
         return int(value)
@@ -105,7 +105,7 @@ def fit(
     weight: str | None = None,
     groups: str | None = None,
     out_of_core: bool = False,
-    members: Members = 1000,
+    members: Members = "all",
     inclusion: Inclusion = "auto",
     seed: int = 0,
     jobs: int = -1,
@@ -144,20 +144,20 @@ def fit(
     groups : str
         Column of groups; errors are then those of rows whose whole group is left out, and not of single rows.
     out_of_core : bool
-        Read Parquet in blocks even if it would fit into memory. Errors then come from 5-fold cross-validation.
-    members : int or "auto"
-        Number of least-squares fits to average, at least 2; auto: as many as make more of them not worth it.
+        Read Parquet in blocks even if it would fit into memory. Errors then come from 3-fold cross-validation.
+    members : int or "all"
+        Number of least-squares fits to average, at least 2; all: their mean in closed form, and enough of those that
+        have none.
     inclusion : str
-        How likely columns are to be in a fit. "auto": as the signal asks for, from all alike to few; "uniform": all
-        alike; "ridge": as ridge regression weighs them; "loo": whichever of these two predicts better; "adaptive": as
-        their effects are, where that predicts better.
+        Which sampling schemes share the ensemble. "auto": those that left-out rows support, from dense signals to
+        sparse ones; "uniform": all columns alike; "ridge": tuned ridge regression, as the mean of least-squares fits.
     seed : int
         Random seed for drawing the members, not negative.
     jobs : int
         Threads; -1 means all cores.
     no_intervals : bool
-        Leave out of the model what jackknife+ intervals need: 8 bytes for each row and column of the table, 4 where
-        there are more than a million. Intervals of its predictions are then those of the plain jackknife.
+        Leave the training rows out of the model: 8 bytes for each row and column of the table, of which at most 64 MiB
+        are kept. Standard errors are then gone, and for uniform members intervals have one width.
     force : bool
         Replace files that are there already and were not written by olsen.
     json : bool
@@ -176,7 +176,8 @@ def fit(
     from . import fitting, models
     from .report import as_text, render
 
-    model = OLSEnsembleRegressorCV(members, inclusion=inclusion, n_jobs=jobs, random_state=seed)
+    number = math.inf if members == "all" else members
+    model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
     how = fitting.Reading(
         target or "",
         tuple(drop or ()),
@@ -189,8 +190,7 @@ def fit(
     )  # the embedded data bring their own target
     summary, saved = _tuned(model, data, how, out_of_core)
     if out is not None:
-        with terminal.working("leaving out rows, for intervals"):
-            kept = saved.without_rows(intervals=not no_intervals and groups is None)
+        kept = saved.for_file(rows=not no_intervals)
         atomically(out, lambda file: models.save(file, kept))
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
@@ -236,7 +236,7 @@ def predict(
         Where to write the predictions (.csv, .tsv or .parquet). Without one they are printed.
     interval : float
         Also give intervals that hold new observations with this probability, such as 0.9, as columns lower and upper,
-        from the leave-one-out errors of the fit
+        from the errors of left-out rows
         (out of core: from residuals of a sample of rows, scaled up to the cross-validated error).
     id : str
         Column that names the rows, which is written beside the predictions; may be repeated. Without it predictions
@@ -261,7 +261,7 @@ def predict(
 
     saved = models.load(model)
     saved = replace(saved, encoding=replace(saved.encoding, unknown=unknown))
-    if interval is not None and not saved.has_jackknife_plus:
+    if interval is not None and not saved.has_intervals:
         saved.half_width(interval)  # a model without errors is refused before the table is read
     large = fitting.open_large(data, out_of_core)
     table, names = (None, {}) if large is not None else _named_rows(saved, data, id or [])

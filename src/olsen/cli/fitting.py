@@ -119,7 +119,7 @@ def fit_blocks(
     """The same from one pass over a table that is never loaded."""
     how.refuse_in_blocks()
     messages = [
-        f"read in blocks, out of core ({memory.describe(table.n_bytes)}); errors are those of 5-fold cross-validation."
+        f"read in blocks, out of core ({memory.describe(table.n_bytes)}); errors are those of 3-fold cross-validation."
     ]
     with terminal.row_bar("choosing the size, solving the members") as tell, _warnings_as_notes(messages):
         with _unknown_column_is_usage_error():

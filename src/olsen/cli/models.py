@@ -45,7 +45,7 @@ class ModelFileError(ValueError):
 class SavedModel:
     """A fitted estimator, the encoding of its tables, and the sizes of its errors.
 
-    The errors are those of leave-one-out, or of a fit in blocks estimates of them for a sample of the rows.
+    The errors are those of left-out rows, or of a fit in blocks estimates of them for a sample of the rows.
     """
 
     estimator: FittedEnsemble
@@ -56,7 +56,7 @@ class SavedModel:
         """Predictions for the rows of a table, or of a part of one that begins at a row, (rows, 1).
 
         With a `coverage` the ends of intervals that hold new observations with this probability, (rows, 3): those of
-        the jackknife+ where the file holds what they need, otherwise of the plain jackknife.
+        ``predict_interval`` where the file holds what they need, otherwise of one width.
         """
         X = self.encoding.features(table, first_row)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -68,20 +68,22 @@ class SavedModel:
             )
         if coverage is None or not len(found):
             return np.tile(found[:, None], 1 if coverage is None else 3)
-        if not self.has_jackknife_plus:
+        if not self.has_intervals:
             half = self.half_width(coverage)
             return np.column_stack([found, found - half, found + half])
         return np.column_stack([found, self.estimator.predict_interval(X, coverage).reshape(-1, 2)])
 
-    def without_rows(self, intervals: bool) -> SavedModel:
-        """What a file holds: no training rows, but what jackknife+ intervals need of them where that is wanted."""
-        return replace(self, estimator=self.estimator._for_file(intervals))
+    def for_file(self, rows: bool) -> SavedModel:
+        """What a file holds: the training rows too, where they are wanted for intervals and standard errors."""
+        return replace(self, estimator=self.estimator._for_file(rows))
 
     @property
-    def has_jackknife_plus(self) -> bool:
-        """Whether the file holds what these intervals need."""
-        left = self.estimator._result().left_out
-        return left is not None and left.changes is not None
+    def has_intervals(self) -> bool:
+        """Whether the model has what intervals that follow the rows need: the folds it was chosen in, or all rows."""
+        fitted = self.estimator._result()
+        if fitted.folds is not None:
+            return all(fit.residual is not None for fit in fitted.folds)
+        return fitted.rows is not None
 
     def half_width(self, coverage: float) -> float:
         """Half the width of intervals that hold new observations with this probability (the plain jackknife).
@@ -158,6 +160,6 @@ def _parameters(ensemble: str) -> dict[str, Any]:
 def _other_format(name: str, error: schema.FormatError) -> str:
     wanted = f"'olsen>={error.version}'" if error.version else "--upgrade olsen"
     return (
-        f"{name} is a model of format {error.number}; this is olsen {__version__}, which reads formats 1 to "
+        f"{name} is a model of format {error.number}; this is olsen {__version__}, which reads format "
         f"{schema.FORMAT}. Install the version that wrote it: pip install {wanted}"
     )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._estimators.fitted import FittedEnsemble
+from .._estimators.inputs import options_of
 from .._execution import messages
 from .._execution.files import atomically
 from . import models
@@ -43,9 +44,9 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
     target : str, default=None
         Name that predictions get in tables; by default that of the file the model came from, or "prediction".
     intervals : bool, default=True
-        Whether to keep what jackknife+ intervals need: a number for each row and column of the training data, 8 bytes
-        each up to a million of them, 4 bytes beyond; more than 33 million are left out. Without, ``olsen predict
-        --interval`` gives the plain jackknife; so does a model that was fitted with groups, from errors of its folds.
+        Whether to keep the training rows, from which standard errors and most intervals are computed: 8 bytes for each
+        row and column, up to 64 MiB (the model's `keep_rows`). Intervals of the default model do not need them;
+        others have one width without them.
 
     See Also
     --------
@@ -74,12 +75,13 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
         )
     name = str(target or getattr(model, TARGET_ATTRIBUTE, TARGET))
     kept = ensemble._for_file(intervals)
-    if intervals and kept._result().left_out is None:
+    errors = _errors_of(kept)
+    if intervals and not len(errors):
         messages.warn(
             "the model does not know its training rows (it came from a pickle, or was fitted from blocks, a cluster, a "
             "device or with partial_fit), so the file holds no errors and olsen predict --interval will refuse it.",
         )
-    saved = models.SavedModel(kept, StepEncoding(name, steps), _errors_of(kept))
+    saved = models.SavedModel(kept, StepEncoding(name, steps), errors)
     atomically(path, lambda file: models.save(file, saved))
 
 
@@ -120,5 +122,10 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def _errors_of(ensemble: FittedEnsemble) -> Any:
     """Sizes of errors of left-out rows, ascending; none where the training rows are gone."""
-    left = ensemble._result().left_out
-    return np.zeros(0) if left is None else np.sort(np.abs(left.residual[:, 0]))
+    fitted = ensemble._result()
+    if fitted.folds is not None and fitted.folds[0].residual is not None:
+        return np.sort(np.concatenate(fitted.certainty.folded.sizes_of_errors()))
+    if fitted.rows is None:
+        return np.zeros(0)
+    left = fitted.certainty.deletions.left_out(options_of(ensemble).quietly, plus=False)
+    return np.sort(np.abs(left.residual[:, 0]))

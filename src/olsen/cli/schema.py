@@ -28,7 +28,7 @@ from .steps import Steps, StepsError, leaves
 
 __all__ = ["Content", "ForeignError", "FormatError", "SchemaError", "UntrustedError", "read_content"]
 
-FORMAT = 2  # 1 had neither steps nor what the jackknife+ needs
+FORMAT = 1
 ENSEMBLES = ("OLSEnsembleRegressor", "OLSEnsembleRegressorCV")
 NODES = {
     ("DictNode", "builtins", "dict"),
@@ -108,7 +108,7 @@ def read_content(archive: Archive, parameters: Callable[[str], Mapping[str, Any]
     learned, steps, p = _learned(described, target) if kind == "columns" else _stepped(described, target)
     residuals = _plain(values["residuals"], archive)
     _check_ensemble(ensemble, state, p, parameters(ensemble))
-    _check_residuals(residuals, state)
+    _check_residuals(residuals)
     return Content(target, learned, steps, residuals, ensemble, {**parameters(ensemble), **state})
 
 
@@ -357,9 +357,9 @@ def _count_encoded(columns: list[dict[str, Any]]) -> int:
     return sum(len(labels(column)) for column in columns)
 
 
-def _check_residuals(residuals: Any, state: dict[str, Any]) -> None:
+def _check_residuals(residuals: Any) -> None:
     _array(residuals, "residuals", (None,))
-    if len(residuals) > _n_given(state) or (residuals < 0).any() or (np.diff(residuals) < 0).any():
+    if (residuals < 0).any() or (np.diff(residuals) < 0).any():
         raise SchemaError("residuals are not the sorted sizes of errors of its rows")
 
 
@@ -420,8 +420,9 @@ def _check_members(state: dict[str, Any], p: int) -> None:
 
 
 def _check_tuning(state: dict[str, Any], p: int) -> None:
-    needed = ("max_features_", "max_samples_", "feature_ratio_", "best_score_", "cv_results_", "criterion_",
-              "inclusion_kind_", "loo_prediction_")  # fmt: skip
+    needed = ("max_features_", "max_samples_", "feature_ratio_", "best_score_", "best_index_", "cv_results_",
+              "criterion_", "inclusion_kind_", "inclusion_shares_", "selected_", "selection_frequency_",
+              "loo_prediction_")  # fmt: skip
     _same_names("the model", {name: state[name] for name in needed if name in state}, needed)
     _whole(state["max_features_"], "max_features_", 1, p)
     _whole(state["max_samples_"], "max_samples_", 1, _n_given(state))
@@ -432,28 +433,38 @@ def _check_tuning(state: dict[str, Any], p: int) -> None:
     results = _mapping(state["cv_results_"], "cv_results_")
     n_sizes = len(_array(results.get("size"), "cv_results_['size']", (None,), "iu"))
     for name, values in results.items():
-        _array(values, f"cv_results_[{quoted(name)}]", (n_sizes,), "iuf", finite=False)
-    if "inclusion_shares_" in state:  # older models know one law only
-        shares = _mapping(state["inclusion_shares_"], "inclusion_shares_")
-        for name, share in shares.items():
-            _number(share, f"inclusion_shares_[{quoted(name)}]")
-        beside = {"selected_": "b", "selection_frequency_": "f"}
-        _same_names("the model", {name: state[name] for name in beside if name in state}, tuple(beside))
-        for name, kinds in beside.items():
-            found = _array(state[name], name, (None,), kinds)
-            if len(found) not in (0, p):
-                raise SchemaError(f"{name} has {len(found)} entries, but the model has {p} columns")
-    loo = _array(state["loo_prediction_"], "loo_prediction_", (None,), finite=False)
+        _array(values, f"cv_results_[{quoted(name)}]", (n_sizes,), "b" if name == "mixture" else "iuf", finite=False)
+    _whole(state["best_index_"], "best_index_", 0, n_sizes - 1)
+    shares = state["inclusion_shares_"]
+    one = isinstance(shares, list) and len(shares) == 1  # one target in a table of targets
+    for name, share in _mapping(shares[0] if one else shares, "inclusion_shares_").items():
+        _number(share, f"inclusion_shares_[{quoted(name)}]")
+    for name, kinds in {"selected_": "b", "selection_frequency_": "f"}.items():
+        found = _array(state[name], name, (1, None) if one else (None,), kinds)
+        if found.size not in (0, p):
+            raise SchemaError(f"{name} has {found.size} entries, but the model has {p} columns")
+    left_out = state["loo_prediction_"]
+    table = isinstance(left_out, np.ndarray) and left_out.ndim == 2
+    loo = _array(left_out, "loo_prediction_", (None, 1) if table else (None,), finite=False)
     if len(loo) not in (0, _n_given(state)):
         raise SchemaError(f"loo_prediction_ has {len(loo)} rows, but the model saw {_n_given(state)}")
 
 
 def _check_fitted(fitted: dict[str, Any], p: int) -> None:
-    _same_names("the model", fitted, ("design", "scale", "curve", "stream", "distinct"), ("left_out",))
+    needed = ("design", "designs", "scale", "curve", "stream", "distinct", "members", "rows", "why_no_rows", "splits",
+              "n_groups", "folds")  # fmt: skip
+    _same_names("the model", fitted, needed)
     _number(fitted["scale"], "scale")
-    _check_design(_mapping(fitted["design"], "design"), p)
-    if fitted.get("left_out") is not None:
-        _check_left_out(_mapping(fitted["left_out"], "left_out"), int(fitted["design"]["n_rows"]), p)
+    _text(fitted["why_no_rows"], "why_no_rows")
+    designs = [fitted["design"], *(_listing(fitted["designs"], "designs") if fitted["designs"] is not None else [])]
+    for design in designs:
+        _check_design(_mapping(design, "design"), p)
+    n = int(fitted["design"]["n_rows"])
+    if fitted["members"] is not None:
+        _check_mean(_mapping(fitted["members"], "members"), p)
+    if fitted["rows"] is not None:
+        _check_rows(_mapping(fitted["rows"], "rows"), n, p)
+    _check_folds(fitted, n, p)
     if fitted["curve"] is not None:
         _check_curve(_mapping(fitted["curve"], "curve"))
     if fitted["stream"] is not None:
@@ -465,16 +476,68 @@ def _check_fitted(fitted: dict[str, Any], p: int) -> None:
         _wrong("distinct", fitted["distinct"])
 
 
-def _check_left_out(left: dict[str, Any], n: int, p: int) -> None:
-    """What intervals need: a file holds one target."""
-    _same_names("left_out", left, ("residual", "offset", "centre", "unit", "changes"))
-    for name in ("residual", "offset"):
-        _array(left[name], name, (n, 1))
-    _array(left["centre"], "centre", (p,))
-    if _number(left["unit"], "unit") <= 0:
-        raise SchemaError("unit is not positive")
-    if left["changes"] is not None:
-        _array(left["changes"], "changes", (p, n))
+def _check_mean(members: dict[str, Any], p: int) -> None:
+    """The mean of the members: a file holds one target."""
+    names = ("coef", "intercept", "mean_y", "counts", "weights", "solver", "n_fallbacks")
+    _same_names("members", members, names)
+    _array(members["coef"], "coef", (p, 1))
+    for name in ("intercept", "mean_y"):
+        _array(members[name], name, (1,))
+    if len(_array(members["weights"], "weights", (None,))):
+        _array(members["counts"], "counts", (p,), "iu")
+    _text(members["solver"], "solver")
+    _whole(members["n_fallbacks"], "n_fallbacks")
+
+
+def _check_rows(rows: dict[str, Any], n: int, p: int) -> None:
+    """Training rows, dense or sparse by columns."""
+    dense = "X" in rows
+    needed = ("Y", "n_given", "single_target", *(("X",) if dense else ("data", "indices", "indptr")))
+    _same_names("rows", rows, needed, ("weight", "kept_rows"))
+    _array(rows["Y"], "Y", (n, 1))
+    n_given = _whole(rows["n_given"], "n_given", n)
+    if not isinstance(rows["single_target"], (bool, np.bool_)):
+        _wrong("single_target", rows["single_target"])
+    if dense:
+        _array(rows["X"], "X", (n, p))
+    else:
+        starts = _array(rows["indptr"], "indptr", (p + 1,), "iu")
+        count = len(_array(rows["data"], "data", (None,)))
+        places = _array(rows["indices"], "indices", (count,), "iu")
+        if starts[0] != 0 or starts[-1] != count or (np.diff(starts) < 0).any():
+            raise SchemaError("indptr does not divide the entries of the rows")
+        if count and (places.min() < 0 or places.max() >= n):
+            raise SchemaError("indices hold numbers of rows that are not there")
+    if "weight" in rows and (_array(rows["weight"], "weight", (n,)) <= 0).any():
+        raise SchemaError("weights are not positive")
+    if "kept_rows" in rows:
+        kept = _array(rows["kept_rows"], "kept_rows", (n,), "iu")
+        if (kept < 0).any() or (kept >= n_given).any():
+            raise SchemaError("kept_rows holds numbers of rows that the model never saw")
+
+
+def _check_folds(fitted: dict[str, Any], n: int, p: int) -> None:
+    """Rows to train and to test on, and fits without each fold."""
+    if fitted["splits"] is not None:
+        splits = _mapping(fitted["splits"], "splits")
+        _same_names("splits", splits, ("rows", "counts"))
+        rows, counts = (_array(splits[name], f"splits[{name!r}]", (None,), "iu") for name in ("rows", "counts"))
+        if not len(counts) or len(counts) % 2 or (counts < 0).any() or int(counts.sum()) != len(rows):
+            raise SchemaError("splits are not rows to train and to test on by turns")
+        if len(rows) and (rows.min() < 0 or rows.max() >= n):
+            raise SchemaError("splits hold rows that are not there")
+    if fitted["n_groups"] is not None:
+        _whole(fitted["n_groups"], "n_groups", 1)
+    if fitted["folds"] is None:
+        return
+    folds = _mapping(fitted["folds"], "folds")
+    _same_names("folds", folds, ("coef", "intercept", "residual", "counts"))
+    count = len(_array(folds["coef"], "coef", (None, p)))
+    _array(folds["intercept"], "intercept", (count, 1))
+    counts = _array(folds["counts"], "counts", (count,), "iu")
+    left = 0 if folds["residual"] is None else len(_array(folds["residual"], "residual", (None, 1)))
+    if not count or (counts < 0).any() or int(counts.sum()) != left:
+        raise SchemaError("the residuals of its folds are not those of its rows")
 
 
 def _fields_of(kind: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -488,7 +551,7 @@ def _check_design(design: dict[str, Any], p: int) -> None:
     n_rows = _whole(design["n_rows"], "n_rows", 1)
     _whole(design["n_columns"], "n_columns", p, p)
     _whole(design["seed"], "seed", high=2**128)
-    _check_laws(design["max_features"], design.get("shares"), p)
+    _check_laws(design, p)
     _size(design.get("max_samples", 1.0), "max_samples")
     _text(design.get("sampling", "fixed"), "sampling", SAMPLINGS)
     _text(design.get("kind", "balanced"), "design", KINDS)
@@ -497,7 +560,8 @@ def _check_design(design: dict[str, Any], p: int) -> None:
     for name, low in (("distinct_rows", 0), ("row_groups", 1), ("n_given", n_rows)):
         if design.get(name) is not None:
             _whole(design[name], name, low)
-    if (design.get("process") is None) is (design.get("sampling") == "determinantal"):
+    drawn = design.get("sampling") == "determinantal" and design.get("shares") is None
+    if drawn and design.get("process") is None:
         raise SchemaError("sampling and process do not go together")
     if design.get("process") is not None:
         _check_process(design["process"], p)
@@ -508,27 +572,31 @@ def _check_design(design: dict[str, Any], p: int) -> None:
             raise SchemaError("kept_rows holds numbers of rows that the model never saw")
 
 
-def _check_process(process: dict[str, Any], p: int) -> None:
-    _same_names("process", process, ("values", "penalty", "spreads", "eigenvectors"))
-    rank = _array(process["eigenvectors"], "eigenvectors", (p, None)).shape[1]
-    for name, length in (("values", rank), ("spreads", p)):
-        if (_array(process[name], name, (length,)) < 0).any():
-            raise SchemaError(f"{name} are negative")
-    if _number(process["penalty"], "penalty") <= 0:
-        raise SchemaError("penalty is not positive")
+def _check_process(processes: Any, p: int) -> None:
+    for process in _listing(processes, "process"):
+        _same_names("process", _mapping(process, "process"), ("values", "penalty", "spreads", "eigenvectors"))
+        rank = _array(process["eigenvectors"], "eigenvectors", (p, None)).shape[1]
+        for name, length in (("values", rank), ("spreads", p)):
+            if (_array(process[name], name, (length,)) < 0).any():
+                raise SchemaError(f"{name} are negative")
+        if _number(process["penalty"], "penalty") <= 0:
+            raise SchemaError("penalty is not positive")
 
 
-def _check_laws(columns: Any, shares: Any, p: int) -> None:
-    """A size, the probabilities of one law, or those of several laws that have shares of the members."""
-    if shares is None:
-        _size(columns, "max_features", p)
+def _check_laws(design: dict[str, Any], p: int) -> None:
+    """A size or the probabilities of one law, or determinantal laws that have shares of the members."""
+    _size(design["max_features"], "max_features", p)
+    if design.get("shares") is None:
+        if design.get("spreads") is not None or design.get("penalties") is not None:
+            raise SchemaError("spreads and penalties belong to laws that have shares")
         return
-    n_laws = len(_array(columns, "max_features", (None, p)))
-    for chance in columns:
-        _shares(chance, "max_features", p)
-    _shares(shares, "shares", n_laws)
-    if abs(float(shares.sum()) - 1) > 1e-9:
-        raise SchemaError("shares do not sum to 1")
+    count = len(_array(design.get("spreads"), "spreads", (None, p)))
+    if (design["spreads"] < 0).any() or (_array(design.get("penalties"), "penalties", (count,)) < 0).any():
+        raise SchemaError("spreads or penalties are negative")
+    shares = _array(design["shares"], "shares", (None,))
+    _shares(shares, "shares", len(shares))
+    if len(shares) not in (count, count + 1) or abs(float(shares.sum()) - 1) > 1e-9:
+        raise SchemaError("shares do not belong to the laws there are")
 
 
 def _size(value: Any, what: str, p: int | None = None) -> None:

@@ -119,18 +119,19 @@ def _kinds(saved: models.SavedModel) -> dict[str, Any]:
 
 
 def _laws(model: Any) -> dict[str, float] | None:
-    """Shares of the laws of inclusion; older models have one law."""
+    """Shares of the sampling schemes of a tuned model."""
     if not isinstance(model, OLSEnsembleRegressorCV):
         return None
-    return dict(getattr(model, "inclusion_shares_", {model.inclusion_kind_: 1.0}))
+    shares = model.inclusion_shares_
+    return dict(shares[0] if isinstance(shares, list) else shares)  # one target may stand in a table of targets
 
 
 def _kept(model: Any, names: list[str]) -> list[dict[str, Any]] | None:
     """Columns that a sparse model would keep, the surest first; None where that was not asked, or is not known."""
-    selected = getattr(model, "selected_", np.empty(0, dtype=bool))
+    selected = np.ravel(getattr(model, "selected_", np.empty(0, dtype=bool)))
     if not len(selected):
         return None
-    share = model.selection_frequency_
+    share = np.ravel(model.selection_frequency_)
     order = sorted(np.flatnonzero(selected), key=lambda j: -share[j])
     return [{"name": names[j], "frequency": float(share[j])} for j in order]
 
@@ -141,10 +142,7 @@ def _error(saved: models.SavedModel) -> dict[str, Any]:
     if not isinstance(model, OLSEnsembleRegressorCV) or not math.isfinite(model.best_score_):
         squares = saved.residuals**2
         return _root(float(squares.mean()), float(squares.std() / math.sqrt(len(squares))), "the errors in the file")
-    results = model.cv_results_
-    size = model.max_samples_ if model.tune == "max_samples" else model.max_features_
-    place = np.flatnonzero(results["size"] == size)
-    spread = float(results["standard_error"][place[0]]) if len(place) else math.nan
+    spread = float(model.cv_results_["standard_error"][model.best_index_])
     return _root(-float(model.best_score_), spread, CRITERIA.get(model.criterion_, model.criterion_))
 
 
@@ -213,7 +211,7 @@ def _coefficient_lines(coefficients: list[dict[str, Any]], scaled: bool) -> list
     ]
     if scaled:
         return [*lines, "Coefficients are those of columns that the steps before have scaled."]
-    return [*lines, "Coefficients are in units of the columns, whose spread the file does not hold."]
+    return [*lines, "Coefficients are in units of the columns: they are no measure of importance."]
 
 
 def _bytes(n: int) -> str:

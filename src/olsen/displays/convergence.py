@@ -40,7 +40,7 @@ class ConvergenceDisplay:
     limit : float, default=None
         C, an estimate of what infinitely many members would come to.
     cv_error : array-like of shape (n_points,), default=None
-        Errors by cross-validation on the training data.
+        Errors by cross-validation on the training data, of tuned uniform members.
 
     Attributes
     ----------
@@ -173,14 +173,17 @@ def _member_lines(estimator: Any) -> list[tuple[Any, Array]]:
 
     The scale shrinks the ensemble towards its mean target; every member is given what that adds to the intercept.
     """
-    _, features, solution = estimator._members_again("ConvergenceDisplay")
-    scale, shape = float(estimator.scale_), (len(features), features.n_items)
-    intercepts = scale * solution.intercepts
-    intercepts += np.atleast_1d(estimator.intercept_) - estimator.weights_ @ intercepts
-    return [
-        (sp.csr_array((scale * values, features.indices, features.indptr), shape=shape), intercept)
-        for values, intercept in zip(solution.values.T, intercepts.T, strict=True)
-    ]
+    found, lines = estimator._members_again("ConvergenceDisplay"), []
+    centres = np.atleast_1d(estimator.intercept_)
+    centres = np.broadcast_to(centres, np.atleast_2d(estimator.coef_).shape[:1])  # without intercept there is one zero
+    scales = np.broadcast_to(estimator.scale_, centres.shape)
+    for t, (scale, centre) in enumerate(zip(scales, centres, strict=True)):
+        features, solution = found[t if len(found) > 1 else 0]
+        parts = (scale * solution.values[:, t], features.indices, features.indptr)
+        intercepts = scale * solution.intercepts[:, t]
+        intercepts = intercepts + centre - estimator.weights_ @ intercepts
+        lines.append((sp.csr_array(parts, shape=(len(features), features.n_items)), intercepts))
+    return lines
 
 
 def _running_errors(X: Any, y: Array, coefs: Any, intercepts: Array, weights: Array) -> tuple[Array, float]:
@@ -201,9 +204,7 @@ def _running_errors(X: Any, y: Array, coefs: Any, intercepts: Array, weights: Ar
 
 
 def _cross_validated(estimator: Any, k: NDArray[np.int64]) -> Array | None:
-    """Errors at the chosen size for every number of members, where the estimator was tuned."""
-    if not hasattr(estimator, "risk_curve"):
+    """Errors at the chosen size of uniform members, whose error is known for every number of them."""
+    if getattr(estimator, "inclusion_kind_", None) != "uniform":
         return None
-    size = estimator.max_samples_ if estimator.tune == "max_samples" else estimator.max_features_
-    (at,) = np.flatnonzero(estimator.cv_results_["size"] == size)[:1]
-    return np.array([estimator.risk_curve(int(count))[at] for count in k])
+    return np.array([estimator.risk_curve(int(count))[estimator.best_index_] for count in k])

@@ -123,7 +123,7 @@ class IntervalDisplay:
         Parameters
         ----------
         estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
-            A fitted one that still has its training rows.
+            A fitted one that has what intervals need: `predict_interval` says so if not.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows that were not used in the fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None

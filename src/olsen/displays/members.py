@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..figures.draw import BLUE, VERMILLION
 from ._axes import as_text, tidy, two_axes
-from ._estimator import Array, check_display, column_names
+from ._estimator import Array, check_display, column_names, one_target
 
 __all__ = ["SubsetDisplay"]
 
@@ -81,6 +81,7 @@ class SubsetDisplay:
         n_members: int = 20,
         max_bins: int = 120,
         feature_names: ArrayLike | None = None,
+        target: int | None = None,
         ax: Any = None,
     ) -> Self:
         """Draw the columns, and the rows where members have not all of them.
@@ -95,6 +96,8 @@ class SubsetDisplay:
             Neighbouring columns (and rows) are put together in bins where there are more.
         feature_names : array-like of shape (n_features,), default=None
             Names of the columns; None: those seen in `fit`.
+        target : int, default=None
+            Which of several targets, where each has members of its own.
         ax : matplotlib Axes or two of them, default=None
             Where to draw; None: a new figure.
 
@@ -110,6 +113,8 @@ class SubsetDisplay:
                 raise ValueError(f"{name}={value!r} must be a whole number, at least 1.")
         count = min(n_members, estimator.n_estimators_)
         features, samples = estimator.feature_subsets_, estimator.sample_subsets_
+        if isinstance(features, list):
+            features = features[int(one_target(np.arange(len(features))[:, None], target)[0])]
         given = [samples[i] for i in range(count)]
         n_rows = 1 + max(int(rows.max(initial=0)) for rows in given)
         all_rows = all(np.array_equal(given[0], rows) for rows in given)

@@ -239,7 +239,7 @@ class RiskCurveDisplay:
         estimator : OLSEnsembleRegressorCV
             A fitted one.
         over : {"alpha", "k"}, default="alpha"
-            The horizontal axis; over `k`, there is one curve, of the chosen size.
+            The horizontal axis; over `k`, there is one curve, of the chosen size of uniform members.
         k : array-like, default=None
             Numbers of members: one curve for each (None: 1, 10, 100 and infinitely many), or the axis (None: up to
             1000).
@@ -253,25 +253,21 @@ class RiskCurveDisplay:
         """
         _check_over(over)
         check_display(estimator, "RiskCurveDisplay", ("risk_curve",), "Fit an OLSEnsembleRegressorCV instead.")
-        items = "rows" if estimator.tune == "max_samples" else "columns"
-        sizes = estimator.cv_results_["size"]
+        uniform = ~estimator.cv_results_["mixture"]
+        sizes = estimator.cv_results_["size"][uniform]
         name = "mean squared error, cross-validated"
         if over == "k":
-            chosen = estimator.max_samples_ if items == "rows" else estimator.max_features_
             x = UP_TO_1000 if k is None else np.atleast_1d(np.asarray(k, dtype=float))
-            risk = np.array([estimator.risk_curve(count)[np.searchsorted(sizes, chosen)] for count in x])
-            return cls(x, risk, [f"{chosen} {items} in a member"], over=over, risk_name=name).plot(ax)
-        if len(sizes) == 1:
-            given = estimator.max_features is not None
-            advice = "give several sizes as max_features" if given else "fit with inclusion='loo'"
-            raise ValueError(
-                f"errors are known at one size only, {sizes[0]} {items}, which is no curve over alpha. To have one, "
-                f"{advice}; or use over='k'."
-            )
+            errors = np.array([estimator.risk_curve(count)[uniform] for count in x])
+            chosen = int(np.argmin(errors[-1]))
+            if not np.all(uniform[estimator.best_index_ :]):
+                label = f"{sizes[chosen]} columns in a uniform member"
+            else:
+                chosen, label = estimator.best_index_, f"{estimator.max_features_} columns in a member"
+            return cls(x, errors[:, chosen], [label], over=over, risk_name=name).plot(ax)
         counts = np.atleast_1d(np.asarray(MEMBERS if k is None else k, dtype=float))
-        risk = np.array([estimator.risk_curve(count) for count in counts])
-        x, x_name = (sizes, "rows in a member") if items == "rows" else (sizes / estimator.n_features_in_, None)
-        return cls(x, risk, _members(counts), risk_name=name, x_name=x_name).plot(ax)
+        risk = np.array([estimator.risk_curve(count)[uniform] for count in counts])
+        return cls(sizes / estimator.n_features_in_, risk, _members(counts), risk_name=name).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the curves.

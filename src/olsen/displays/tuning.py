@@ -24,7 +24,7 @@ class TuningCurveDisplay:
     Parameters
     ----------
     sizes : array-like of shape (n_sizes,)
-        Columns (or rows) per member, ascending.
+        Columns per member, ascending.
     mse : array-like of shape (n_sizes,)
         Estimated mean squared error with `n_estimators` members.
     mse_infinity : array-like of shape (n_sizes,)
@@ -39,10 +39,11 @@ class TuningCurveDisplay:
         Number of members.
     criterion : {"loo", "kfold", "gcv", "oob"}, default="loo"
         How errors were estimated.
-    items : {"columns", "rows"}, default="columns"
-        What sizes count.
+    best_error : float, default=None
+        Standard error of `best_mse`.
     shares : dict, default=None
-        Share of the members that each law of inclusion has, where laws were mixed: then there is one size only.
+        Share of the ensemble that each sampling scheme has, where several share it: the curve is then that of uniform
+        members, and the chosen mixture stands beside it.
     ridge : float, default=None
         Mean squared error of ridge regression, to compare with.
 
@@ -51,17 +52,17 @@ class TuningCurveDisplay:
     ax_ : matplotlib Axes
         Where errors were drawn.
     shares_ax_ : matplotlib Axes or None
-        Where the shares of the laws were drawn.
+        Where the shares of the schemes were drawn.
     figure_ : matplotlib Figure
         The figure of both.
     line_ : matplotlib Line2D
         Errors at `n_estimators` members.
-    infinity_line_ : matplotlib Line2D
-        Errors of infinitely many.
-    band_ : matplotlib artist
-        One standard error to either side: an area, or a bar where there is one size.
-    best_ : matplotlib Line2D
-        The chosen size.
+    infinity_line_ : matplotlib Line2D or None
+        Errors of infinitely many, where `n_estimators` is a number.
+    band_ : matplotlib PolyCollection
+        One standard error to either side.
+    best_ : matplotlib ErrorbarContainer
+        The chosen size, or the mixture at its mean size, with its standard error.
     ridge_line_ : matplotlib Line2D or None
         The error of ridge regression.
 
@@ -92,16 +93,16 @@ class TuningCurveDisplay:
         *,
         best_size: int,
         best_mse: float,
-        n_estimators: int,
+        n_estimators: float,
         criterion: str = "loo",
-        items: str = "columns",
+        best_error: float | None = None,
         shares: dict[str, float] | None = None,
         ridge: float | None = None,
     ) -> None:
         self.sizes, self.mse = np.asarray(sizes), np.asarray(mse)
         self.mse_infinity, self.standard_error = np.asarray(mse_infinity), np.asarray(standard_error)
         self.best_size, self.best_mse, self.n_estimators = best_size, best_mse, n_estimators
-        self.criterion, self.items, self.shares, self.ridge = criterion, items, shares, ridge
+        self.criterion, self.best_error, self.shares, self.ridge = criterion, best_error, shares, ridge
 
     @classmethod
     def from_estimator(
@@ -138,31 +139,32 @@ class TuningCurveDisplay:
                     f"give the rows it was fitted to."
                 )
             ridge = _ridge_error(X, y)
-        rows = estimator.tune == "max_samples"
         found = estimator.cv_results_
+        uniform = ~found["mixture"]
+        shares = estimator.inclusion_shares_
+        if isinstance(shares, list):  # of several targets
+            names = dict.fromkeys(name for one in shares for name in one)
+            shares = {name: float(np.mean([one.get(name, 0.0) for one in shares])) for name in names}
         display = cls(
-            found["size"],
-            found["mse"],
-            found["mse_infinity"],
-            found["standard_error"],
-            best_size=int(estimator.max_samples_ if rows else estimator.max_features_),
+            *(found[name][uniform] for name in ("size", "mse", "mse_infinity", "standard_error")),
+            best_size=int(estimator.max_features_),
             best_mse=-float(estimator.best_score_),
-            n_estimators=int(estimator.n_estimators_),
+            n_estimators=estimator.n_estimators_,
             criterion=estimator.criterion_,
-            items="rows" if rows else "columns",
-            shares=dict(estimator.inclusion_shares_) if estimator.inclusion_kind_ == "mixed" else None,
+            best_error=float(found["standard_error"][estimator.best_index_]),
+            shares=None if estimator.inclusion_kind_ == "uniform" else shares,
             ridge=ridge,
         )
         return display.plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw the curve, or the one point there is of mixed laws with their shares.
+        """Draw the curve, and the shares of the schemes where several share the ensemble.
 
         Parameters
         ----------
         ax : matplotlib Axes or two of them, default=None
-            Where to draw; None: a new figure, with a second panel for the shares of mixed laws. On a single one shares
-            are told in the title.
+            Where to draw; None: a new figure, with a second panel for the shares of the schemes. On a single one shares
+            are in the title.
 
         Returns
         -------
@@ -174,16 +176,13 @@ class TuningCurveDisplay:
             _draw_shares(self.shares_ax_, self.shares)
         elif self.shares is not None:
             self.ax_.set_title(_told(self.shares), fontsize="small", wrap=True)
-        if len(self.sizes) > 1:
-            self._draw_curve()
-        else:
-            self._draw_point()
+        self._draw_curve()
         self.ridge_line_ = None
         if self.ridge is not None:
             self.ridge_line_ = self.ax_.axhline(self.ridge, color=BLACK, ls=":", label="ridge, leave-one-out")
         error = f"mean squared error, {CRITERIA.get(self.criterion, self.criterion)}"
-        tidy(self.ax_, xlabel=f"{self.items} in a member", ylabel=error)
-        self.ax_.legend(fontsize="small", loc="best" if len(self.sizes) > 1 else "upper right")
+        tidy(self.ax_, xlabel="columns in a member", ylabel=error)
+        self.ax_.legend(fontsize="small", loc="best")
         return self
 
     def _draw_curve(self) -> None:
@@ -191,8 +190,14 @@ class TuningCurveDisplay:
         low, high = self.mse - self.standard_error, self.mse + self.standard_error
         self.band_ = ax.fill_between(self.sizes, low, high, color=PALE, alpha=0.6, lw=0, label="one standard error")
         style = "o-" if len(self.sizes) <= FEW else "-"
-        (self.line_,) = ax.plot(self.sizes, self.mse, style, ms=4, color=BLUE, label=f"{self.n_estimators} members")
-        (self.infinity_line_,) = ax.plot(self.sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many")
+        kind = "members" if self.shares is None else "uniform members"
+        count = "infinitely many" if self.n_estimators == np.inf else f"{self.n_estimators}"
+        (self.line_,) = ax.plot(self.sizes, self.mse, style, ms=4, color=BLUE, label=f"{count} {kind}")
+        self.infinity_line_ = None
+        if self.n_estimators < np.inf:
+            (self.infinity_line_,) = ax.plot(
+                self.sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many"
+            )
         self._draw_best()
         if self.sizes[-1] >= 20 * self.sizes[0]:
             ax.set_xscale("log")
@@ -202,25 +207,11 @@ class TuningCurveDisplay:
         if top > FAR * self.best_mse > 0:
             ax.set_ylim(0.0, max(FAR * self.best_mse, 1.1 * (self.ridge or 0.0)))
 
-    def _draw_point(self) -> None:
-        ax, size = self.ax_, self.sizes
-        self.band_ = ax.errorbar(
-            size, self.mse, self.standard_error, fmt="none", ecolor=BLUE, capsize=4, label="one standard error"
-        )
-        (self.line_,) = ax.plot(size, self.mse, "o", color=BLUE, label=f"{self.n_estimators} members")
-        (self.infinity_line_,) = ax.plot(
-            size, self.mse_infinity, "_", ms=18, mew=1.5, color=VERMILLION, label="infinitely many"
-        )
-        self._draw_best()
-        ax.set_xticks(size)
-        ax.set_xlim(size[0] - 1, size[0] + 4)  # room for the legend
-        if self.shares is None:
-            ax.set_title("errors are known at one size only", fontsize="small")
-
     def _draw_best(self) -> None:
-        (self.best_,) = self.ax_.plot(
-            [self.best_size], [self.best_mse], "D", ms=7, mfc="none", mew=1.5, color=BLACK,
-            label=f"chosen: {self.best_size} {self.items}",
+        what = f"{self.best_size} columns" if self.shares is None else f"mixture, {self.best_size} columns on average"
+        self.best_ = self.ax_.errorbar(
+            [self.best_size], [self.best_mse], None if self.best_error is None else [self.best_error], fmt="D", ms=7,
+            mfc="none", mew=1.5, color=BLACK, capsize=4, label=f"chosen: {what}",
         )  # fmt: skip
 
 
@@ -237,15 +228,14 @@ def _ridge_error(X: Any, y: Any) -> float:
 
 def _told(shares: dict[str, float]) -> str:
     named = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return f"laws mixed: {named}"
+    return f"schemes: {named}"
 
 
 def _draw_shares(ax: Any, shares: dict[str, float]) -> None:
-    """Bars, and how to get a curve over sizes instead."""
     names, values = list(shares), np.array(list(shares.values()), dtype=np.float64)
     bars = ax.barh(names, 100 * values, color=BLUE)
     ax.bar_label(bars, fmt="%.0f %%", padding=2, fontsize="small")
     ax.invert_yaxis()
     ax.margins(x=0.18)
-    tidy(ax, xlabel="share of the members, %")
-    ax.set_title('laws of inclusion; for a curve\nover sizes: inclusion="loo"', fontsize="small")
+    tidy(ax, xlabel="share of the ensemble, %")
+    ax.set_title("sampling schemes", fontsize="small")

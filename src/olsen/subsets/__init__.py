@@ -17,8 +17,6 @@ from ._determinantal import Determinantal, penalty_of_size
 from ._drawing import (
     COLUMNS,
     ROWS,
-    antithetic_pairs,
-    antithetic_pairs_by_law,
     draw,
     draw_members,
     group_size,
@@ -27,7 +25,6 @@ from ._drawing import (
     resolve_size,
 )
 from ._keys import row_groups
-from ._laws import at_unit_steps
 from ._mixtures import laws_of_members
 
 __all__ = [
@@ -36,9 +33,6 @@ __all__ = [
     "Design",
     "Determinantal",
     "Subsets",
-    "antithetic_pairs",
-    "antithetic_pairs_by_law",
-    "at_unit_steps",
     "draw",
     "draw_members",
     "group_size",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -14,7 +15,7 @@ from . import _keys
 from ._compressed import Mapper, Subsets
 from ._determinantal import Determinantal
 from ._drawing import ROWS, draw, draw_members, resolve_size
-from ._mixtures import check_mixture, draw_mixture
+from ._mixtures import draw_mixture
 
 __all__ = ["Design", "Endless", "MemberRows"]
 
@@ -29,8 +30,8 @@ class Design:
         Rows with positive weight, and columns.
     seed : int
         Member i is a function of (seed, i).
-    max_features : int, float or ndarray of shape (n_columns,) or (n_laws, n_columns)
-        Columns of a member: a count, a fraction, or the probability of every column, for each law if there are several.
+    max_features : int, float or ndarray of shape (n_columns,)
+        Columns of a member: a count, a fraction, or the probability of every column.
     max_samples : int or float, default=1.0
         Rows of a member.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
@@ -49,8 +50,13 @@ class Design:
     kept_rows : ndarray or None, default=None
         Numbers of the rows with positive weight among those handed over, where they are known and not all.
     shares : ndarray of shape (n_laws,) or None, default=None
-        Share of the members that each law has, where there are several.
-    process : Determinantal or None, default=None
+        Share of the members that each law has, where there are several: determinantal ones, then one of uniform
+        members of size `max_features` if there is one share more.
+    spreads : ndarray of shape (n_determinantal, n_columns) or None, default=None
+        Of the determinantal laws.
+    penalties : ndarray of shape (n_determinantal,) or None, default=None
+        Of the same.
+    process : tuple of Determinantal or None, default=None
         What determinantal members are drawn from, made from the data once: members can be drawn again without them.
 
     Examples
@@ -75,13 +81,20 @@ class Design:
     n_given: int | None = None
     kept_rows: NDArray[np.int64] | None = None
     shares: NDArray[np.float64] | None = None
-    process: Determinantal | None = None
+    spreads: NDArray[np.float64] | None = None
+    penalties: NDArray[np.float64] | None = None
+    process: tuple[Determinantal, ...] | None = None
 
-    def __post_init__(self) -> None:
-        if self.shares is not None:
-            check_mixture(self.shares, np.asarray(self.max_features))
-            if not self.all_rows:
-                raise ValueError(f"members of several laws see all rows, but max_samples={self.max_samples!r}.")
+    @property
+    def uniform(self) -> Design:
+        """Of several laws, that of uniform members."""
+        return replace(self, sampling="fixed", shares=None, spreads=None, penalties=None, process=None)
+
+    @property
+    def uniform_share(self) -> float:
+        """Of several laws, the share of uniform members."""
+        assert self.shares is not None and self.penalties is not None
+        return float(self.shares[-1]) if len(self.shares) > len(self.penalties) else 0.0
 
     @property
     def all_rows(self) -> bool:
@@ -99,11 +112,15 @@ class Design:
             "mapper": mapper,
         }
         if self.shares is not None:
-            chances = np.asarray(self.max_features)
-            return draw_mixture(self.n_rows, self.shares, chances, start, stop, **how), None
+            assert self.process is not None
+            laws: list[Callable[[int, int], Subsets]] = [
+                partial(process.draw, seed=self.seed, mapper=mapper, law=i) for i, process in enumerate(self.process)
+            ]
+            laws.append(lambda first, last: self.uniform.draw(first, last, mapper)[0])
+            return draw_mixture(self.shares, laws[: len(self.shares)], start, stop, self.n_columns), None
         if self.sampling == "determinantal":
             assert self.process is not None
-            return self.process.draw(start, stop, seed=self.seed, mapper=mapper), None
+            return self.process[0].draw(start, stop, seed=self.seed, mapper=mapper), None
         rows = 1.0 if self.row_groups else self.max_samples
         features, samples = draw_members(
             self.n_rows, self.n_columns, stop, start=start, max_features=self.max_features, max_samples=rows, **how
@@ -148,9 +165,10 @@ class Design:
         k = int(k)
         count = self.n_rows if self.n_given is None else self.n_given
         rows = np.arange(count) if self.kept_rows is None else self.kept_rows
-        _, samples = self.draw(0, k)
-        if samples is None:
+        if self.all_rows:
             return [rows] * k
+        _, samples = self.draw(0, k)
+        assert samples is not None
         if self.row_groups is None:
             return [rows[sample] for sample in samples]
         group = _keys.row_groups(0, count, self.row_groups, self.seed)
@@ -158,10 +176,10 @@ class Design:
 
     @property
     def expected_size(self) -> float:
-        """Columns of a member, on average over laws where there are several; a fraction is not rounded."""
+        """Columns of a member; a fraction is not rounded."""
         columns = self.max_features
         if np.ndim(columns):
-            return float(np.mean(np.asarray(columns).sum(axis=-1)))
+            return float(np.sum(columns))
         return float(columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns)
 
     def first_change(self, other: Design) -> str | None:
@@ -177,13 +195,15 @@ class Design:
     def plain(self) -> dict[str, Any]:
         """The same as numbers, texts and arrays only."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return found if self.process is None else {**found, "process": self.process.plain()}
+        return found if self.process is None else {**found, "process": [process.plain() for process in self.process]}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> Design:
         """The inverse of `plain`."""
-        process = plain.get("process")
-        return cls(**{**plain, "process": None if process is None else Determinantal(**process)})
+        found = plain.get("process")
+        return cls(
+            **{**plain, "process": None if found is None else tuple(Determinantal(**process) for process in found)}
+        )
 
 
 class Endless:

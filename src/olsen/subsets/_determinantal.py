@@ -107,11 +107,16 @@ class Determinantal:
 
     @classmethod
     def from_gram(
-        cls, G: NDArray[np.float64], size: float, spreads: NDArray[np.float64] | None = None
+        cls,
+        G: NDArray[np.float64],
+        size: float | None = None,
+        spreads: NDArray[np.float64] | None = None,
+        *,
+        penalty: float | None = None,
     ) -> Determinantal:
-        """From products of the columns, for an expected `size`; spreads are one over the squared lengths by default.
+        """From products of the columns, for an expected `size` or a penalty.
 
-        By default columns so count in units of their standard deviation, whatever their own units.
+        Spreads are one over the squared lengths by default: columns count in units of their standard deviation.
         """
         spreads = _spreads(np.diagonal(G), spreads)
         root = np.sqrt(spreads)
@@ -119,11 +124,16 @@ class Determinantal:
         scaled *= root[:, None]
         form = Tridiagonal.of(scaled)
         values = _above_rounding(form.eigenvalues(), len(G))
-        return cls(values, _penalty(values, size), spreads, form)
+        return cls(values, _penalty(values, size) if penalty is None else penalty, spreads, form)
 
     @classmethod
     def from_rows(
-        cls, Z: NDArray[np.float64], size: float, spreads: NDArray[np.float64] | None = None
+        cls,
+        Z: NDArray[np.float64],
+        size: float | None = None,
+        spreads: NDArray[np.float64] | None = None,
+        *,
+        penalty: float | None = None,
     ) -> Determinantal:
         """The same from rows (n, p), about their means with an intercept: for more columns than rows.
 
@@ -133,31 +143,36 @@ class Determinantal:
         scaled = Z * np.sqrt(spreads)
         if len(Z) <= Z.shape[1]:
             values, left = la.eigh(scaled @ scaled.T, check_finite=False)
-            kept = len(_above_rounding(values, len(values)))
-            values, left = values[-kept:], left[:, -kept:]
+            first = len(values) - len(_above_rounding(values, len(values)))
+            values, left = values[first:], left[:, first:]
+            kept = len(values)
             vectors = scaled.T @ left / np.sqrt(values)
-            if 0 < size < kept and not (found := cls._with_vectors(values, vectors, size, spreads)).doubtful:
-                return found
+            if penalty is not None or (size is not None and 0 < size < kept):
+                found = cls._with_vectors(values, vectors, size, spreads, penalty)
+                if not found.doubtful:
+                    return found
         _, lengths, rows = la.svd(scaled, full_matrices=False, check_finite=False)
-        kept = int(np.sum(lengths > np.finfo(float).eps * max(Z.shape) * lengths[0]))
-        return cls._with_vectors(lengths[:kept][::-1] ** 2, rows[:kept][::-1].T, size, spreads)
+        kept = int(np.sum(lengths > np.finfo(float).eps * max(Z.shape) * lengths.max(initial=0.0)))
+        return cls._with_vectors(lengths[:kept][::-1] ** 2, rows[:kept][::-1].T, size, spreads, penalty)
 
     @classmethod
-    def _with_vectors(cls, values: Array, vectors: Array, size: float, spreads: Array) -> Determinantal:
-        penalty = _penalty(values, size)
+    def _with_vectors(
+        cls, values: Array, vectors: Array, size: float | None, spreads: Array, penalty: float | None
+    ) -> Determinantal:
+        penalty = _penalty(values, size) if penalty is None else penalty
         return cls(values, penalty, spreads, np.ascontiguousarray(_canonical(values, vectors)))
 
     @property
     def doubtful(self) -> bool:
         """Whether products of columns have lost what decides here, in double precision."""
-        return bool(self.penalty < DOUBT * self.values[-1])
+        return bool(len(self.values) and self.penalty < DOUBT * self.values[-1])
 
     @cached_property
     def vectors(self) -> NDArray[np.float64]:
         """Eigenvectors, (n_columns, rank)."""
         if isinstance(self.eigenvectors, np.ndarray):
             return self.eigenvectors
-        vectors = self.eigenvectors.eigenvectors()[:, -len(self.values) :]
+        vectors = self.eigenvectors.eigenvectors()[:, len(self.spreads) - len(self.values) :]
         return np.ascontiguousarray(_canonical(self.values, vectors))
 
     @property
@@ -188,9 +203,13 @@ class Determinantal:
         parts = {"values": self.values, "penalty": self.penalty, "spreads": self.spreads}
         return {**parts, "eigenvectors": self.vectors}
 
-    def draw(self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None) -> Subsets:
-        """Members `start` to `stop`: each a function of the process, the seed and its number."""
-        key = np.random.SeedSequence(seed, spawn_key=(STREAM,)).generate_state(2, np.uint64).view(np.int64)
+    def draw(self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None, law: int = 0) -> Subsets:
+        """Members `start` to `stop`: each a function of the process, the seed, its number and that of the law."""
+        key = (
+            np.random.SeedSequence(seed, spawn_key=(STREAM, law) if law else (STREAM,))
+            .generate_state(2, np.uint64)
+            .view(np.int64)
+        )
         chances = self.chances
 
         def work(first: int, last: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -224,7 +243,9 @@ def _above_rounding(values: Array, dimension: int) -> Array:
     return values[values > ROUNDING * dimension * max(float(values[-1]), 0.0)]
 
 
-def _penalty(values: Array, size: float) -> float:
+def _penalty(values: Array, size: float | None) -> float:
+    if size is None:
+        raise ValueError("give an expected size, or a penalty.")
     if not 0 < size < len(values):
         raise ValueError(
             f"members of {size:g} columns on average cannot be drawn: the columns have rank {len(values)} (about "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
@@ -16,8 +16,6 @@ from ._compressed import WORTH_SHARING, Mapper, Subsets
 __all__ = [
     "COLUMNS",
     "ROWS",
-    "antithetic_pairs",
-    "antithetic_pairs_by_law",
     "draw",
     "draw_members",
     "group_size",
@@ -167,45 +165,6 @@ def draw(
         return _from_array(law(_keys.raw_keys(n_items + 1, first, first + 1, *key)), n_items)
     law = _laws.law(n_items, size, probabilities, sampling, per_group)
     return _draw_groups(law, n_items, per_group, start, stop, key, mapper)
-
-
-def antithetic_pairs(
-    probabilities: ArrayLike, n_pairs: int, *, seed: int, start: int = 0, stream: int = COLUMNS
-) -> Subsets:
-    """Pairs ``start`` to ``n_pairs`` of members with given inclusion probabilities that avoid each other.
-
-    Members ``2 b`` and ``2 b + 1`` share a random order of the items and pick half a step apart (systematic sampling),
-    as two members of one balanced group do.
-
-    Examples
-    --------
-    >>> from olsen.subsets import antithetic_pairs
-    >>> pairs = antithetic_pairs([0.5, 0.5, 0.5, 0.5], 3, seed=0)
-    >>> [sorted([*pairs[i], *pairs[i + 1]]) for i in (0, 2, 4)] == [[0, 1, 2, 3]] * 3
-    True
-    """
-    chance = np.asarray(probabilities, dtype=np.float64)
-    law = _laws.law(len(chance), None, chance, "fixed", 2)
-    return _draw_groups(law, len(chance), 2, 2 * start, 2 * n_pairs, (seed, stream, 0), None)
-
-
-def antithetic_pairs_by_law(
-    probabilities: Sequence[ArrayLike], n_pairs: int, *, seed: int, start: int = 0, stream: int = COLUMNS
-) -> list[Subsets]:
-    """:func:`antithetic_pairs` for each of several laws; their members share random orders, which are made once.
-
-    Examples
-    --------
-    >>> from olsen.subsets import antithetic_pairs, antithetic_pairs_by_law
-    >>> few, many = antithetic_pairs_by_law([[0.25] * 4, [0.5] * 4], 3, seed=0)
-    >>> few.sizes.tolist(), many.sizes.tolist() == antithetic_pairs([0.5] * 4, 3, seed=0).sizes.tolist()
-    ([1, 1, 1, 1, 1, 1], True)
-    """
-    chances = [np.asarray(chance, dtype=np.float64) for chance in probabilities]
-    n_items = len(chances[0])
-    raw = _keys.raw_keys(n_items + 1, start, n_pairs, seed, stream)
-    order, u = _keys.order(raw[:, :n_items]), _keys.uniform(raw[:, n_items])
-    return [_laws.at_unit_steps(order, u, chance, np.array([0.0, 0.5])) for chance in chances]
 
 
 def _draw_groups(

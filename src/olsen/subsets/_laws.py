@@ -100,13 +100,6 @@ def at_unit_steps(
     -------
     Subsets
         Of the members of one group after the other.
-
-    Examples
-    --------
-    >>> from olsen.subsets import at_unit_steps
-    >>> order, start = np.array([[2, 0, 1, 3]]), np.array([0.1])
-    >>> [pair.tolist() for pair in at_unit_steps(order, start, np.full(4, 0.5), np.array([0.0, 0.5]))]
-    [[1, 2], [0, 3]]
     """
     # a search for the points of every order costs less than a look at all items
     n_groups, n_items = order.shape

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._compressed import Subsets
-from ._drawing import draw_members
 
-__all__ = ["check_mixture", "draw_mixture", "laws_of_members"]
-
-LAWS = 16  # first of the streams of a seed for the columns of several laws, one stream for each
+__all__ = ["draw_mixture", "laws_of_members"]
 
 
 def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
@@ -35,33 +32,12 @@ def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
 
 
 def draw_mixture(
-    n_rows: int,
-    shares: NDArray[np.float64],
-    probabilities: NDArray[np.float64],
-    start: int,
-    stop: int,
-    **how: Any,
+    shares: NDArray[np.float64], laws: Sequence[Callable[[int, int], Subsets]], start: int, stop: int, n_columns: int
 ) -> Subsets:
-    """Columns of members `start` to `stop`, of which each law, a row of `probabilities`, has its share.
-
-    Laws draw from streams of their own, each with groups of its own where the design is balanced. `how` goes to
-    :func:`draw_members`.
-    """
-    n_laws, n_columns = probabilities.shape
+    """Columns of members `start` to `stop`, of which each law, a function that draws its own members, has its share."""
     law = laws_of_members(shares, stop)
-    before, after = (np.bincount(law[:end], minlength=n_laws) for end in (start, stop))
-    drawn = []
-    for i in np.flatnonzero(after > before).tolist():
-        features, _ = draw_members(
-            n_rows,
-            n_columns,
-            int(after[i]),
-            start=int(before[i]),
-            max_features=probabilities[i],
-            stream=LAWS + i,
-            **how,
-        )
-        drawn.append(features)
+    before, after = (np.bincount(law[:end], minlength=len(laws)) for end in (start, stop))
+    drawn = [laws[i](int(before[i]), int(after[i])) for i in np.flatnonzero(after > before).tolist()]
     if not drawn:
         return Subsets(n_columns, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
     return _interleaved(drawn, law[start:])
@@ -78,14 +54,3 @@ def _interleaved(drawn: list[Subsets], law: NDArray[np.int64]) -> Subsets:
     indices = np.empty(int(ends[-1]), dtype=np.int64)
     indices[own + within] = np.concatenate([features.indices for features in drawn])
     return Subsets(drawn[0].n_items, ends, indices)
-
-
-def check_mixture(shares: NDArray[np.float64], probabilities: NDArray[np.float64]) -> None:
-    """Shares sum to one, one for each law."""
-    if probabilities.ndim != 2 or shares.shape != probabilities.shape[:1]:
-        raise ValueError(
-            f"shares has shape {shares.shape}, but one share is needed for each row of max_features, which has shape "
-            f"{probabilities.shape}."
-        )
-    if not (np.all(shares >= 0) and abs(float(shares.sum()) - 1) < 1e-9):
-        raise ValueError(f"shares must be at least 0 and sum to 1; got {shares.tolist()}.")

@@ -17,15 +17,15 @@ __all__ = ["render"]
 
 LAWS = {
     "uniform": "all columns alike",
-    "ridge": "as ridge regression has it: columns that stand alone more often",
+    "ridge": "members whose mean is ridge regression",
     "power": "columns with large coefficients in ridge regression more often",
-    "lasso": "as the lasso has it: few columns nearly always, most hardly ever",
+    "lasso": "members whose mean is the lasso: few columns nearly always, most never",
     "sparse": "one step beyond the lasso, fewer columns still",
-    "adaptive": "columns with large coefficients more often",
+    "nothing": "the mean of the target",
 }
 SPREAD = (
-    "Lines: plus and minus two standard errors, how far the effect would vary over other rows with columns drawn "
-    "alike; the pull of all effects towards zero is not in them, nor that other rows might draw columns otherwise."
+    "Lines: plus and minus two standard errors, how far the effect would vary over other rows, the choice of schemes "
+    "included; the pull of all effects towards zero is not in them."
 )
 NO_SPREAD = "Standard errors are left out: they would take too long, or need rows that were not kept."
 LOG_FROM, MOST_SHOWN = 10.0, 100.0  # errors over the least one: an axis of powers from here on, and nothing from there
@@ -121,19 +121,22 @@ def _half(coefficient: dict[str, Any]) -> float | None:
 
 
 def _choice(summary: dict[str, Any]) -> str:
-    """What tuning chose: a size from a curve, or shares of laws where there is but one size."""
+    """What tuning chose: a size from a curve of uniform members, and shares of schemes where several are in use."""
     curve, model = summary["curve"], summary["model"]
-    if len(curve["size"]) > 1:
-        chart, beyond = _curve_chart(curve)
+    chart, beyond = _curve_chart(curve)
+    mixture = curve["mixture"]
+    if mixture is None:
         return figure("curve", "Error against the size of the members", chart, (
             f"Error of the ensemble (blue, with one standard error) and of an infinite one (dashed) on rows left out "
             f"{_left_out(model)}. Smaller members shrink the coefficients more.{beyond}"))  # fmt: skip
-    laws = sorted(model["laws"].items(), key=lambda law: -law[1])
-    chart = stacked("Shares of the laws by which columns are drawn", laws)
-    error, se = curve["rmse"][0], curve["standard_error"][0]
-    return figure("laws", "How columns are drawn", chart + _legend(laws), (
-        f"Share of the members that each law has, as rows left out {_left_out(model)} support it; the error with these "
-        f"shares is {number(error)} ± {number(se, '.2g')} (one standard error).{_kept(summary)}"))  # fmt: skip
+    schemes = sorted(model["laws"].items(), key=lambda scheme: -scheme[1])
+    error, se = mixture["rmse"], mixture["standard_error"]
+    shares = figure("laws", "Sampling schemes", stacked("Shares of the sampling schemes", schemes) + _legend(schemes), (
+        f"Share of the ensemble that each scheme has, as rows left out {_left_out(model)} support it; the error with "
+        f"these shares is {number(error)} ± {number(se, '.2g')} (one standard error).{_kept(summary)}"))  # fmt: skip
+    return shares + figure("curve", "Error of uniform members against their size", chart, (
+        f"Error of uniform members alone (blue, with one standard error) on rows left out {_left_out(model)}; the mark "
+        f"is the chosen mixture of schemes, at its mean number of columns.{beyond}"))  # fmt: skip
 
 
 def _legend(laws: list[tuple[str, float]]) -> str:
@@ -164,7 +167,7 @@ def _curve_chart(curve: dict[str, Any]) -> tuple[str, str]:
     chart.band(sizes, lower, upper, "band")
     chart.line(sizes, limit, "second")
     chart.line(sizes, at_k, "first")
-    chart.mark(curve["chosen"], "chosen", f"{curve['chosen']} chosen")
+    chart.mark(min(curve["chosen"], sizes[-1]), "chosen", f"{curve['chosen']} chosen")
     beyond = f" It leaves the frame and goes up to {number(high, '.3g')}." if top < high else ""
     beyond += " In the gap it is infinite." if len(finite) < 2 * len(sizes) else ""
     return chart.render(), beyond

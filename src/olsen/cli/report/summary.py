@@ -22,14 +22,13 @@ Array = NDArray[np.float64]
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
 MOST_COEFFICIENTS = 15
 MOST_COLUMNS = 5000  # that are listed with their coefficients
-MOST_OPERATIONS = 3e9  # for standard errors of effects, which take one inverse for each member: 5 s on one core
+MOST_OPERATIONS, REFITS = 2e10, 300  # for standard errors of effects: thirty fits of some ten factorisations
 LONGEST_FILE_NAME = 200
 LONGEST_NAME = 36  # of a column in a table on a terminal
 DRAWN = {
     "uniform": "with equal probability",
-    "ridge": "with probabilities that match ridge regression",
-    "adaptive": "with probabilities that depend on their effects",
-    "mixed": "with probabilities that follow the signal",
+    "ridge": "so that their mean is ridge regression",
+    "mixed": "by sampling schemes in shares: {schemes}",
 }
 
 
@@ -143,7 +142,8 @@ def _collect(
     return {
         "data": {"name": data_name, "rows": n_rows, "columns": len(names), "target": target, "messages": messages,
                  "out_of_core": out_of_core, "groups": groups},
-        "model": {"members": int(model.n_estimators_), "columns_per_member": size, "share": share, "seed": seed,
+        "model": {"members": None if model.n_estimators_ == math.inf else int(model.n_estimators_),
+                  "columns_per_member": size, "share": share, "seed": seed,
                   "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_),
                   "criterion": model.criterion_, "inclusion": model.inclusion_kind_,
                   "mean_columns_per_member": float(model.inclusion_.sum()), "laws": dict(model.inclusion_shares_),
@@ -174,24 +174,20 @@ def _errors(
     left_out: str = "",
 ) -> list[dict[str, Any]]:
     """Errors of the ensemble and of others; `left_out` says of which rows."""
-    chosen = int(np.flatnonzero(model.cv_results_["size"] == _tuned_size(model))[0])
-    ours, infinite = -float(model.best_score_), float(model.cv_results_["mse_infinity"][chosen])
+    ours, infinite = -float(model.best_score_), float(model.cv_results_["mse_infinity"][model.best_index_])
     standardised = (
         "too many columns to compare" if ridge is None else f"standardised columns, best penalty {penalty:.3g}"
     )
-    k = int(model.n_estimators_)
+    members = model.n_estimators_
+    many = [("ensemble, infinitely many", infinite, "limit of more and more members of this size")]
     lines = [
-        (f"ensemble, {k} members", ours, left_out),
-        ("ensemble, infinitely many", infinite, "limit of more and more members of this size"),
+        ("ensemble" if members == math.inf else f"ensemble, {members} members", ours, left_out),
+        *(many if model.inclusion_kind_ == "uniform" else []),
         ("ridge", ridge, standardised),
         ("least squares", squares, "" if squares is not None else "too many columns"),
         ("mean of the target", spread, ""),
     ]
     return [_line(name, mse, spread, note) for name, mse, note in lines]
-
-
-def _tuned_size(model: OLSEnsembleRegressorCV) -> int:
-    return model.max_samples_ if model.tune == "max_samples" else model.max_features_
 
 
 def _line(name: str, mse: float | None, spread: float, note: str) -> dict[str, Any]:
@@ -208,9 +204,8 @@ def _effect_errors(
     model: OLSEnsembleRegressorCV, X: Array, spread: Array, columns: NDArray[np.intp]
 ) -> list[float | None]:
     """Standard errors of the effects of some columns; None where they cannot be had, or would take too long."""
-    (n, p), size = X.shape, float(model.inclusion_.sum())
-    k = model.n_estimators_ if size < p else 1  # members of all columns are one and the same
-    if k * size**2 * (n + size) > MOST_OPERATIONS:
+    n, p = X.shape
+    if REFITS * n * p * min(n, p) > MOST_OPERATIONS:
         return [None] * len(columns)
     with np.errstate(over="ignore", invalid="ignore"):
         found = (np.ravel(model.coef_std_) * spread)[columns]
@@ -246,13 +241,17 @@ def _columns(model: OLSEnsembleRegressorCV, spread: Array, names: list[str]) -> 
 
 def _curve(model: OLSEnsembleRegressorCV, size: int) -> dict[str, Any]:
     results = model.cv_results_
+    uniform = ~results["mixture"]
     rmse = np.sqrt(results["mse"])
+    error = results["standard_error"] / (2 * np.maximum(rmse, 1e-300))  # delta method
+    mixed, at = model.inclusion_kind_ != "uniform", model.best_index_
     return {
-        "size": [int(m) for m in results["size"]],
-        "rmse": rmse.tolist(),
-        "rmse_infinite": np.sqrt(results["mse_infinity"]).tolist(),
-        "standard_error": (results["standard_error"] / (2 * np.maximum(rmse, 1e-300))).tolist(),  # delta method
+        "size": [int(m) for m in results["size"][uniform]],
+        "rmse": rmse[uniform].tolist(),
+        "rmse_infinite": np.sqrt(results["mse_infinity"][uniform]).tolist(),
+        "standard_error": error[uniform].tolist(),
         "chosen": size,
+        "mixture": {"rmse": float(rmse[at]), "standard_error": float(error[at])} if mixed else None,
     }
 
 
@@ -275,9 +274,15 @@ def as_text(summary: dict[str, Any]) -> str:
         note = f"   {e['note']}" if e["note"] else ""
         lines.append(f"  {e['name']:<26}{number(e['rmse']):>10}{number(e['r2'], '.3f'):>8}{note}")
     size = size_of_members(model["mean_columns_per_member"], data["columns"])
-    lines += ["", f"{model['members']} members of {size},",
-              f"drawn {DRAWN[model['inclusion']]}, scale {model['scale']:.3g}, seed {model['seed']}"]  # fmt: skip
+    drawn = DRAWN[model["inclusion"]].format(schemes=_schemes(model["laws"]))
+    lines += ["", f"{model['members'] or 'infinitely many'} members of {size},",
+              f"drawn {drawn}, scale {model['scale']:.3g}, seed {model['seed']}"]  # fmt: skip
     return "\n".join([*lines, "", *_effect_lines(summary["coefficients"][:10])])
+
+
+def _schemes(shares: dict[str, float]) -> str:
+    ordered = sorted(shares.items(), key=lambda scheme: -scheme[1])
+    return ", ".join(f"{name} {percent(share)}" for name, share in ordered)
 
 
 def _effect_lines(coefficients: list[dict[str, Any]]) -> list[str]:
