@@ -451,7 +451,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         assert found is not None
         first = found[0]
         sizes = [_mean_size(one, engine.n_columns) for one in found]
-        self.max_features_ = round(float(np.mean(sizes)))
+        self.max_features_ = max(1, round(float(np.mean(sizes))))
         self.max_samples_ = resolve_size(design.max_samples, design.n_rows, "max_samples")
         self.feature_ratio_ = self.max_features_ / engine.n_columns
         self.criterion_ = first.criterion
@@ -576,7 +576,7 @@ def _results(curve: SizeCurve, found: list[Selection], sizes: list[float]) -> di
     if found[0].choice is None:
         return columns
     mse, error = np.mean([[one.mse, one.mse_error] for one in found], axis=0)
-    last: dict[str, Any] = {"mixture": True, "size": round(float(np.mean(sizes))), "mse": mse}
+    last: dict[str, Any] = {"mixture": True, "size": max(1, round(float(np.mean(sizes)))), "mse": mse}
     last.update(mse_infinity=mse, standard_error=error)
     return {name: np.append(values, last[name]) for name, values in columns.items()}
 

@@ -120,6 +120,7 @@ class Choice:
     selected: NDArray[np.bool_]  # (p,) columns that the sparse scheme keeps
     selection_frequency: Array  # (p,) share of the folds in which it does
     beyond_first: float = 0.0  # error of ridge regression in all repeats less that in the first
+    enlargement: float = 1.0  # of residuals of the folds, to the estimated error
 
     @classmethod
     def of_nothing(cls, data: FoldData) -> Choice:
@@ -133,12 +134,6 @@ class Choice:
         mse = float(weight @ [fold.errors(np.zeros((1, p)))[0] for fold in data.folds] / weight.sum())
         none = np.zeros(p, dtype=bool)
         return cls((), 0.0, 1.0, mse, _standard_error(fits, mse, data.n_rows), fits, none, np.zeros(p))
-
-    @property
-    def enlargement(self) -> float:
-        """Of residuals of the folds, to the estimated error."""
-        squares = np.concatenate([np.zeros(0), *(f.residual**2 for f in self.fits if f.residual is not None)])
-        return float(np.sqrt(max(1.0, self.mse / squares.mean()))) if squares.any() else 1.0
 
     def in_users_units(self, unit: float) -> Choice:
         """The same where targets were divided by a unit; schemes do not depend on it."""
@@ -257,7 +252,7 @@ def choose_schemes(
     first = np.tensordot(work.weight[: work.first] / work.weight[: work.first].sum(), products[: work.first], axes=1)
     return Choice(
         tuple(schemes), float(shares[UNIFORM]), float(shares[NOTHING]), mse, _standard_error(fits, mse, data.n_rows),
-        fits, kept, often, float(S[RIDGE, RIDGE] - first[RIDGE, RIDGE]),
+        fits, kept, often, float(S[RIDGE, RIDGE] - first[RIDGE, RIDGE]), _enlargement(fits, mse),
     )  # fmt: skip
 
 
@@ -438,6 +433,11 @@ def _lead(shares: Array, base: Array, products: Array, weight: Array, n_rows: fl
     gain = float(u @ S @ v)
     spread = max(float(u @ S @ u), 0.0) * float(v @ S @ v) + gain**2
     return gain / float(np.sqrt(spread / n_rows)) if spread > 0 else 0.0
+
+
+def _enlargement(fits: list[FoldFit], mse: float) -> float:
+    squares = np.concatenate([np.zeros(0), *(fit.residual**2 for fit in fits if fit.residual is not None)])
+    return float(np.sqrt(max(1.0, mse / squares.mean()))) if squares.any() else 1.0
 
 
 def _standard_error(fits: list[FoldFit], mse: float, n_rows: int) -> float:

@@ -114,7 +114,7 @@ class SubsetDisplay:
         count = min(n_members, estimator.n_estimators_)
         features, samples = estimator.feature_subsets_, estimator.sample_subsets_
         if isinstance(features, list):
-            features = features[int(one_target(np.arange(len(features))[:, None], target)[0])]
+            features = features[int(one_target(np.arange(len(features), dtype=float)[:, None], target)[0])]
         given = [samples[i] for i in range(count)]
         n_rows = 1 + max(int(rows.max(initial=0)) for rows in given)
         all_rows = all(np.array_equal(given[0], rows) for rows in given)
