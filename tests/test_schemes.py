@@ -202,6 +202,19 @@ def test_units_do_not_matter(seed):
     np.testing.assert_allclose(scaled.coef_ * units / 1e6, plain.coef_, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("n", [120, 1200])
+def test_extreme_units_change_nothing_but_the_units(n, seed):
+    """Entries whose squares leave double precision: coefficients, intervals and members of a number of them."""
+    X, y, _ = sparse(seed, n=n, p=20)
+    for k in (np.inf, 40):
+        plain, extreme = (
+            OLSEnsembleRegressorCV(k, random_state=seed).fit(A, b) for A, b in ((X, y), (X * 2.0**600, y * 2.0**300))
+        )
+        np.testing.assert_allclose(extreme.coef_ * 2.0**300, plain.coef_, rtol=0.05, atol=0.02)
+        ends = [model.predict_interval(A[:3]) for model, A in ((plain, X), (extreme, X * 2.0**600))]
+        np.testing.assert_allclose(ends[1] / 2.0**300, ends[0], rtol=0.1, atol=0.1)
+
+
 def test_sparse_and_dense_signals_are_told_apart(seed):
     X, y, beta = sparse(seed, n=120, p=80)
     found = OLSEnsembleRegressorCV().fit(X, y)

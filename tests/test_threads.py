@@ -146,6 +146,7 @@ def test_after_an_error_no_chunk_is_begun(raises):
 def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended(while_waiting):
     """Whether the calling thread has a chunk of its own at the time, or has finished and waits for others."""
     main, at_work, ended = threading.get_ident(), threading.Event(), []
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
 
     def work(start, stop):
         if threading.get_ident() != main:
@@ -160,8 +161,11 @@ def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended(while_waiting)
         if not while_waiting:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        threads.map_chunks(work, 2 if while_waiting else 50, 2, chunk=1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threads.map_chunks(work, 2 if while_waiting else 50, 2, chunk=1)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert len(ended) == 1
     assert threads.map_chunks(lambda a, b: a, 6, 2, chunk=1) == list(range(6))
 

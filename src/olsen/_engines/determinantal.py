@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["drawable", "limit_of", "limit_of_moments", "process_of", "uniform_members"]
 
+Array = NDArray[np.float64]
+
 UNIFORM_MEMBERS, FEWEST_UNIFORM = 1000, 100  # for their share of an infinite ensemble
 FEW = 500  # columns or rows whose eigenvectors one thread finds in the time that others would spin
 
@@ -35,8 +39,8 @@ def process_of(engine: Engine, design: Design, *, draws: bool = True) -> tuple[D
     """
     with one_blas_thread() if min(design.n_rows, design.n_columns) <= FEW else nullcontext():
         found = tuple(_process_of(engine, how) for how in _laws(design))
-        if draws:
-            assert all(len(process.vectors) for process in found)
+        for process in found if draws else ():
+            _ = process.vectors  # found here, with one thread
         return found
 
 
@@ -83,9 +87,9 @@ def limit_of(engine: Engine, design: Design) -> Members:
         if problem.has_moments:
             found = limit_of_moments(problem.moments, design)
         else:
-            rows = rows_of(problem)
+            rows, Z = rows_of(problem), _rows_about_means(problem)
             y = (problem.Y - rows.mean_y) * np.sqrt(rows.weight)[:, None]
-            found = _limit(design, (_rows_about_means(problem), y), None, rows.mean_x, rows.mean_y)
+            found = _limit(design, Z.T @ y, partial(penalised_rows, Z, y), rows.mean_x, rows.mean_y)
     coef, intercept = units.coefficients(found.coef), found.intercept * units.y
     found = replace(found, coef=coef, intercept=intercept, mean_y=found.mean_y * units.y)
     share = 0.0 if design.shares is None else design.uniform_share
@@ -97,37 +101,19 @@ def limit_of_moments(moments: Moments, design: Design) -> Members:
     if design.shares is None and design.process is None:
         process = _trusted(Determinantal.from_gram(moments.G, design.expected_size))
         design = replace(design, process=(process,))
-    return _limit(design, None, moments, moments.mean_x, moments.mean_y)
+    return _limit(design, moments.C, partial(penalised, moments.G, moments.C), moments.mean_x, moments.mean_y)
 
 
-def _limit(
-    design: Design,
-    rows: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
-    moments: Moments | None,
-    mean_x: NDArray[np.float64],
-    mean_y: NDArray[np.float64],
-) -> Members:
+def _limit(design: Design, C: Array, fit: Callable[[Array, float], Array], mean_x: Array, mean_y: Array) -> Members:
+    """From products C = X'y about the means, and ``fit(spreads, penalty)``, the mean of one law."""
     if design.shares is None:
         assert design.process is not None
-        coef = design.process[0].mean_coefficients(_products(rows, moments))
-        return limit_members(coef, mean_x, mean_y)
+        return limit_members(design.process[0].mean_coefficients(C), mean_x, mean_y)
     assert design.spreads is not None and design.penalties is not None
-    coef = np.zeros((len(mean_x), len(mean_y)))
+    coef = np.zeros(C.shape)
     for share, spreads, penalty in zip(design.shares, design.spreads, design.penalties, strict=False):
-        if moments is not None:
-            coef += share * penalised(moments.G, moments.C, spreads, penalty)
-        elif rows is not None:
-            coef += share * penalised_rows(*rows, spreads=spreads, penalty=penalty)
+        coef += share * fit(spreads, penalty)
     return limit_members(coef, mean_x, mean_y)
-
-
-def _products(
-    rows: tuple[NDArray[np.float64], NDArray[np.float64]] | None, moments: Moments | None
-) -> NDArray[np.float64]:
-    if moments is not None:
-        return moments.C
-    assert rows is not None
-    return rows[0].T @ rows[1]
 
 
 def uniform_members(share: float) -> int:

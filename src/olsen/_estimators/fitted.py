@@ -117,11 +117,13 @@ class FittedResult:
         Training rows are kept up to so many bytes: intervals and standard errors are computed from them.
         """
         stream, rows, why = self.stream, None, self.why_no_rows
+        splits = None  # only refits of the rows ask for them
         if isinstance(self.data, Memory):
             rows = _plain_rows(self.data)
-            size = sum(np.asarray(part).nbytes for part in rows.values())
+            splits = None if self.splits is None or self.folds is not None else _plain_splits(self.splits)
+            size = sum(np.asarray(part).nbytes for part in (*rows.values(), *(splits or {}).values()))
             if size > most_bytes:
-                rows = None
+                rows = splits = None
                 why = TOO_LARGE.format(most=describe(most_bytes), size=describe(size)) if most_bytes > 0 else NOT_KEPT
         return {
             "design": self.design.plain(),
@@ -133,7 +135,7 @@ class FittedResult:
             "members": None if self.members is None else self.members.plain(),
             "rows": rows,
             "why_no_rows": why,
-            "splits": None if self.splits is None else _plain_splits(self.splits),
+            "splits": splits,
             "n_groups": self.n_groups,
             "folds": None if self.folds is None else _plain_folds(self.folds),
         }

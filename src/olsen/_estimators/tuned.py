@@ -11,11 +11,12 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from .._engines import Engine, Memory, NeedsRows, Stream, Summed, nobody, process_of
+from .._engines import Engine, Memory, NeedsRows, Stream, Summed, nobody
+from .._engines.determinantal import drawable
 from .._engines.left_out import FoldFit
 from .._execution import callbacks, messages
 from .._members import by_target
-from .._members.problem import Problem
+from .._members.problem import Problem, Units
 from .._selection.curve import SizeCurve
 from .._selection.fold_data import FOLDS
 from .._selection.fold_data import SEED as FOLD_SEED
@@ -268,6 +269,8 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             self._note_library(X)
             kept = self._kept(engine)
             evidence = self._evidence(engine, params)
+            if isinstance(engine, Memory):
+                self._warn_repeated_rows(engine.problem, evidence.splits)
             found = self._select(evidence, engine)
             fitted = self._fit_choice(engine, found, self._seed(kept), kept)
             self._adopt(replace(fitted, splits=evidence.splits, n_groups=_count_groups(params)), engine)
@@ -362,9 +365,9 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         """Rows to judge members by, or folds of moments where rows are not kept, or so many that they need not be."""
         if isinstance(engine, Memory):
             splits = row_splits(self.cv, engine, params.get("groups"))
-            self._warn_repeated_rows(engine.problem, splits)
             n, p = engine.problem.shape
-            if self._request().uses_schemes and splits is None and n >= max(MANY_ROWS, p):
+            ordinary = engine.problem.in_units[1] == Units()  # moments have no units of their own
+            if self._request().uses_schemes and splits is None and n >= max(MANY_ROWS, p) and ordinary:
                 return Evidence.of_folds(engine.folds(FOLDS, FOLD_SEED))
             return Evidence.of_rows(engine.problem, splits)
         return Evidence.of_folds(engine.folds(self._count_folds(params), FOLD_SEED))
@@ -444,7 +447,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
                 shares=shares, spreads=spreads, penalties=penalties,
             )
         )  # fmt: skip
-        return design if np.isinf(self.n_estimators) else replace(design, process=process_of(engine, design))
+        return design if np.isinf(self.n_estimators) else drawable(engine, design)
 
     def _set_selection(self, fitted: FittedResult, engine: Engine) -> None:
         found, design = fitted.selection, fitted.design

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from .._execution.threads import Sharing
+from .._members.problem import Units
 from ..subsets import Subsets
 from .fold_data import Fold, FoldData
 from .signals import Penalised, Signal
@@ -135,15 +136,19 @@ class Choice:
         none = np.zeros(p, dtype=bool)
         return cls((), 0.0, 1.0, mse, _standard_error(fits, mse, data.n_rows), fits, none, np.zeros(p))
 
-    def in_users_units(self, unit: float) -> Choice:
-        """The same where targets were divided by a unit; schemes do not depend on it."""
+    def in_users_units(self, units: Units) -> Choice:
+        """The same where X and y were divided by units; the design keeps those of X."""
+        unit = units.y  # a float to a power raises where a product is infinite
         fits = [
-            FoldFit(f.coef * unit, f.intercept * unit, f.rows, None if f.residual is None else f.residual * unit)
+            FoldFit(
+                units.coefficients(f.coef),
+                f.intercept * unit,
+                f.rows,
+                None if f.residual is None else f.residual * unit,
+            )
             for f in self.fits
         ]
-        return replace(
-            self, mse=self.mse * unit * unit, standard_error=self.standard_error * unit * unit, fits=fits
-        )  # a float to a power raises where a product is infinite
+        return replace(self, mse=self.mse * unit * unit, standard_error=self.standard_error * unit * unit, fits=fits)
 
     @property
     def shares(self) -> dict[str, float]:

@@ -8,14 +8,14 @@ Everything that chooses uses constant seeds: the same data give the same choice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.threads import Sharing
-from .._members.problem import Problem
+from .._members.problem import Problem, Units
 from .._moments import Moments
 from .._trust import power_of_two
 from ..subsets import resolve_size
@@ -78,13 +78,13 @@ class Evidence:
     problem: Problem | None = None
     splits: Splits | None = None
     folds: list[Moments] | None = None
-    unit: float = 1.0  # that targets were divided by: squares of squared errors must stay in range
+    units: Units = field(default_factory=Units)  # of X and y as given: squares of squared errors must stay in range
 
     @classmethod
     def of_rows(cls, problem: Problem, splits: Splits | None) -> Evidence:
         """Rows with entries of order one."""
         problem, units = problem.in_units
-        return cls(problem, splits, unit=units.y)
+        return cls(problem, splits, units=units)
 
     @classmethod
     def of_folds(cls, folds: list[Moments]) -> Evidence:
@@ -93,7 +93,8 @@ class Evidence:
         if unit == 1.0:
             return cls(folds=folds)
         return cls(
-            folds=[replace(m, mean_y=m.mean_y / unit, C=m.C / unit, yy=m.yy / unit / unit) for m in folds], unit=unit
+            folds=[replace(m, mean_y=m.mean_y / unit, C=m.C / unit, yy=m.yy / unit / unit) for m in folds],
+            units=Units(y=unit),
         )
 
     @property
@@ -146,10 +147,11 @@ class Selection:
     prediction: Array | None = None  # (n, q) of left-out rows
     choice: Choice | None = None
 
-    def in_users_units(self, unit: float) -> Selection:
-        """The same where targets were divided by a unit; errors beyond double precision are infinite."""
-        if unit == 1.0:
+    def in_users_units(self, units: Units) -> Selection:
+        """The same where X and y were divided by units; errors beyond double precision are infinite."""
+        if units == Units():
             return self
+        unit = units.y
         with np.errstate(over="ignore"):
             return replace(
                 self,
@@ -158,7 +160,7 @@ class Selection:
                 mse=self.mse * unit * unit,
                 mse_error=self.mse_error * unit * unit,
                 prediction=None if self.prediction is None else self.prediction * unit,
-                choice=None if self.choice is None else self.choice.in_users_units(unit),
+                choice=None if self.choice is None else self.choice.in_users_units(units),
             )
 
 
@@ -244,7 +246,7 @@ def _uniform(source: _Source, evidence: Evidence, request: Request, n_estimators
     return Selection(
         found.criterion, found.curve.averaged(), error, int(found.curve.sizes[at]), number, scale,
         float(found.curve.mse(number)[at]), float(error[at]), prediction,
-    ).in_users_units(evidence.unit)  # fmt: skip
+    ).in_users_units(evidence.units)  # fmt: skip
 
 
 def _schemes(source: _Source, evidence: Evidence, request: Request, k: float, sharing: Sharing) -> Selection:
@@ -267,7 +269,7 @@ def _schemes(source: _Source, evidence: Evidence, request: Request, k: float, sh
         "kfold", curve, found.standard_error(many), size, k,
         1 - choice.nothing if request.scale is None else request.fixed_scale, choice.mse, choice.standard_error,
         _left_out(evidence, choice), choice,
-    ).in_users_units(evidence.unit)  # fmt: skip
+    ).in_users_units(evidence.units)  # fmt: skip
 
 
 def _left_out(evidence: Evidence, choice: Choice) -> Array | None:
