@@ -412,7 +412,9 @@ def test_where_the_rows_are_does_not_decide(seed):
     blocks = OLSEnsembleRegressorCV().fit(lambda: iter([(X[:700], y[:700]), (X[700:], y[700:])]), None)
     assert blocks.inclusion_shares_ == pytest.approx(memory.inclusion_shares_, abs=0.02)
     np.testing.assert_allclose(blocks.coef_, memory.coef_, atol=2e-3)
-    np.testing.assert_allclose(blocks.coef_std_[:2], memory.coef_std_[:2], rtol=0.3)
+    for model in (blocks, memory):  # 20 groups or 30 fits know a standard error to 16 %
+        np.testing.assert_allclose(model.coef_std_[:2], 1 / np.sqrt(1500), rtol=3 * 0.16)
+    np.testing.assert_allclose(blocks.coef_std_.mean(), memory.coef_std_.mean(), rtol=0.3)
     low, high = blocks.predict_interval(X, 0.9).T
     assert 0.88 < np.mean((low <= y) & (y <= high)) < 0.93
 

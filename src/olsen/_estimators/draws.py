@@ -136,12 +136,12 @@ def by_target(draws: list[Draws]) -> Draws:
 
 @dataclass(frozen=True)
 class Replicates:
-    r"""Fits that repeat the choice on parts of the rows: how much another training set would change.
+    r"""Fits that repeat the choice on a share s of the rows: how much another training set would change.
 
-    The different rows of a bootstrap sample are a share s, about .632, of all. Estimates from such parts vary about
-    their mean with :math:`(1 - s) / s` times the variance asked for (exact for means; a heuristic after a choice).
-    Differences from the fit of all rows would count besides that fewer rows shrink more; they were tried, and put the
-    standard errors of large coefficients up to twice too high.
+    They vary about their mean with :math:`(1 - s) / s` times the variance asked for (delete-d jackknife: exact for
+    means, a heuristic after a choice). Measured with 200 data sets of 100 rows and 50 columns: four fifths of the rows
+    give .76 to 1.31 times the true spread of any coefficient, the different rows of a bootstrap sample .68 to 1.29,
+    weights of a bootstrap .60 to 1.10; deviations from the fit of all rows instead of the mean, up to 1.8.
     """
 
     coef: Array  # (B, q, p)

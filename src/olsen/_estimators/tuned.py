@@ -35,7 +35,7 @@ Array = NDArray[np.float64]
 
 INCLUSIONS = ("auto", "uniform", "ridge")
 MANY_ROWS = 1000  # from which on moments of folds stand for the rows, as they do for data that are not in memory
-REPLICATES = 30  # fits of parts of the rows, for standard errors
+REPLICATES, REPLICATE_SHARE = 30, 0.8  # fits of parts of the rows, for standard errors
 GROUPS = 20  # of rows that are not in memory, of which these parts are made
 
 
@@ -494,27 +494,23 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         return fitted.certainty.replicates
 
     def _of_rows(self, data: Memory) -> tuple[Array, Array, float]:
-        """Fits of the different rows of bootstrap samples."""
-        n, fits, used = len(data.problem.Y), [], 0
-        rng = np.random.default_rng(FOLD_SEED)
-        quiet = replace(data.options, listen=nobody)
-        fixed = _clone_for_parts(self)
+        n, quiet = len(data.problem.Y), replace(data.options, listen=nobody)
+        count, rng, fits, fixed = _most_of(n), np.random.default_rng(FOLD_SEED), [], _clone_for_parts(self)
         for _ in range(REPLICATES):
-            rows = np.unique(rng.integers(0, n, n))
-            part = replace(data, problem=data.problem.take(rows), n_given=len(rows), kept_rows=None, options=quiet)
-            used += len(rows)
+            rows = np.sort(rng.permutation(n)[:count])
+            part = replace(data, problem=data.problem.take(rows), n_given=count, kept_rows=None, options=quiet)
             fits.append(fixed._coefficients(part))
-        return *_stacked(fits), used / (REPLICATES * n)
+        return *_stacked(fits), count / n
 
     def _of_groups(self, data: Engine) -> tuple[Array, Array, float]:
-        """Fits of halves of the rows, from moments of groups of them."""
-        count = 2 * int(np.clip(self._result().design.n_rows // 20, 3, GROUPS // 2))  # few rows have fewer groups
+        """From moments of groups of rows."""
+        count = int(np.clip(self._result().design.n_rows // 10, 6, GROUPS))  # few rows have fewer groups
         parts = [part.on_host() for part in data.folds(count, FOLD_SEED + 1)]
         rng, fits, fixed = np.random.default_rng(FOLD_SEED), [], _clone_for_parts(self)
         for _ in range(REPLICATES):
-            half = [parts[i] for i in rng.permutation(count)[: count // 2]]
-            fits.append(fixed._coefficients(Summed(half, data.options)))
-        return *_stacked(fits), 0.5
+            some = [parts[i] for i in rng.permutation(count)[: _most_of(count)]]
+            fits.append(fixed._coefficients(Summed(some, data.options)))
+        return *_stacked(fits), _most_of(count) / count
 
     def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
         """Coefficients (q, p) and intercepts (q,) of a fit of some data; nothing is kept of it."""
@@ -522,6 +518,10 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         assert fitted.members is not None
         coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
         return np.asarray(coef), np.asarray(intercept)
+
+
+def _most_of(n: int) -> int:
+    return max(1, min(n - 1, round(REPLICATE_SHARE * n)))
 
 
 def _clone_for_parts(model: OLSEnsembleRegressorCV) -> OLSEnsembleRegressorCV:
