@@ -1,7 +1,7 @@
 """The one door from the estimators up to the command: its report page, for models that were fitted in Python.
 
 The page is made by `cli.report`, which knows the estimators, so nothing here may be imported before it is needed. It is
-the only import that goes upwards, and ``tests/test_house.py`` lists it by name.
+the only import that goes upwards, and ``tests/test_architecture.py`` lists it by name.
 """
 
 from __future__ import annotations

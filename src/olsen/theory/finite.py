@@ -434,5 +434,5 @@ def _coin_laws(p: int, alpha: float, most: int, design: str) -> tuple[Law, Law, 
 
 def _coin_group(alpha: float, design: str) -> int:
     smaller = min(alpha, 1 - alpha)
-    balanced = max(1, int(1 / smaller + 1e-9)) if smaller > 0 else 1
+    balanced = max(1, int(1 / max(smaller, 2.0**-53) + 1e-9)) if smaller > 0 else 1
     return {"independent": 1, "antithetic": 2, "balanced": balanced}[design]
