@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from .._execution.blas_threads import one_blas_thread
 from .._members import Members, Problem
-from .._members.deletions import rows_of
-from .._members.limit import limit_members, penalised, penalised_rows
+from .._members.jackknife import rows_of
+from .._members.penalised import limit_members, penalised, penalised_rows
 from .._members.problem import Units
 from .._moments import Moments, centred_rows, weighted_mean
 from .._trust import constant_columns

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.threads import Sharing
-from .._members.leave_one_out import inverses
+from .._members.jackknife import inverses
 from .._moments import Moments
 from .._trust import LARGEST_INFLATION
 from ..subsets import Subsets

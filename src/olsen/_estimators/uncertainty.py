@@ -1,7 +1,7 @@
 r"""How sure a prediction is: intervals for new observations, standard errors of the expected prediction.
 
 The ensemble with all rows is linear in y, :math:`\hat y(x_0) = w(x_0)' y`, and every member can be had without row l
-for the price of one inverse (``_members.deletions``). From sums over members,
+for the price of one inverse (``_members.jackknife``). From sums over members,
 
 - **jackknife+** (Barber, Candes, Ramdas, Tibshirani 2021): the interval spans order statistics of
   :math:`\hat y_{-l}(x_0) \pm |e_l|`. Status: theorem, coverage at least 1 - 2(1 - coverage) for exchangeable rows when
@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 from .._execution import memory
 from .._execution.blas_threads import one_blas_thread
 from .._execution.threads import Sharing
-from .._members.deletions import Deleted, Operator, TrainingRows, Visit, delete_rows
-from .._members.limit import delete_rows_of_limit
+from .._members.jackknife import Deleted, Operator, TrainingRows, Visit, delete_rows, delete_rows_of_limit
 from .._members.problem import Problem, Units
 from .._moments import weighted_mean
 from .._trust import power_of_two

@@ -28,7 +28,8 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Sharing
-from .._members import gram, lasso
+from .._members import gram
+from .._members.penalised import largest_lasso_penalty, lasso_of_gram, lasso_of_rows
 from .._members.problem import Problem
 from .._moments import Moments
 from ..subsets import Subsets
@@ -118,7 +119,7 @@ class SignalOfGram:
         return gram.from_moments(moments, features, Sharing()).values
 
     def lasso(self, shares: Array) -> Array:
-        return lasso.of_gram(self.G, self.C, shares, self.n_rows / 2)
+        return lasso_of_gram(self.G, self.C, shares, self.n_rows / 2)
 
     def lasso_penalty(self, coef: Array, share: float) -> float:
         return _lasso_penalty(self.C, coef, share, self.squares / self.weight)
@@ -189,7 +190,7 @@ class SignalOfRows:
         return gram.solve_own(Problem(self.A, self.B, None, False), features, None, Sharing()).values
 
     def lasso(self, shares: Array) -> Array:
-        return lasso.of_rows(self.A, self.B, self.C, shares, len(self.A) / 2)
+        return lasso_of_rows(self.A, self.B, self.C, shares, len(self.A) / 2)
 
     def lasso_penalty(self, coef: Array, share: float) -> float:
         return _lasso_penalty(self.C, coef, share, self.squares / self.weight)
@@ -295,4 +296,4 @@ def _cholesky(M: Array) -> Array:
 def _lasso_penalty(C: Array, coef: Array, share: float, squares: Array) -> float:
     """A'(B - A b) = l b / |b| where columns are in, so that l is the penalty of spreads |b|."""
     b = np.linalg.norm(coef, axis=1)
-    return share * lasso.largest_penalty(C) / float(b @ squares) if b.any() else 0.0
+    return share * largest_lasso_penalty(C) / float(b @ squares) if b.any() else 0.0
