@@ -1,4 +1,4 @@
-"""OLSEnsembleRegressor through the public door."""
+"""OLSEnsembleRegressor: its members, data of all kinds, streams, scale and weights."""
 
 import pickle
 
@@ -36,46 +36,13 @@ def test_prediction_equals_the_mean_of_bagged_predictions(seed):
     np.testing.assert_allclose(X @ coef.mean(axis=0) + intercept.mean(), peer.predict(X), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("kwargs", [{}, {"max_samples": 0.6}, {"sampling": "bernoulli"}, {"max_features": 40}])
 @pytest.mark.filterwarnings("ignore:members have 30 columns")
-def test_threads_change_nothing(kwargs, seed):
+def test_threads_change_nothing(seed):
     X, y = random_problem(seed, n=50, p=60)
-    one, two = (OLSEnsembleRegressor(51, random_state=seed, n_jobs=j, **kwargs).fit(X, y) for j in (1, 2))
-    np.testing.assert_array_equal(one.coef_, two.coef_)
-    assert one.intercept_ == two.intercept_
-
-
-@pytest.mark.parametrize("design", ["balanced", "independent"])
-@pytest.mark.parametrize("kwargs", [{}, {"max_samples": 0.6}, {"sampling": "bernoulli"}])
-def test_growing_in_steps_equals_one_fit(design, kwargs, seed):
-    X, y = random_problem(seed)
-    grown = OLSEnsembleRegressor(7, 0.3, design=design, warm_start=True, random_state=seed, **kwargs).fit(X, y)
-    grown.set_params(n_estimators=40).fit(X, y)
-    whole = OLSEnsembleRegressor(40, 0.3, design=design, random_state=seed, **kwargs).fit(X, y)
-    np.testing.assert_allclose(grown.coef_, whole.coef_, rtol=1e-10, atol=1e-13)
-    np.testing.assert_allclose(grown.inclusion_, whole.inclusion_)
-    assert grown.n_estimators_ == 40 and len(grown.weights_) == 40
-
-
-def test_warm_start_refuses_what_it_cannot_keep(seed):
-    X, y = random_problem(seed)
-    model = OLSEnsembleRegressor(7, 0.3, warm_start=True, random_state=seed).fit(X, y)
-    before = model.coef_.copy()
-    with pytest.raises(ValueError, match="n_estimators=3 is below the 7 members"):
-        model.set_params(n_estimators=3).fit(X, y)
-    with pytest.raises(ValueError, match=r"max_features was changed from 0\.3 to 0\.5"):
-        model.set_params(n_estimators=9, max_features=0.5).fit(X, y)
-    np.testing.assert_array_equal(model.coef_, before)
-    model.set_params(n_estimators=7, max_features=0.3).fit(X, y)
-    np.testing.assert_allclose(model.coef_, before, rtol=1e-14)
-
-
-def test_warm_start_on_other_data_starts_again(seed):
-    X, y = random_problem(seed)
-    model = OLSEnsembleRegressor(7, 0.3, warm_start=True, random_state=seed).fit(X, y)
-    model.set_params(n_estimators=9).fit(X, y + X[:, 0])
-    anew = OLSEnsembleRegressor(9, 0.3, random_state=seed).fit(X, y + X[:, 0])
-    np.testing.assert_array_equal(model.coef_, anew.coef_)
+    for how in ({}, {"max_samples": 0.6}, {"sampling": "bernoulli"}, {"max_features": 40}):
+        one, two = (OLSEnsembleRegressor(51, random_state=seed, n_jobs=j, **how).fit(X, y) for j in (1, 2))
+        np.testing.assert_array_equal(one.coef_, two.coef_, err_msg=str(how))
+        assert one.intercept_ == two.intercept_, how
 
 
 def test_containers_give_the_same_coefficients(seed):
@@ -129,16 +96,20 @@ def test_probabilities_of_columns(seed):
     assert np.all(np.abs(model.inclusion_ - chance) <= 5 * np.sqrt(chance * (1 - chance) / 400) + 1e-12)
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_partial_fit_equals_fit(fit_intercept, seed):
+def test_partial_fit_equals_fit_and_continues_one(seed):
     X, Y = random_problem(seed, n=90, q=2)
     weight = np.random.default_rng(seed).uniform(0, 2, 90)
-    whole = OLSEnsembleRegressor(25, 0.3, fit_intercept=fit_intercept, random_state=seed).fit(X, Y, weight)
-    parts = OLSEnsembleRegressor(25, 0.3, fit_intercept=fit_intercept, random_state=seed)
-    for rows in (slice(0, 1), slice(1, 11), slice(11, 12), slice(12, 90)):
-        parts.partial_fit(X[rows], Y[rows], weight[rows])
-    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(parts.intercept_, whole.intercept_, rtol=1e-9, atol=1e-11)
+    for fit_intercept in (True, False):
+        whole, parts, rest = (
+            OLSEnsembleRegressor(25, 0.3, fit_intercept=fit_intercept, random_state=seed) for _ in range(3)
+        )
+        whole.fit(X, Y, weight)
+        for rows in (slice(0, 1), slice(1, 11), slice(11, 12), slice(12, 90)):
+            parts.partial_fit(X[rows], Y[rows], weight[rows])
+        rest.fit(X[:40], Y[:40], weight[:40]).partial_fit(X[40:], Y[40:], weight[40:])
+        for model in (parts, rest):
+            np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-9, atol=1e-11)
+            np.testing.assert_allclose(model.intercept_, whole.intercept_, rtol=1e-9, atol=1e-11)
 
 
 def test_partial_fit_keeps_its_accuracy_on_ill_conditioned_rows(seed):
@@ -150,12 +121,6 @@ def test_partial_fit_keeps_its_accuracy_on_ill_conditioned_rows(seed):
     for rows in np.split(np.arange(300), 6):
         model.partial_fit(X[rows], X[rows] @ b)
     assert np.linalg.norm(model.coef_ - b) < 1e-8 * np.linalg.norm(b)
-
-
-def test_partial_fit_continues_a_fit(seed):
-    X, y = random_problem(seed)
-    model = OLSEnsembleRegressor(25, 0.3, random_state=seed).fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
-    np.testing.assert_allclose(model.coef_, OLSEnsembleRegressor(25, 0.3, random_state=seed).fit(X, y).coef_, rtol=1e-9)
 
 
 def test_partial_fit_is_not_there_when_rows_are_drawn():
@@ -172,16 +137,8 @@ def test_a_pickle_without_rows_is_kilobytes_and_predicts(seed):
     again = pickle.loads(stored)
     np.testing.assert_array_equal(again.predict(X[:5]), model.predict(X[:5]))
     np.testing.assert_array_equal(again.feature_subsets_.indices, model.feature_subsets_.indices)
-    with pytest.raises(ValueError, match=r"needs the training data: .*pickle.*written without.*Call fit"):
+    with pytest.raises(ValueError, match=r"training data.*fit"):
         again.predict_interval(X[:5])
-
-
-def test_skops_needs_no_trusted_types(seed):
-    skops_io = pytest.importorskip("skops.io")
-    X, y = random_problem(seed)
-    model = OLSEnsembleRegressor(10, np.full(24, 0.4), random_state=seed).fit(X, y)
-    again = skops_io.loads(skops_io.dumps(model), trusted=["olsen.OLSEnsembleRegressor"])
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 
 def test_random_states(seed):
@@ -202,32 +159,85 @@ def test_lives_in_pipelines(seed):
     np.testing.assert_allclose(pipeline.fit(X, y).predict(X), clone(model).fit(scaled, y).predict(scaled))
 
 
-def test_verbose_prints_progress(capsys):
-    X, y = random_problem(0)
-    OLSEnsembleRegressor(20, verbose=1).fit(X, y)
-    assert "members: 20 of 20" in capsys.readouterr().out
+# Scale and weights from leave-one-out predictions
 
 
-def test_scikit_learn_callbacks_are_called():
-    pytest.importorskip("sklearn.callback")
+def dense_and_sparse(seed, nonzero, n=100, p=60, sigma=0.7):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    beta = np.zeros(p)
+    beta[:nonzero] = 1 / np.sqrt(nonzero)
+    return X, X @ beta + sigma * rng.standard_normal(n), beta
 
-    class Counter:
-        def __init__(self):
-            self.ended, self.open = 0, False
 
-        def setup(self, estimator, context):
-            self.open = True
+@pytest.mark.parametrize("max_samples", [1.0, 0.6])
+def test_scale_is_the_slope_of_targets_on_left_out_predictions(max_samples, seed):
+    """Against refits by brute force."""
+    X, y = random_problem(seed, n=25, p=10)
+    model = OLSEnsembleRegressor(8, 4, max_samples, scale="loo", random_state=seed).fit(X, y)
+    pairs = []
+    for row in range(25):
+        centres, predictions = [], []
+        for S, T in zip(model.feature_subsets_, model.sample_subsets_, strict=True):
+            kept = np.setdiff1d(T, [row])
+            A = np.column_stack([np.ones(len(kept)), X[np.ix_(kept, S)]])
+            coef = np.linalg.lstsq(A, y[kept], rcond=None)[0]
+            centres.append(y[kept].mean())
+            predictions.append(coef[0] + X[row, S] @ coef[1:])
+        pairs.append((np.mean(predictions) - np.mean(centres), y[row] - np.mean(centres)))
+    d, target = np.transpose(pairs)
+    slope = d @ target / (d @ d)
+    variance = np.sum((target - slope * d) ** 2) / 25 / (d @ d)
+    expected = 1 + (slope - 1) * max(0.0, 1 - variance / (slope - 1) ** 2)
+    assert model.scale_ == pytest.approx(max(0.0, expected), rel=1e-7)
 
-        def teardown(self, estimator, context):
-            self.open = False
 
-        def on_fit_task_begin(self, estimator, context):
-            pass
+def test_scale_mends_a_size_that_is_too_small(seed):
+    X, y, beta = dense_and_sparse(seed, 60, n=300)
+    plain = OLSEnsembleRegressor(60, 8, random_state=seed).fit(X, y)
+    scaled = OLSEnsembleRegressor(60, 8, scale="loo", random_state=seed).fit(X, y)
+    assert scaled.scale_ > 1
+    assert np.sum((scaled.coef_ - beta) ** 2) < np.sum((plain.coef_ - beta) ** 2)
 
-        def on_fit_task_end(self, estimator, context):
-            self.ended += 1
 
-    X, y = random_problem(0)
-    counter = Counter()
-    OLSEnsembleRegressor(40).set_callbacks(counter).fit(X, y)
-    assert counter.ended > 1 and not counter.open
+def test_stacking_is_accepted_on_sparse_and_helps(seed):
+    X, y, beta = dense_and_sparse(seed, 2, n=200, sigma=0.4)
+    plain = OLSEnsembleRegressor(200, 6, random_state=seed).fit(X, y)
+    stacked = OLSEnsembleRegressor(200, 6, mixing="stacking", random_state=seed).fit(X, y)
+    assert stacked.stacking_advantage_ > 2 and np.ptp(stacked.weights_) > 0
+    assert stacked.weights_.min() >= 0 and stacked.weights_.sum() == pytest.approx(1)
+    assert np.sum((stacked.coef_ - beta) ** 2) < 0.5 * np.sum((plain.coef_ - beta) ** 2)
+    np.testing.assert_allclose(stacked.coef_, stacked.weights_ @ stacked.member_coefs().toarray(), atol=1e-11)
+
+
+def test_a_shut_gate_leaves_equal_weights(seed):
+    """On pure noise stacking has nothing to find; of 10 data sets the gate may let 2 through (measured: 0 of 40)."""
+    shut = 0
+    for trial in range(10):
+        rng = np.random.default_rng([seed, trial])
+        X, y = rng.standard_normal((80, 30)), rng.standard_normal(80)
+        model = OLSEnsembleRegressor(40, 10, mixing="stacking", random_state=trial).fit(X, y)
+        if model.stacking_advantage_ <= 2:
+            shut += 1
+            np.testing.assert_array_equal(model.weights_, np.full(40, 1 / 40))
+            plain = OLSEnsembleRegressor(40, 10, random_state=trial).fit(X, y)
+            np.testing.assert_allclose(model.coef_, plain.coef_)
+    assert shut >= 8
+
+
+def test_the_gate_is_shut_on_dense_signals_with_more_members_than_rows(seed):
+    """Of 10 data sets it may let 3 through (measured: 1 of 40)."""
+    shut = 0
+    for trial in range(10):
+        X, y, _ = dense_and_sparse([seed, trial], 150, n=80, p=150, sigma=0.5)
+        model = OLSEnsembleRegressor(120, 25, mixing="stacking", random_state=trial).fit(X, y)
+        assert (model.stacking_advantage_ <= 2) == bool(np.ptp(model.weights_) == 0)
+        shut += model.stacking_advantage_ <= 2
+    assert shut >= 7
+
+
+def test_streams_cannot_leave_rows_out(seed):
+    X, y = random_problem(seed)
+    for how in ({"scale": "loo"}, {"mixing": "stacking"}):
+        with pytest.raises(ValueError, match="partial_fit"):
+            OLSEnsembleRegressor(5, **how).partial_fit(X, y)
