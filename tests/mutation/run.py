@@ -33,25 +33,17 @@ TESTS = {
     "_members": "members ensemble",
     "_members/masked": "masked_cg ensemble",
     "_members/on_device": "arrays members",
-    "_members/path": "path combining tuning uncertainty",
+    "_members/path": "path ensemble tuning uncertainty",
     "_members/pair_sums": "dependent tuning",
-    "_members/jackknife": "path uncertainty combining",
-    "_members/problem": "ensemble members combining",
-    "_selection": "tuning combining",
-    "_selection/folds": "tuning blocks",
-    "_selection/schemes": "schemes tuning",
-    "_selection/fold_data": "schemes tuning blocks",
-    "_selection/signals": "schemes tuning",
-    "_selection/ridge_penalty": "on_device schemes",
-    "_selection/combining": "combining tuning",
-    "_estimators": "bad_input sequences ensemble tuning combining",
-    "_estimators/uncertainty": "uncertainty ensemble",
-    "_estimators/kept_rows": "bad_input ensemble tuning combining",
+    "_members/jackknife": "path ensemble uncertainty",
+    "_members/problem": "ensemble members",
+    "_selection": "schemes tuning blocks",
+    "_estimators": "bad_input sequences ensemble tuning uncertainty",
 }
 WIDER = {  # what a survivor meets after them
     "_members": "survivors path trust fuzz nist uncertainty",
-    "_selection": "survivors sequences trust blocks contract tuning",
-    "_estimators": "survivors sequences trust contract uncertainty",
+    "_selection": "survivors sequences trust contract tuning",
+    "_estimators": "survivors trust contract uncertainty",
 }
 FAST = "not every_criterion and not coverage_of_new and not spread_over and not soil"  # simulations wait
 
