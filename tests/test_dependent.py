@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._execution.threads import Sharing
-from olsen._members import pair_sums
-from olsen._members.path import LaidRows, PathData, predictions, prefix_residuals
+from olsen._members.path import PackedRows, Pairs, PathData, Sums, predictions, prefix_residuals, sum_pairs
 from olsen._members.problem import Problem
 
 
@@ -114,14 +113,14 @@ def test_columns_that_nearly_depend_keep_their_direction(distance, rows, seed):
 
 
 def pairs_of(rng, p, sizes, count=3):
-    return pair_sums.Pairs.nested([rng.permutation(p) for _ in range(2 * count)], np.asarray(sizes))
+    return Pairs.nested([rng.permutation(p) for _ in range(2 * count)], np.asarray(sizes))
 
 
 def by_hand(data, pairs):
     """Member by member, as each is."""
-    out = pair_sums.Sums.zero(pairs.n_slots, *data.Y.shape)
+    out = Sums.zero(pairs.n_slots, *data.Y.shape)
     for i in range(len(pairs)):
-        first, second = (prefix_residuals(data, pairs.orders[j], pairs.sizes[j]) for j in (2 * i, 2 * i + 1))
+        first, second = (prefix_residuals(data, pairs.orders[j], pairs.sizes) for j in (2 * i, 2 * i + 1))
         out.add(0, first, second)
     return out
 
@@ -139,11 +138,11 @@ def test_compiled_paths_equal_paths_by_hand(weighted, fit_intercept, shared, n, 
     problem = Problem(X, rng.standard_normal((n, 2)), rng.uniform(0.3, 3.0, n) if weighted else None, fit_intercept)
     data = PathData.from_problem(problem, shared=shared)
     pairs = pairs_of(rng, X.shape[1], [1, 2, 7, 8, 9, X.shape[1]])
-    found, expected = pair_sums.sum_pairs(data, pairs, Sharing()), by_hand(data, pairs)
+    found, expected = sum_pairs(data, pairs, Sharing()), by_hand(data, pairs)
     for name in ("total", "square", "pair_square"):
         wanted = getattr(expected, name)
         np.testing.assert_allclose(getattr(found, name), wanted, rtol=1e-7, atol=1e-8 * np.median(np.abs(wanted)))
-    again = pair_sums.sum_pairs(data, pairs, Sharing(2))
+    again = sum_pairs(data, pairs, Sharing(2))
     assert np.array_equal(found.total, again.total) and np.array_equal(found.pair_square, again.pair_square)
 
 
@@ -154,11 +153,11 @@ def test_compiled_paths_predict_rows_they_were_not_given(fit_intercept, seed):
     train, test = np.arange(80), np.arange(80, len(X))
     problem = Problem(X[train], Y[train], rng.uniform(0.3, 3.0, 80), fit_intercept)
     data = PathData.from_problem(problem)
-    mean = np.zeros(X.shape[1]) if data.mean_x is None else data.mean_x
-    rows = LaidRows.to_predict(X[test] - mean, Y[test] - data.mean_y)
+    mean = data.mean_x
+    rows = PackedRows.to_predict(X[test] - mean, Y[test] - data.mean_y)
     sizes = np.array([1, 5, 16, X.shape[1]])
     pairs = pairs_of(rng, X.shape[1], sizes, 1)
-    found = pair_sums.sum_pairs(data, pairs, Sharing(), rows)
+    found = sum_pairs(data, pairs, Sharing(), rows)
     first, second = predictions(data, X[test] - mean, pairs.orders, sizes, [None, None])
     np.testing.assert_allclose(found.total, 2 * Y[test] - first - second, atol=1e-8)
 

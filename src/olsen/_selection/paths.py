@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from .. import subsets
 from .._execution.threads import Sharing
-from .._members.pair_sums import Pairs, Sums, sum_pairs
-from .._members.path import LaidRows, PathData, left_out_residuals, predictions
+from .._members.path import PackedRows, Pairs, PathData, Sums, left_out_residuals, predictions, sum_pairs
 from .._members.problem import Problem
 from .._moments import Moments, from_data, weighted_mean
 from .curve import PairSums, RiskCurve, SizeCurve
@@ -39,7 +38,7 @@ SHARED = 6  # times the columns of the longest path: up to so many columns one G
 AT_ONCE = 2_000_000  # residuals (sizes x rows) of batches that are followed at once
 
 
-Batch = Callable[[list[Indices], Indices | None, int], list[Array]]
+Batch = Callable[[list[Indices], Indices, int], list[Array]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Criterion:
         What it is called.
     residuals : callable
         ``residuals(orders, sizes, first)`` of members number `first` and on: for every order of columns an array
-        (sizes, rows, targets), of the members on its first columns. Sizes None: one size, the whole order.
+        (sizes, rows, targets), of the members on its first columns.
     weight : ndarray of shape (rows,)
         Weights of the rows of the residuals.
     correct : callable or None
@@ -200,7 +199,7 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
     """Exact leave-one-out; rows a member was not given count as they are."""
     data = _path_data(problem, sizes, n_samples, paths.mapper)
 
-    def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
+    def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         rows = _rows(paths, len(data.Y), n_samples, first, len(orders))
         return left_out_residuals(data, orders, sizes, rows)
 
@@ -219,12 +218,11 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
     n, lost = problem.shape[0], int(problem.fit_intercept)
     data = _path_data(problem, sizes, n_samples, paths.mapper)
 
-    def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
+    def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         rows = _rows(paths, n, n_samples, first, len(orders))
         fitted = predictions(data, data.Xt.T, orders, sizes, rows)
-        used = [np.array([len(order)]) if sizes is None else sizes for order in orders]
-        left = [(1 - (m + lost) / n)[:, None, None] for m in used]
-        return [(data.Y - f) / rest for f, rest in zip(fitted, left, strict=True)]
+        left = (1 - (sizes + lost) / n)[:, None, None]
+        return [(data.Y - f) / left for f in fitted]
 
     correct = None if n_samples is None else partial(_correct_gcv, n, n_samples, lost)
     return Criterion("gcv", residuals, _weight(problem), correct)
@@ -275,7 +273,7 @@ def kfold(problem: Problem, sizes: Indices, paths: Paths, splits: Splits, n_samp
         X = np.asarray(_dense_rows(problem, test)) - _column_means(fold)
         parts.append((data, X, problem.Y[test]))
 
-    def residuals(orders: list[Indices], sizes: Indices | None, first: int) -> list[Array]:
+    def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         folds = []
         for data, X, Y in parts:
             drawn = None if n_samples is None else min(n_samples, len(data.Y))
@@ -284,7 +282,7 @@ def kfold(problem: Problem, sizes: Indices, paths: Paths, splits: Splits, n_samp
         return [np.concatenate(own, axis=1) for own in zip(*folds, strict=True)]
 
     if n_samples is None:
-        laid = [(data, LaidRows.to_predict(X, Y - data.mean_y)) for data, X, Y in parts]
+        laid = [(data, PackedRows.to_predict(X, Y - data.mean_y)) for data, X, Y in parts]
 
     def sums(pairs: Pairs) -> Sums:
         folds = [sum_pairs(data, pairs, paths.mapper, rows) for data, rows in laid]
