@@ -59,18 +59,5 @@ display = CoefficientDisplay.from_estimator(tuned, top=12)
 display.ax_.set_xlabel("coefficient")
 plt.show()
 
-# %%
-# Members as tasks
-# ----------------
-#
-# If the data fit into memory and the members are the work, leave X an ordinary array: inside
-# ``joblib.parallel_config("dask")`` chunks of members are tasks of the cluster.
-
-import joblib
-
-with joblib.parallel_config("dask"):
-    as_tasks = OLSEnsembleRegressor(300, max_features=12, random_state=0).fit(X_here, y_here)
-print(f"largest difference of coefficients: {np.abs(as_tasks.coef_ - in_memory.coef_).max():.1e}")
-
 client.close()
 cluster.close()

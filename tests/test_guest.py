@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 import types
 from pathlib import Path
 
@@ -19,11 +18,10 @@ import numpy as np
 import pytest
 import scipy
 import sklearn
-import threadpoolctl
 from sklearn.utils import validation
 
 from olsen import OLSEnsembleRegressor
-from olsen._execution import arrays, blas, blas_threads, callbacks, memory, threads
+from olsen._execution import arrays, blas, callbacks, memory
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files of Linux")
 
@@ -139,12 +137,13 @@ sys.setswitchinterval(0.004)
 """
 
 COMPARE = """
+MOST = max(4, os.cpu_count())  # pooled threads
 before, threads = host(), set(threading.enumerate())
 fits()
 for _ in range(50):  # threads that have ended take a moment to leave the system's table
     after = host()
     started = after["cores"].keys() - before["cores"].keys()
-    if len(started) <= 2:
+    if len(started) <= MOST:
         break
     time.sleep(0.1)
 for task in started:
@@ -153,8 +152,8 @@ for what in before:
     if before[what] != after[what]:
         print(what, "was", before[what], "and is", after[what])
 ours = set(threading.enumerate()) - threads
-assert 1 <= len(ours) <= 2 and all(thread.daemon and thread.name == "olsen" for thread in ours), ours
-assert len(started) <= 2, "threads that Python does not know of"
+assert 1 <= len(ours) <= MOST and all(thread.name.startswith("olsen") for thread in ours), ours
+assert len(started) <= MOST, "threads that Python does not know of"
 """
 
 
@@ -400,55 +399,12 @@ def test_callbacks_use_private_names_of_scikit_learn():
 def test_the_dask_backend_of_joblib_is_known_by_its_client():
     """Class and module are private; the name of the attribute is in Joblib's own examples."""
     distributed = pytest.importorskip("distributed")
-    assert not threads.backend_is_dask()
     with (
         distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0"),
         joblib.parallel_config("dask"),
     ):
-        assert threads.backend_is_dask(), gone(joblib, "client.scatter in the backend for Dask")
-
-
-def test_openblas_is_set_by_its_own_function():
-    """threadpoolctl's method does nothing in a second thread. Without the function ours would not be heard there."""
-    found = threadpoolctl.ThreadpoolController().select(internal_api="openblas").lib_controllers
-    found = [controller for controller in found if controller.threading_layer != "openmp"]
-    if not found:
-        pytest.skip("no OpenBLAS with one number for all threads")
-    for controller in found:
-        what = f"openblas_set_num_threads in {Path(controller.filepath).name} {controller.version}"
-        assert blas_threads._function_of_openblas(controller) is not None, gone(threadpoolctl, what)
-        library, seen = blas_threads._Library(controller), []
-        with threadpoolctl.threadpool_limits(1):  # this thread is the one that threadpoolctl listens to
-            thread = threading.Thread(target=lambda library=library, seen=seen: seen.append(library.set(2)))
-            thread.start()
-            thread.join()
-            assert (seen, library.number()) == ([1], 2)
-
-
-def test_openblas_without_that_function_is_set_by_threadpoolctl():
-    controller = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers[0]
-    fake = types.SimpleNamespace(
-        dynlib=object(),
-        internal_api="openblas",
-        get_num_threads=controller.get_num_threads,
-        set_num_threads=controller.set_num_threads,
-    )
-    library = blas_threads._Library(fake)
-    with threadpoolctl.threadpool_limits(2):
-        assert library.set(1) == 2 and library.number() == 1
-
-
-@pytest.mark.xfail(reason="a limit by thread, if it were one, would spare us the one of the process", strict=False)
-def test_openblas_has_a_limit_for_one_thread():
-    """It has not: what ``openblas_set_num_threads_local`` sets in one thread is set in all, in builds with pthreads."""
-    for controller in threadpoolctl.ThreadpoolController().select(threading_layer="pthreads").lib_controllers:
-        before, library = controller.get_num_threads(), controller.dynlib
-        thread = threading.Thread(target=library.openblas_set_num_threads_local, args=(before + 1,))
-        thread.start()
-        thread.join()
-        now = controller.get_num_threads()
-        library.openblas_set_num_threads_local(before)
-        assert now == before, f"OpenBLAS {controller.version}"
+        backend, _ = joblib.parallel.get_active_backend()
+        assert hasattr(backend, "client"), gone(joblib, "client in the backend for Dask")
 
 
 def test_pages_of_a_memory_map_are_reached_by_a_private_name_of_numpy(tmp_path):

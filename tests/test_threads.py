@@ -1,21 +1,18 @@
 """Threads: chunks in order, helpers that come and go, BLAS held as asked, and what interrupts and endings do."""
 
-import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-import weakref
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from olsen._execution import blas_threads as limits
 from olsen._execution import threads
-from olsen._execution.blas_threads import one_blas_thread
+from olsen._execution.threads import Sharing, one_blas_thread
 
 SECONDS = 60  # for what should come at once
 fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -32,13 +29,6 @@ def run(code):
     return done.stdout
 
 
-@pytest.fixture(autouse=True)
-def helpers(monkeypatch):
-    """None that other tests have started."""
-    monkeypatch.setattr(threads, "_helpers", threads._Helpers())
-    return threads._helpers
-
-
 @pytest.fixture
 def two_busy_helpers():
     """A thread whose call keeps two helpers at work as long as the test lasts."""
@@ -48,7 +38,7 @@ def two_busy_helpers():
         busy.wait(timeout=SECONDS)
         done.wait(timeout=SECONDS)
 
-    thread = threading.Thread(target=threads.map_chunks, args=(long, 3, 3), kwargs={"chunk": 1})
+    thread = threading.Thread(target=Sharing(3), args=(long, 3), kwargs={"chunk": 1})
     thread.start()
     busy.wait(timeout=SECONDS)
     yield thread
@@ -62,8 +52,8 @@ def two_busy_helpers():
 def test_results_come_in_order_whatever_the_threads():
     expected = [(start, min(start + 3, 20)) for start in range(0, 20, 3)]
     for n_threads in (1, 2, 5):
-        assert threads.map_chunks(lambda a, b: (a, b), 20, n_threads, chunk=3) == expected
-    assert threads.map_chunks(lambda a, b: (a, b), 0, 3) == []
+        assert Sharing(n_threads)(lambda a, b: (a, b), 20, chunk=3) == expected
+    assert Sharing(3)(lambda a, b: (a, b), 0) == []
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -74,30 +64,18 @@ def test_progress_grows_up_to_the_number_of_items(n_threads):
         told.append(done)
         callers.add(threading.get_ident())
 
-    threads.map_chunks(lambda a, b: time.sleep(0.001), 20, n_threads, chunk=3, report=report)
+    Sharing(n_threads, report)(lambda a, b: time.sleep(0.001), 20, chunk=3)
     assert told == sorted(set(told)) and told[-1] == 20 and callers == {threading.get_ident()}
 
 
 def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere(two_busy_helpers):
-    assert threads.map_chunks(lambda a, b: a, 6, 3, chunk=1) == list(range(6))
-    assert list(threads.in_order(lambda item: item, range(6), 2, lambda item: item % 2)) == list(range(6))
+    assert Sharing(3)(lambda a, b: a, 6, chunk=1) == list(range(6))
     assert two_busy_helpers.is_alive()
 
 
-def test_a_call_that_no_helper_came_for_leaves_nothing_in_memory(two_busy_helpers):
-    """The helpers' queue outlives the call; it must not hold on to the data."""
-    data = [np.zeros(10), np.zeros(10)]
-    alive = [weakref.ref(array) for array in data]
-    threads.map_chunks(lambda a, b, data=data[0]: None, 6, 2, chunk=1)
-    list(threads.in_order(lambda item: None, data, 2, lambda item: 0))
-    del data
-    gc.collect()
-    assert [array() for array in alive] == [None, None]
-
-
 def test_chunks_may_have_chunks_of_their_own():
-    inner = lambda a, b: sum(threads.map_chunks(lambda c, d: c, 5, 2, chunk=1))  # noqa: E731
-    assert threads.map_chunks(inner, 6, 2, chunk=1) == [10] * 6
+    inner = lambda a, b: sum(Sharing(2)(lambda c, d: c, 5, chunk=1))  # noqa: E731
+    assert Sharing(2)(inner, 6, chunk=1) == [10] * 6
 
 
 def test_helpers_see_the_context_of_their_caller():
@@ -109,19 +87,8 @@ def test_helpers_see_the_context_of_their_caller():
         seen.append((threading.get_ident(), np.geterr()["over"]))
 
     with np.errstate(over="raise"):
-        threads.map_chunks(work, 2, 2, chunk=1)
+        Sharing(2)(work, 2, chunk=1)
     assert len(dict(seen)) == 2 and set(dict(seen).values()) == {"raise"}
-
-
-def test_helpers_end_when_there_is_no_work(helpers, monkeypatch):
-    monkeypatch.setattr(threads, "IDLE_SECONDS", 0.01)
-    meet = threading.Barrier(3)
-    for _ in range(2):  # others are started when they are needed again
-        threads.map_chunks(lambda a, b: meet.wait(timeout=SECONDS), 3, 3, chunk=1)
-        until = time.monotonic() + SECONDS
-        while helpers.count and time.monotonic() < until:
-            time.sleep(0.01)
-        assert helpers.count == 0
 
 
 @pytest.mark.parametrize("raises", ["calling thread", "helper"])
@@ -137,7 +104,7 @@ def test_after_an_error_no_chunk_is_begun(raises):
             time.sleep(0.2)
 
     with pytest.raises(ValueError, match="here"):
-        threads.map_chunks(work, 50, 2, chunk=1)
+        Sharing(2)(work, 50, chunk=1)
     assert begun == [0, 1] or begun == [1, 0]
 
 
@@ -163,11 +130,11 @@ def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended(while_waiting)
 
     try:
         with pytest.raises(KeyboardInterrupt):
-            threads.map_chunks(work, 2 if while_waiting else 50, 2, chunk=1)
+            Sharing(2)(work, 2 if while_waiting else 50, chunk=1)
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(ended) == 1
-    assert threads.map_chunks(lambda a, b: a, 6, 2, chunk=1) == list(range(6))
+    assert Sharing(2)(lambda a, b: a, 6, chunk=1) == list(range(6))
 
 
 # the interpreter's end, and children
@@ -178,15 +145,13 @@ def test_threads_may_work_on_while_the_main_thread_ends(daemon):
     """A thread that is not a daemon finishes its work with all results; a daemon is cut off, without a message."""
     printed = run(f"""if True:
         import threading, time
-        from olsen._execution import threads
+        from olsen._execution.threads import Sharing
 
         started = threading.Event()
 
         def fit():
             for i in range(40):
-                assert threads.map_chunks(lambda a, b: (time.sleep(0.001), a)[1], 9, 3, chunk=1) == list(range(9))
-                work = threads.in_order(lambda i: (time.sleep(0.001), i)[1], range(9), 3, lambda i: i % 2)
-                assert list(work) == list(range(9))
+                assert Sharing(3)(lambda a, b: (time.sleep(0.001), a)[1], 9, chunk=1) == list(range(9))
                 started.set()
             print("finished")
 
@@ -199,15 +164,14 @@ def test_threads_may_work_on_while_the_main_thread_ends(daemon):
 def test_the_calling_thread_works_alone_where_no_thread_can_be_started():
     run("""if True:
         import atexit, threading
-        from olsen._execution import threads
+        from olsen._execution.threads import Sharing
 
         def refuse(self):
             raise RuntimeError("can't create new thread at interpreter shutdown")
 
         def late():  # the last that runs of a program
             threading.Thread.start = refuse
-            assert threads.map_chunks(lambda a, b: a, 9, 3, chunk=1) == list(range(9))
-            assert list(threads.in_order(lambda i: i, range(9), 3, lambda i: i % 2)) == list(range(9))
+            assert Sharing(3)(lambda a, b: a, 9, chunk=1) == list(range(9))
 
         atexit.register(late)
     """)
@@ -217,7 +181,7 @@ def test_the_calling_thread_works_alone_where_no_thread_can_be_started():
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_starts_helpers_of_its_own_and_has_no_limit():
     before = blas_threads()
-    threads.map_chunks(lambda a, b: a, 4, 2, chunk=1)
+    Sharing(2)(lambda a, b: a, 4, chunk=1)
     with one_blas_thread():
         child = os.fork()
         if not child:
@@ -225,7 +189,7 @@ def test_a_forked_child_starts_helpers_of_its_own_and_has_no_limit():
             try:
                 meet = threading.Barrier(3)
                 assert blas_threads() == before
-                threads.map_chunks(lambda a, b: meet.wait(timeout=SECONDS), 3, 3, chunk=1)
+                Sharing(3)(lambda a, b: meet.wait(timeout=SECONDS), 3, chunk=1)
                 assert blas_threads() == before
                 code = 0
             finally:
@@ -239,10 +203,10 @@ def test_spawned_children_work(tmp_path):
     script = tmp_path / "spawning.py"
     script.write_text("""if True:
         import multiprocessing
-        from olsen._execution import threads
+        from olsen._execution.threads import Sharing
 
         def work(n):
-            return sum(threads.map_chunks(lambda a, b: a, n, 2, chunk=1))
+            return sum(Sharing(2)(lambda a, b: a, n, chunk=1))
 
         if __name__ == "__main__":
             assert work(5) == 10
@@ -253,64 +217,15 @@ def test_spawned_children_work(tmp_path):
     assert (done.stdout, done.stderr) == ("[3, 6]\n", "")
 
 
-# items in order
-
-
-def test_items_of_a_lane_keep_their_order():
-    """Later items of a lane wait for earlier ones, and results come in the order of the items."""
-    done = {0: [], 1: []}
-
-    def work(item):
-        time.sleep(0.02 if item < 4 else 0.0)  # the first ones take longest
-        done[item % 2].append(item)
-        return item
-
-    assert list(threads.in_order(work, range(12), 4, lambda item: item % 2)) == list(range(12))
-    assert done == {0: list(range(0, 12, 2)), 1: list(range(1, 12, 2))}
-
-
-def test_an_error_in_a_thread_reaches_the_caller():
-    def work(item):
-        if item == 5:
-            raise ValueError("the fifth")
-        return item
-
-    closed = []
-
-    def items():
-        try:
-            yield from range(10)
-        finally:
-            closed.append(True)
-
-    with pytest.raises(ValueError, match="the fifth"):
-        list(threads.in_order(work, items(), 3, lambda item: item % 2))
-    assert closed
-
-
-def test_whoever_stops_early_waits_only_for_items_at_work():
-    begun, ended = [], []
-
-    def work(item):
-        begun.append(item)
-        time.sleep(0.05)
-        ended.append(item)
-        return item
-
-    results = threads.in_order(work, range(100), 2, lambda item: item % 2)
-    assert next(results) == 0
-    results.close()
-    assert sorted(begun) == sorted(ended) and len(begun) < 10
-
-
 # BLAS
 
 
 def test_blas_gets_the_threads_of_the_caller_where_it_does_the_work():
     with one_blas_thread():
-        assert threads.map_chunks(lambda a, b: blas_threads(), 1, 2, blas_threads=True) == [{2}]
+        with Sharing(2).blas():
+            assert blas_threads() == {2}
         assert blas_threads() == {1}
-    assert threads.map_chunks(lambda a, b: blas_threads(), 1, 2) == [{1}]
+    assert Sharing(2)(lambda a, b: blas_threads(), 1) == [{1}]
 
 
 class InThread:
@@ -350,14 +265,14 @@ class Here:
 
 @pytest.fixture
 def two():
-    """BLAS with two threads, on any machine; numbers of one and three are then somebody's.
-
-    Not by threadpoolctl: of several threads that set a limit by it, only the first is heard.
-    """
-    undo = [(library, library.set(2)) for library in limits._libraries()]
+    """BLAS with two threads, on any machine; numbers of one and three are then somebody's."""
+    shared, _ = threads._libraries()
+    undo = [(library, library.get_num_threads()) for library in shared]
+    for library in shared:
+        threads._set_shared_number(library, 2)
     yield
     for library, number in undo:
-        library.set(number)
+        threads._set_shared_number(library, number)
 
 
 def test_limits_of_blas_that_overlap_in_threads_leave_nothing_behind(two):
@@ -413,40 +328,23 @@ def test_a_limit_of_the_host_that_begins_within_ours_stands_after_it(two, where)
     assert blas_threads() == {1}, "threadpoolctl restores what it found; if it is 2, the docstring can say so"
 
 
-def test_the_limit_of_an_iterator_of_items_ends_within_ours(two):
-    """Also if it is closed early: else it would restore our number after us."""
-
-    def items():
-        with threadpool_limits(3, user_api="blas"):
-            yield from range(20)
-
-    assert list(threads.in_order(lambda item: item, items(), 2, lambda item: 0)) == list(range(20))
-    assert blas_threads() == {2}
-    results = threads.in_order(lambda item: item, items(), 2, lambda item: 0)
-    next(results)
-    results.close()
-    assert blas_threads() == {2}
-
-
 class FakeBlas:
-    """A library with a number for each thread, as MKL: zero stands for the number of the process."""
-
-    internal_api, threading_layer = "mkl", "intel"
+    """A library with a number for each thread, as MKL."""
 
     def __init__(self):
-        self.own, self.process = threading.local(), 8
+        self.own = threading.local()
 
     def get_num_threads(self):
-        return getattr(self.own, "number", 0) or self.process
+        return getattr(self.own, "number", 8)
 
     def set_num_threads(self, number):
-        before, self.own.number = getattr(self.own, "number", 0), number
-        return before
+        self.own.number = number
 
 
 def test_where_blas_has_a_number_for_each_thread_only_ours_are_limited(monkeypatch):
     fake, meet = FakeBlas(), threading.Barrier(2)
-    monkeypatch.setattr(limits, "_libraries", lambda: [limits._Library(fake)])
+    monkeypatch.setattr(threads, "_libraries", lambda: ([], [(fake, 8)]))
+    monkeypatch.setattr(threads, "_pool", threads._pool.__wrapped__)  # with threads that know of the library
 
     def work(start, stop):
         meet.wait(timeout=SECONDS)
@@ -458,14 +356,13 @@ def test_where_blas_has_a_number_for_each_thread_only_ours_are_limited(monkeypat
         thread.join()
         return found.pop()
 
-    with one_blas_thread():
-        assert elsewhere([]) == 8
-        assert threads.map_chunks(work, 2, 2, chunk=1, uses_blas=False) == [1, 1]  # helpers take over the caller's
-    assert threads.map_chunks(work, 2, 2, chunk=1, uses_blas=False) == [8, 8]
     overlapping = InThread(one_blas_thread)
     with one_blas_thread():
+        assert elsewhere([]) == 8
+        assert Sharing(2)(work, 2, chunk=1) == [1, 1]
+        with Sharing().blas():
+            assert fake.get_num_threads() == 8
         overlapping.enter()
     assert fake.get_num_threads() == 8
     overlapping.leave()
-    fake.process = 4
-    assert fake.get_num_threads() == 4, "the thread follows the process as before"
+    assert fake.get_num_threads() == 8

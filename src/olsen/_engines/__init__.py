@@ -17,7 +17,6 @@ from .engine import Engine, NeedsRows, Options, nobody
 from .memory import Memory
 from .stream import Stream
 from .summed import Summed
-from .tasks import Tasks
 
 __all__ = [
     "Blocks",
@@ -30,7 +29,6 @@ __all__ = [
     "Options",
     "Stream",
     "Summed",
-    "Tasks",
     "engine_of",
     "is_dask",
     "limit_of",
@@ -52,13 +50,12 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
     Dask array or data frame                                    Dask
     array of another library, if scikit-learn follows those     Device
     path, large memory map, zarr, blocks (see ``sources``)      Blocks
-    array, sparse matrix or data frame, members as tasks        Tasks
     array, sparse matrix or data frame                          Memory
     an engine                                                   itself
     ==========================================================  ==================
     """
     if type(X) is np.ndarray and type(y) is np.ndarray:  # the usual case first
-        return _in_memory(X, y, sample_weight, options, checks, min_rows)
+        return Memory.of(*checks(X, y, sample_weight), options, min_rows)
     if isinstance(X, (Blocks, Dask, Device, Memory)):
         return X
     if is_dask(X):  # first: Dask arrays follow the array API too
@@ -68,11 +65,7 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
     source = sources.open_source(X, y, sample_weight)
     if source is not None:
         return Blocks(source, options)
-    return _in_memory(X, y, sample_weight, options, checks, min_rows)
-
-
-def _in_memory(X: Any, y: Any, sample_weight: Any, options: Options, checks: Checks, min_rows: int) -> Memory:
-    return (Tasks if options.as_tasks else Memory).of(*checks(X, y, sample_weight), options, min_rows)
+    return Memory.of(*checks(X, y, sample_weight), options, min_rows)
 
 
 def predict(X: Any, coef: Any, intercept: Any, who: str, names: Sequence[str] | None = None) -> Any | None:

@@ -8,16 +8,19 @@ made in a second pass over the data, never from the moments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import _members
-from .._execution import memory, messages, threads
+from .._execution import memory, messages
+from .._execution.threads import Sharing, one_blas_thread
 from .._members import Members, Problem
 from .._members.mean import member_sum
 from .._members.problem import Submatrix, Units
@@ -234,10 +237,14 @@ class _Pass:
     def summary(self) -> Summary:
         """Read everything once."""
         report = self.options.listen("rows", self.source.n_rows or "an unknown number")
-        for n_given in threads.in_order(self._add, self._blocks(), self.options.n_threads, self._lane):
-            self.n_given = n_given
-            if report:
-                report(n_given)
+        n_threads = self.options.n_threads
+        # blocks are closed within the limit on BLAS: they may be within one of their own, and would restore ours
+        with one_blas_thread() if n_threads > 1 else nullcontext(), closing(self._blocks(n_threads)) as blocks:
+            while some := list(islice(blocks, min(n_threads, len(self.lanes) or 1))):  # of different lanes
+                Sharing(n_threads)(partial(self._add, some), len(some), chunk=1, uses_blas=False)
+                self.n_given = some[-1].first + len(some[-1].X)
+                if report:
+                    report(self.n_given)
         n_rows = sum(group.n_rows for lane in self.lanes for group in lane)
         require_rows(n_rows, self.n_given, self.source.kind)
         self.parts = self._moments(n_rows)
@@ -245,8 +252,8 @@ class _Pass:
             self.parts, self.n_given, self.distinct, self.single, self.dtype, self._triangles, self.names
         )  # fmt: skip
 
-    def _blocks(self) -> Iterator[Checked]:
-        for block in checked(self.source):
+    def _blocks(self, n_ahead: int) -> Generator[Checked]:
+        for block in checked(self.source, n_ahead):
             if not self.lanes:
                 self.single, self.dtype, self.names = block.single, block.dtype, block.names
                 p, q = block.X.shape[1], block.y.shape[1]
@@ -257,18 +264,15 @@ class _Pass:
                 self.distinct = self.distinct.add(block.X[kept])
             yield block
 
-    def _lane(self, block: Checked) -> int:
-        return block.number % len(self.lanes)
-
-    def _add(self, block: Checked) -> int:
-        lane = self.lanes[self._lane(block)]
+    def _add(self, blocks: list[Checked], i: int, _: int) -> None:
+        block = blocks[i]
+        lane = self.lanes[block.number % len(self.lanes)]
         for g, X, Y, weight in split_rows(block, self.n_groups, self.seed):
             add_rows(lane[g], X, Y, weight)
             if not lane[g].finite():
                 name_bad_rows(block)
         if block.release:
             block.release()
-        return block.first + len(block.X)
 
     def _moments(self, n_rows: int) -> list[Moments]:
         groups = self.lanes[0]

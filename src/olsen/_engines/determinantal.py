@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution.blas_threads import one_blas_thread
+from .._execution.threads import one_blas_thread
 from .._members import Members, Problem
 from .._members.jackknife import rows_of
 from .._members.penalised import limit_members, penalised, penalised_rows

@@ -35,7 +35,6 @@ class Options:
     rcond: float | None = None
     tol: float | None = None
     n_threads: int = 1
-    as_tasks: bool = False  # members are tasks of the cluster that joblib's backend stands for
     listen: Listener = nobody
 
     def sharing(self, task: str, count: int | str) -> Sharing:

@@ -10,10 +10,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .. import _members
-from .._execution.threads import Sharing
-from .._members import Members, Problem, Solution
+from .._members import Members, Problem
 from .._moments import DistinctRows, Moments, from_data
-from ..subsets import Design, Subsets, row_groups
+from ..subsets import Design, row_groups
 from .checks import require_positive
 from .determinantal import limit_of
 from .engine import Options, nobody
@@ -75,14 +74,8 @@ class Memory:
             samples,
             solver=self.options.solver,
             sharing=self.options.sharing("members", len(features)),
-            run=self.run,
         )
         return Members.of(self.problem, features, samples, solution, weights)
-
-    @staticmethod
-    def run(name: str, problem: Problem, features: Subsets, samples: Subsets | None, sharing: Sharing) -> Solution:
-        """Call a solver by its name."""
-        return _members.run_here(name, problem, features, samples, sharing)
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         parts = [self.problem.take(rows) for rows in self._rows_of_folds(count, seed)]

@@ -23,6 +23,7 @@ versions would be summed, and a chunk that zarr does not find is zeros to it.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -138,10 +139,10 @@ class Checked:
         return f"in {len(rows)} rows{' (numbered within the partition)' if self.local else ''}: {shown}"
 
 
-def checked(source: BlockSource) -> Iterator[Checked]:
+def checked(source: BlockSource, n_ahead: int = 1) -> Iterator[Checked]:
     """All blocks of a source, read ahead, each of the shape of the first."""
     shape, first, names = None, 0, None
-    for number, block in enumerate(ahead(source.read())):
+    for number, block in enumerate(ahead(source.read(), n_ahead)):
         X, y, own = _dense(block.X), np.asarray(block.y), column_names(block.X)
         single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
         where = f"block {number} of the {source.kind}"
@@ -236,16 +237,19 @@ def _dense(X: Any) -> NDArray[Any]:
     return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
 
 
-def ahead(blocks: Iterator[Block]) -> Iterator[Block]:
-    """The same blocks, each read while the one before is worked on."""
+def ahead(blocks: Iterator[Block], count: int) -> Iterator[Block]:
+    """The same blocks, read while those before are worked on."""
     if not room_for_a_thread():
         yield from blocks
         return
     with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(next, blocks, None)
-        while (block := coming.result()) is not None:
-            coming = reader.submit(next, blocks, None)
-            yield block
+        coming = deque(reader.submit(next, blocks, None) for _ in range(count))
+        try:
+            while (block := coming.popleft().result()) is not None:
+                coming.append(reader.submit(next, blocks, None))
+                yield block
+        finally:
+            reader.shutdown(cancel_futures=True)
 
 
 def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:

@@ -76,8 +76,7 @@ class OLSEnsembleRegressor(FittingEnsemble):
         clusters and on devices all members are fitted anew.
     n_jobs : int, default=None
         Threads over members. None means 1 unless in a ``joblib.parallel_config`` context; -1 means all cores.
-        Inside ``joblib.parallel_config("dask")`` members are tasks of the cluster, unless this is 1; other backends of
-        joblib only set the number of threads. Results agree to rounding whatever it is.
+        Backends of joblib only set the number of threads. Results agree to rounding whatever it is.
     random_state : int, RandomState instance or None, default=None
         Seed of the subsets. Member i depends on the seed and on i alone.
     keep_rows : bool or float, default=True

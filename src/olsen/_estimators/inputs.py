@@ -68,7 +68,7 @@ def options_of(estimator: Any) -> Options:
         getattr(estimator, "solver", "auto"),
         estimator.rcond,
         estimator.tol,
-        *threads.threads_and_tasks(getattr(estimator, "n_jobs", 1)),
+        threads.count_threads(getattr(estimator, "n_jobs", 1)),
         partial(callbacks.progress, estimator),
     )
 

@@ -96,8 +96,7 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         Whether a further call of `fit` on the same data keeps the members there are, if the same are chosen, and adds
         new ones. The result is that of a fresh fit.
     n_jobs : int, default=None
-        Threads over paths and members; results do not depend on it. Members can be tasks of a cluster, as in
-        :class:`OLSEnsembleRegressor`.
+        Threads over paths and members; results do not depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the members that are drawn. The choice does not depend on it.
     keep_rows : bool or float, default=True

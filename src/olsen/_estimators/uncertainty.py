@@ -33,8 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._execution.blas_threads import one_blas_thread
-from .._execution.threads import Sharing
+from .._execution.threads import Sharing, one_blas_thread
 from .._members.jackknife import Deleted, Operator, TrainingRows, Visit, delete_rows, delete_rows_of_limit
 from .._members.problem import Problem, Units
 from .._moments import weighted_mean

@@ -1,11 +1,17 @@
-"""Threads over members.
+"""Threads over members, and how many threads BLAS uses meanwhile.
 
 Members are independent and their kernels release the interpreter lock, so plain threads are enough: no data is copied
-and no process is started. The BLAS library is held to one thread meanwhile; otherwise every thread would start its own
-set of BLAS threads and they would fight for the cores.
+and no process is started. BLAS is held to one thread meanwhile; otherwise every thread would start its own set of BLAS
+threads and they would fight for the cores.
 
-The calling thread always works too, and helpers come when they are free. So no call waits for threads that are busy
-elsewhere, and where none can be had (the interpreter is ending, the system has no more) the calling thread does it all.
+The calling thread always works too, and pooled threads join when they are free. So no call waits for threads that are
+busy elsewhere, and where none can be had (the interpreter is ending, the system has no more) the caller does it all.
+
+**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the whole process, which other parts of a program
+change too, most of them by ``threadpoolctl.threadpool_limits``. So all limits of ours are kept in one table, of which
+the latest counts, and what was there before the first comes back with the last. A number that is no longer the one we
+set belongs to somebody else and is left alone. MKL, and OpenBLAS on OpenMP, have a number for each thread: there a
+limit holds in the thread that asks for it, and pooled threads always have one.
 """
 
 from __future__ import annotations
@@ -13,93 +19,26 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Generic, TypeVar
-from weakref import WeakMethod
+from functools import cache
+from typing import Any, TypeVar
 
 import joblib
+from threadpoolctl import ThreadpoolController
 
 from . import memory
-from .blas_threads import Limit, limit_in_force, one_blas_thread, taken_over
-from .blas_threads import blas_threads as limit_blas
 
-__all__ = [
-    "Report",
-    "Sharing",
-    "backend_is_dask",
-    "count_threads",
-    "in_order",
-    "inside_dask_task",
-    "map_chunks",
-    "room_for_a_thread",
-    "threads_and_tasks",
-]
+__all__ = ["Report", "Sharing", "blas_threads", "count_threads", "one_blas_thread", "room_for_a_thread"]
 
-S = TypeVar("S")
 T = TypeVar("T")
+Report = Callable[[int], None]  # called with the number of finished items
 
-IDLE_SECONDS = 10.0  # a helper without work waits so long: starting one takes as long as a small ensemble
 THREAD_BYTES = 1 << 25
-CHUNK_SECONDS = 0.1  # a chunk of compiled work cannot be interrupted, and Ctrl-C should be heard at once
-
-
-Report = Callable[[int], None]  # is told the number of finished items
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """Call ``sharing(function, n_items)`` to have ``function(start, stop)`` called on chunks; results in order.
-
-    Parameters
-    ----------
-    n_threads : int, default=1
-        Threads to use.
-    report : callable, default=None
-        Called with the number of finished items after every chunk, from the calling thread.
-    """
-
-    n_threads: int = 1
-    report: Report | None = None
-
-    def __call__(
-        self,
-        function: Callable[[int, int], T],
-        n_items: int,
-        /,
-        *,
-        chunk: int | None = None,
-        blas_threads: bool = False,
-        uses_blas: bool = True,
-    ) -> list[T]:
-        """As :func:`map_chunks`."""
-        return map_chunks(
-            function,
-            n_items,
-            self.n_threads,
-            chunk=chunk,
-            report=self.report,
-            blas_threads=blas_threads,
-            uses_blas=uses_blas,
-        )
-
-    def quiet(self) -> Sharing:
-        """The same without reports: for steps on the way to what is reported."""
-        return replace(self, report=None)
-
-    def without_blas(self, function: Callable[[int, int], T], n_items: int, /) -> list[T]:
-        """For work that calls no BLAS, which then need not be held to one thread: what `subsets` calls a mapper.
-
-        Few chunks whatever the threads: such work takes turns at the interpreter, and on 16 cores many chunks took
-        twice the time of eight.
-        """
-        return self.quiet()(function, n_items, chunk=-(-n_items // 8) or 1, uses_blas=False)
+CHUNK_SECONDS = 0.1  # compiled work cannot be interrupted, and Ctrl-C should work at once
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -108,34 +47,8 @@ def count_threads(n_jobs: int | None) -> int:
     Joblib's Dask backend counts the cores of the cluster, which are not those of this machine.
     """
     found = int(joblib.effective_n_jobs(n_jobs))
-    if found > 1 and backend_is_dask():
-        return 1 if inside_dask_task() else min(found, int(joblib.cpu_count()))
-    return found
-
-
-def threads_and_tasks(n_jobs: int | None) -> tuple[int, bool]:
-    """Threads meant by `n_jobs`, and whether members are to be tasks of a Dask cluster instead.
-
-    Not inside one of its tasks: there others share the cores.
-    """
-    return count_threads(n_jobs), n_jobs != 1 and backend_is_dask() and not inside_dask_task()
-
-
-def backend_is_dask() -> bool:
-    """Whether ``joblib.parallel_config("dask")`` is in force: its backend has a client that sends data to workers."""
-    backend, _ = joblib.parallel.get_active_backend()
-    return hasattr(getattr(backend, "client", None), "scatter")
-
-
-def inside_dask_task() -> bool:
-    """Whether this is running on a worker of a cluster."""
-    from distributed import get_worker
-
-    try:
-        get_worker()
-    except ValueError:
-        return False
-    return True
+    on_cluster = found > 1 and hasattr(joblib.parallel.get_active_backend()[0], "client")
+    return min(found, int(joblib.cpu_count())) if on_cluster else found
 
 
 def room_for_a_thread() -> bool:
@@ -146,266 +59,214 @@ def room_for_a_thread() -> bool:
     return memory.available_bytes() > THREAD_BYTES
 
 
-def map_chunks(
-    function: Callable[[int, int], T],
-    n_items: int,
-    n_threads: int,
-    *,
-    chunk: int | None = None,
-    report: Callable[[int], None] | None = None,
-    blas_threads: bool = False,
-    uses_blas: bool = True,
-) -> list[T]:
-    """Call ``function(start, stop)`` on consecutive chunks of ``range(n_items)``; results in order.
-
-    After an error, also an interrupt from the keyboard, no chunk is begun any more, and it surfaces as soon as those at
-    work have ended.
+@dataclass(frozen=True)
+class Sharing:
+    """Call ``sharing(function, n_items)`` to have ``function(start, stop)`` called on chunks; results in order.
 
     Parameters
     ----------
-    function : callable
-        Works on items ``start`` to ``stop``; what it returns must not depend on where chunks are cut.
-    n_items : int
-        Number of items.
-    n_threads : int
+    n_threads : int, default=1
         Threads to use, the calling one among them.
-    chunk : int, default=None
-        Items in a chunk. By default as many as take about ``CHUNK_SECONDS``, which every thread finds out from a first
-        item, and not more than make four chunks a thread, so that uneven items even out.
     report : callable, default=None
         Called with the number of finished items after every chunk of the calling thread, from that thread.
-    blas_threads : bool, default=False
-        Chunks one after the other, each with `n_threads` threads of BLAS (with one: as many as BLAS likes): for work
-        that is a few large products.
-    uses_blas : bool, default=True
-        Whether the work calls BLAS, which is then held to one thread.
     """
-    hold = _hold_blas(n_threads, blas_threads, uses_blas)
-    if blas_threads:
-        n_threads = 1
-    most = chunk or max(1, -(-n_items // (4 * n_threads if n_threads > 1 or report else 1)))
-    with hold:
-        return _Chunks(function, n_items, chunk or 1, most, report).work(min(n_threads, -(-n_items // most)))
 
+    n_threads: int = 1
+    report: Report | None = None
 
-def _hold_blas(n_threads: int, blas_threads: bool, uses_blas: bool) -> AbstractContextManager[None]:
-    """Context for BLAS while chunks run."""
-    if blas_threads:
-        return limit_blas(n_threads if n_threads > 1 else None)
-    return one_blas_thread() if uses_blas else nullcontext()
+    def __call__(
+        self, function: Callable[[int, int], T], n_items: int, /, *, chunk: int | None = None, uses_blas: bool = True
+    ) -> list[T]:
+        """Results of ``function(start, stop)``, which must not depend on where chunks are cut.
 
+        After an error, also an interrupt from the keyboard, no chunk is begun any more, and it surfaces as soon as
+        those at work have ended.
 
-class _Chunks(Generic[T]):
-    """The chunks of one call of :func:`map_chunks`."""
-
-    def __init__(
-        self, function: Callable[[int, int], T], n_items: int, first: int, most: int, report: Report | None
-    ) -> None:
-        self.function, self.n_items, self.report = function, n_items, report
-        self.first, self.most = first, most  # items in the first chunk of a thread, and in any
-        self.begun = self.finished = self.reported = 0  # items
-        self.counting = threading.Lock()
-        self.results: dict[int, T] = {}  # by the first item of the chunk
-        self.errors: list[BaseException] = []
-        self.helpers_at_work = 0
-        self.helper_left = threading.Condition()
-
-    def work(self, n_threads: int) -> list[T]:
-        """All results, by the calling thread and by helpers."""
-        try:
-            _helpers.call(self.help, n_threads - 1, most=n_threads - 1)
-            self._take_chunks(self._tell)
-        finally:
-            self._finish()
-        if self.errors:
-            raise self.errors.pop(0)
-        self._tell()  # of chunks that helpers have finished since
-        return [self.results[start] for start in sorted(self.results)]
-
-    def help(self) -> None:
-        """What a helper does."""
-        with self.helper_left:
-            self.helpers_at_work += 1
-        try:
-            self._take_chunks()
-        except BaseException as error:
-            self.errors.append(error)
-            self._hand_out_nothing_more()
-        finally:
-            with self.helper_left:
-                self.helpers_at_work -= 1
-                self.helper_left.notify()
-
-    def _take_chunks(self, tell: Callable[[], None] = lambda: None) -> None:
-        size = self.first
-        while (chunk := self._next(size)) is not None:
-            start, stop = chunk
-            began = time.perf_counter()
-            self.results[start] = self.function(start, stop)
-            seconds = time.perf_counter() - began
-            with self.counting:
-                self.finished += stop - start
-            tell()
-            size = max(self.first, min(self.most, int((stop - start) * CHUNK_SECONDS / max(seconds, 1e-9))))
-
-    def _next(self, size: int) -> tuple[int, int] | None:
-        """The next items that nobody has begun, so many of them; None when there are no more."""
-        with self.counting:
-            start = self.begun
-            self.begun = min(start + size, self.n_items)
-            return (start, self.begun) if start < self.begun else None
-
-    def _tell(self) -> None:
-        if self.report and self.finished > self.reported:
-            self.reported = self.finished
-            self.report(self.reported)
-
-    def _hand_out_nothing_more(self) -> None:
-        with self.counting:
-            self.begun = self.n_items
-
-    def _finish(self) -> None:
-        """Hand out nothing more, and wait for the chunks at work."""
-        _even_if_interrupted(self._wait_for_helpers)
-
-    def _wait_for_helpers(self) -> None:
-        self._hand_out_nothing_more()
-        with self.helper_left:
-            self.helper_left.wait_for(lambda: not self.helpers_at_work)
-
-
-def in_order(function: Callable[[S], T], items: Iterable[S], n_threads: int, lane: Callable[[S], int]) -> Iterator[T]:
-    """Results of ``function(item)``, in the order of the items, which are taken only a few ahead.
-
-    Items of one lane are worked on one after the other, in their order; different lanes side by side. With one thread
-    BLAS may use its own. Where items come from is closed before the limit on BLAS ends: it may be within a limit of its
-    own, and would restore ours after us.
-    """
-    if n_threads == 1:
-        yield from map(function, items)
-        return
-    last: dict[int, Future[T]] = {}
-    waiting: deque[_Task[T]] = deque()
-    close: Callable[[], None] = getattr(items, "close", lambda: None)
-    with one_blas_thread(), ExitStack() as at_the_end:
-        at_the_end.callback(close)
-        at_the_end.callback(_abandon, waiting)
-        for item in items:
-            key = lane(item)
-            waiting.append(_Task(partial(function, item), last.get(key)))
-            last[key] = waiting[-1].outcome
-            _helpers.call(waiting[-1].run, 1, most=n_threads)
-            if len(waiting) > n_threads:
-                yield waiting[0].result()
-                waiting.popleft()
-        while waiting:
-            yield waiting[0].result()
-            waiting.popleft()
-
-
-class _Task(Generic[T]):
-    """Work on one item of :func:`in_order`, done by whoever comes first."""
-
-    def __init__(self, work: Callable[[], T], before: Future[T] | None) -> None:
-        self.outcome: Future[T] = Future()
-        self._work, self._before = work, before
-        self._begun = threading.Lock()
-
-    def run(self) -> None:
-        """Do it, unless somebody has begun."""
-        if not self._begun.acquire(blocking=False):
-            return
-        try:
-            if self._before is not None:
-                self._before.result()  # somebody has begun it: helpers take tasks in their order, the caller the first
-            self.outcome.set_result(self._work())
-        except BaseException as error:
-            self.outcome.set_exception(error)
-
-    def result(self) -> T:
-        """The result, by the calling thread if no helper has begun."""
-        self.run()
-        return self.outcome.result()
-
-    def drop(self) -> bool:
-        """Whether nobody has begun; then nobody will, and whoever waits for it waits no longer."""
-        return self._begun.acquire(blocking=False) and self.outcome.cancel()
-
-
-def _abandon(tasks: Iterable[_Task[T]]) -> None:
-    """Let nobody begin any of these tasks, and wait for those that somebody has begun."""
-    begun = [task.outcome for task in tasks if not task.drop()]
-    _even_if_interrupted(partial(wait, begun))
-
-
-def _even_if_interrupted(wait_for_threads: Callable[[], object]) -> None:
-    """Wait; a first interrupt from the keyboard surfaces after that, a second one at once."""
-    try:
-        wait_for_threads()
-    except BaseException:
-        wait_for_threads()
-        raise
-
-
-class _Helpers:
-    """Threads that wait for work, and end when there has been none for a while."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.count = 0
-        self.calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
-
-    def call(self, method: Callable[[], None], times: int, most: int) -> None:
-        """Have a method called so many times as if by this thread, when helpers are free; start up to `most` of them.
-
-        The object stays the caller's: if that has gone before a helper was free, nothing is called, and nothing keeps
-        its data in memory.
+        Parameters
+        ----------
+        function : callable
+            Works on items ``start`` to ``stop``.
+        n_items : int
+            Number of items.
+        chunk : int, default=None
+            Items in a chunk. By default as many as take about ``CHUNK_SECONDS``, which every thread finds out from a
+            first item, and not more than make four chunks a thread, so that uneven items even out.
+        uses_blas : bool, default=True
+            Whether the work calls BLAS, which is then held to one thread.
         """
-        weak, limit = WeakMethod(method), limit_in_force() if times > 0 else None
-        for _ in range(times):
-            with self.lock:
-                if self.count < most:
-                    self._start()
-                if self.count:
-                    self.calls.put(partial(copy_context().run, _call, weak, limit))
+        parts = 4 * self.n_threads if self.n_threads > 1 or self.report else 1
+        most = chunk or max(1, -(-n_items // parts))
+        with one_blas_thread() if uses_blas else nullcontext():
+            return _map_chunks(function, n_items, chunk or 1, most, self.n_threads, self.report)
 
-    def _start(self) -> None:
-        if not room_for_a_thread():
-            return
-        self.count += 1
+    def quiet(self) -> Sharing:
+        """The same without reports: for steps on the way to what is reported."""
+        return replace(self, report=None) if self.report else self
+
+    def without_blas(self, function: Callable[[int, int], T], n_items: int, /) -> list[T]:
+        """For work that calls no BLAS, which then need not be held to one thread: what `subsets` calls a mapper.
+
+        Few chunks whatever the threads: such work takes turns at the interpreter, and on 16 cores many chunks took
+        twice the time of eight.
+        """
+        return self.quiet()(function, n_items, chunk=-(-n_items // 8) or 1, uses_blas=False)
+
+    def blas(self) -> AbstractContextManager[None]:
+        """Context in which BLAS has these threads (with one: as many as it likes), for a few large products."""
+        return blas_threads(self.n_threads if self.n_threads > 1 else None)
+
+
+def _map_chunks(
+    function: Callable[[int, int], T], n_items: int, first: int, most: int, n_threads: int, report: Report | None
+) -> list[T]:
+    """Chunks of `first` items to begin with and of at most `most`, by the calling thread and by pooled ones."""
+    lock, results, helpers = threading.Lock(), dict[int, T](), list[Future[None]]()
+    begun = done = reported = 0  # items
+
+    def take_chunks(report: Report | None = None) -> None:
+        nonlocal begun, done, reported
+        size = first
         try:
-            threading.Thread(target=self._serve, name="olsen", daemon=True).start()
-        except RuntimeError:  # the interpreter is ending, or the system has no more threads
-            self.count -= 1
+            while True:
+                with lock:
+                    start, begun = begun, min(begun + size, n_items)
+                    stop = begun
+                if start == stop:
+                    return
+                clock = time.perf_counter()
+                results[start] = function(start, stop)
+                seconds = time.perf_counter() - clock
+                with lock:
+                    done += stop - start
+                if report:
+                    reported = done
+                    report(reported)
+                size = max(first, min(most, int((stop - start) * CHUNK_SECONDS / max(seconds, 1e-9))))
+        finally:
+            begun = n_items  # after an error nobody begins another chunk
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                call = self.calls.get(timeout=IDLE_SECONDS)
-            except Empty:
-                with self.lock:
-                    if self.calls.empty():
-                        self.count -= 1
-                        return
-                continue
-            call()
-            del call  # it must not live as long as this thread waits
+    try:
+        for number in range(1, min(n_threads, -(-n_items // most))):
+            if not _submit(take_chunks, number, helpers):
+                break
+        take_chunks(report)
+    finally:
+        at_work = [helper for helper in helpers if not helper.cancel()]
+        try:
+            wait(at_work)
+        except BaseException:  # a first interrupt surfaces after they have ended, a second one at once
+            wait(at_work)
+            raise
+    for helper in at_work:
+        helper.result()  # or its error
+    if report and reported < done:
+        report(done)
+    return [results[start] for start in sorted(results)]
 
 
-def _call(weak: WeakMethod[Callable[[], None]], limit: Limit | None) -> None:
-    method = weak()
-    if method is not None:
-        with taken_over(limit):
-            method()
+_most_helpers = 0  # that were ever asked for at once
 
 
-_helpers = _Helpers()
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(
+        max(4, os.cpu_count() or 1), thread_name_prefix="olsen", initializer=_limit_own, initargs=(1,)
+    )
+
+
+def _submit(function: Callable[[], None], number: int, helpers: list[Future[None]]) -> bool:
+    """Have a pooled thread call a function as if it were this one, when it is free; False if there is none."""
+    global _most_helpers
+    if number > _most_helpers and not room_for_a_thread():
+        return False
+    try:
+        helpers.append(_pool().submit(copy_context().run, function))
+    except RuntimeError:  # the interpreter is ending, or the system has no more threads
+        return False
+    _most_helpers = max(_most_helpers, number)
+    return True
+
+
+@cache
+def _libraries() -> tuple[list[Any], list[tuple[Any, int]]]:
+    """BLAS libraries with one number of threads for all threads, and those with a number for each, with that number."""
+    found = ThreadpoolController().select(user_api="blas").lib_controllers  # milliseconds, so it is done once
+    found = [library for library in found if library.get_num_threads() is not None]
+    shared = [one for one in found if one.internal_api == "openblas" and one.threading_layer != "openmp"]
+    return shared, [(library, library.get_num_threads()) for library in found if library not in shared]
+
+
+_lock = threading.Lock()
+_in_force: dict[object, int | None] = {}  # limits of ours on libraries with one number for all threads
+_changed: list[list[Any]] = []  # meanwhile: library, its number before, and the number that we have set
+
+
+@contextmanager
+def blas_threads(count: int | None) -> Iterator[None]:
+    """Context in which BLAS uses so many threads; None means as many as it had before any limit of ours."""
+    limit = object()
+    own = [(library, library.get_num_threads()) for library, _ in _libraries()[1]]
+    try:
+        _limit_own(count)
+        with _lock:
+            if not _in_force:
+                _changed[:] = [[one, number := one.get_num_threads(), number] for one in _libraries()[0]]
+            _in_force[limit] = count
+            _apply_latest()
+        yield
+    finally:
+        try:
+            _leave(limit)
+        except BaseException:  # an interrupt from the keyboard must not keep what others use
+            _leave(limit)
+            raise
+        for library, number in own:
+            library.set_num_threads(number)
+
+
+def one_blas_thread() -> AbstractContextManager[None]:
+    """Context in which BLAS uses one thread."""
+    return blas_threads(1)
+
+
+def _leave(limit: object) -> None:
+    with _lock:
+        _in_force.pop(limit, None)
+        _apply_latest()
+
+
+def _apply_latest() -> None:
+    count = next(reversed(_in_force.values()), None)
+    for entry in _changed:
+        library, before, ours = entry
+        wanted = count or before
+        if wanted != ours == library.get_num_threads():  # else it is as wanted, or somebody else has set it since
+            entry[2] = wanted  # before it is set: an interrupt may come right after
+            _set_shared_number(library, wanted)
+            entry[2] = library.get_num_threads()  # a library may set less than it was asked for
+
+
+def _set_shared_number(library: Any, count: int) -> None:
+    """threadpoolctl 3.7 on lets only one thread set the number of OpenBLAS, the first, as long as that is alive."""
+    let_others: Callable[..., None] = getattr(library, "clear_controlling_thread", lambda force: None)
+    let_others(force=True)
+    library.set_num_threads(count)
+    let_others(force=True)
+
+
+def _limit_own(count: int | None) -> None:
+    """In this thread, libraries that have a number for each."""
+    for library, number in _libraries()[1]:
+        library.set_num_threads(count or number)
 
 
 def _start_again() -> None:
-    """A forked child has none of its parent's threads."""
-    global _helpers
-    _helpers = _Helpers()
+    """A forked child has none of its parent's threads, and none of the contexts that they were in."""
+    global _lock, _most_helpers
+    _lock, _most_helpers = threading.Lock(), 0
+    _pool.cache_clear()
+    _in_force.clear()
+    _apply_latest()
 
 
 if hasattr(os, "register_at_fork"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 
 import numpy as np
@@ -10,15 +9,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._execution.blas_threads import one_blas_thread
-from .._execution.threads import Sharing
+from .._execution.threads import Sharing, one_blas_thread
 from ..subsets import Subsets
 from . import gram, interpolator, orthogonal
 from .masked import masked_cg
 from .mean import Members, by_target
 from .problem import Problem, Solution
 
-__all__ = ["SOLVERS", "Members", "Problem", "Run", "Solution", "by_target", "choose", "run_here", "solve"]
+__all__ = ["SOLVERS", "Members", "Problem", "Solution", "by_target", "choose", "solve"]
 
 ALONE = Sharing()
 NOBODY_WAITS = 1e7  # flops that take a millisecond
@@ -75,14 +73,6 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
     return min(cost, key=lambda name: cost[name])
 
 
-Run = Callable[[str, Problem, Subsets, Subsets | None, Sharing], Solution]
-
-
-def run_here(name: str, problem: Problem, features: Subsets, samples: Subsets | None, sharing: Sharing) -> Solution:
-    """Members by a named solver, in the threads of this process."""
-    return SOLVERS[name](problem, features, samples, sharing)
-
-
 def solve(
     problem: Problem,
     features: Subsets,
@@ -90,40 +80,36 @@ def solve(
     *,
     solver: str = "auto",
     sharing: Sharing = ALONE,
-    run: Run = run_here,
 ) -> Solution:
     """Coefficients and intercepts of all members.
 
     Members with at least as many columns as degrees of freedom go to the interpolator whatever `solver` says; the
     others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS keeps to one: its own
-    would spin for milliseconds after every product and take the cores from ours. `run` is who calls the solver: members
-    can be tasks of a cluster.
+    would spin for milliseconds after every product and take the cores from ours.
     """
     problem, units = problem.in_units
     with one_blas_thread() if sharing.n_threads > 1 and problem.space.on_host else nullcontext():
-        return _solve(problem, features, samples, solver, sharing, run).in_users_units(units)
+        return _solve(problem, features, samples, solver, sharing).in_users_units(units)
 
 
-def _solve(
-    problem: Problem, features: Subsets, samples: Subsets | None, solver: str, sharing: Sharing, run: Run
-) -> Solution:
+def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver: str, sharing: Sharing) -> Solution:
     n, p = problem.shape
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept
     wide = sizes > rows
     if solver == "masked_cg":  # serves members of both kinds
-        return run(solver, problem, features, samples, sharing)
+        return SOLVERS[solver](problem, features, samples, sharing)
     if wide.all():
-        return run("interpolator", problem, features, samples, sharing)
+        return SOLVERS["interpolator"](problem, features, samples, sharing)
     nnz = float(problem.X.nnz) if sp.issparse(problem.X) else None
     name = _name(solver, n, p, sizes[~wide], None if samples is None else rows[~wide], nnz)
     if not wide.any():
-        return run(name, problem, features, samples, sharing)
+        return SOLVERS[name](problem, features, samples, sharing)
     out = Solution.empty(sizes, problem.Y.shape[1], name)
     for which, one in ((wide, "interpolator"), (~wide, name)):
         members = np.flatnonzero(which)
         own_rows = None if samples is None else samples.take(members)
-        part = run(one, problem, features.take(members), own_rows, sharing)
+        part = SOLVERS[one](problem, features.take(members), own_rows, sharing)
         out.put(members, sizes, part, refitted=False)
     return out
 

@@ -33,8 +33,7 @@ from numpy.typing import NDArray
 
 from .. import _kernel
 from .._execution import memory
-from .._execution.blas_threads import one_blas_thread
-from .._execution.threads import Sharing
+from .._execution.threads import Sharing, one_blas_thread
 from .._moments import Moments, mirror_lower
 from .._trust import EPS, LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT, rounding_of_factors
 from ..subsets import Subsets

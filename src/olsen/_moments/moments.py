@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.arrays import HOST, Space
-from .._execution.blas_threads import one_blas_thread
-from .._execution.threads import Sharing
+from .._execution.threads import Sharing, one_blas_thread
 from .._trust import constant_columns, nearly_constant, ordinary_weights
 
 __all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "weighted_mean"]
@@ -241,11 +240,8 @@ def _dense_squares(
             return (*_products_by_blas(x, y, mapper), (y * y).sum(axis=0))
         return _gram(x, mapper), x.T @ y, (y * y).sum(axis=0)
 
-    def work(*_: int) -> tuple[Array, Array, Array]:
+    with mapper.blas():  # seconds of large products
         return _sum_of_blocks(X, Y, weight, mean_x, mean_y, blocks)
-
-    # seconds of large products: the threads of BLAS, as many as the caller's
-    return mapper(work, 1, chunk=1, blas_threads=True)[0]
 
 
 def centred_rows(
@@ -293,11 +289,8 @@ def _gram(x: Array, mapper: Sharing) -> Array:
 
 def _products_by_blas(x: Array, y: Array, mapper: Sharing) -> tuple[Array, Array]:
     """x'x and x'y by SciPy's BLAS, which factorises next: NumPy's is another one, and its threads would still spin."""
-
-    def work(*_: int) -> tuple[Array, Array]:
-        return la.blas.dsyrk(1.0, x.T, lower=1), la.blas.dgemm(1.0, x.T, y)
-
-    G, C = mapper(work, 1, chunk=1, uses_blas=False, blas_threads=True)[0]
+    with mapper.blas():
+        G, C = la.blas.dsyrk(1.0, x.T, lower=1), la.blas.dgemm(1.0, x.T, y)
     return mirror_lower(G).T, np.ascontiguousarray(C)
 
 

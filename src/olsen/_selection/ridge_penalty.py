@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution.blas_threads import one_blas_thread
+from .._execution.threads import one_blas_thread
 from .._members.problem import Problem
 from .._moments import Moments, weighted_mean
 from .._trust import constant_columns

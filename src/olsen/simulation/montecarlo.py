@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution import threads
-from .._execution.blas_threads import one_blas_thread
+from .._execution.threads import count_threads, one_blas_thread
 from .methods import QUANTITIES, Method
 from .problems import LinearProblem
 from .storage import TrialStore, describe, digest
@@ -122,7 +121,7 @@ def run(
         problem, method = cells[cell]
         return np.stack([_trial(problem, method, seed, number) for number in numbers])
 
-    for (cell, numbers), values in _in_threads(work, todo, threads.count_threads(n_jobs)):
+    for (cell, numbers), values in _in_threads(work, todo, count_threads(n_jobs)):
         stores[cell].add(numbers, values)
         done += len(numbers)
         if progress:

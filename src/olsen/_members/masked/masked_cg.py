@@ -71,19 +71,12 @@ def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: 
     out = Solution.empty(sizes, q, NAME)
     for kind, members in kinds(problem, features, samples).items():
         outcomes: list[tuple[Indices, Outcome]] = []
-
-        def work(
-            start: int,
-            stop: int,
-            kind: str = kind,
-            members: Indices = members,
-            outcomes: list[tuple[Indices, Outcome]] = outcomes,
-        ) -> None:
-            for part in solve_batches(problem, features, samples, kind, members[start:stop], mapper):
+        with mapper.blas():
+            for part in solve_batches(problem, features, samples, kind, members, mapper):
                 _gather(out, features, part)
                 outcomes.append((part.members, part.outcome))
-
-        mapper(work, len(members), chunk=len(members), blas_threads=True)
+        if mapper.report:
+            mapper.report(len(members))
         _hand_over(problem, features, samples, mapper, kind, outcomes, out)
     return out
 
