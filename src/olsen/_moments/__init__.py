@@ -2,7 +2,7 @@
 
 from .accumulator import Accumulator
 from .distinct import DistinctRows
-from .moments import Moments, centred_rows, from_data, mirror_lower, weighted_mean
+from .moments import Moments, centred_rows, from_data, mirror_lower, training_moments, weighted_mean
 from .triangle import CentredRows, Triangle
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "centred_rows",
     "from_data",
     "mirror_lower",
+    "training_moments",
     "weighted_mean",
 ]

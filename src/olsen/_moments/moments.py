@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from .._execution.arrays import HOST, Space
 from .._execution.threads import Sharing, one_blas_thread
 from .._trust import constant_columns, nearly_constant, ordinary_weights
 
-__all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "weighted_mean"]
+__all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "training_moments", "weighted_mean"]
 
 Array = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])
@@ -112,10 +113,13 @@ class Moments:
         """Moments of several sets of rows together, merged in their order."""
         return reduce(Moments.merge, parts)
 
-    @staticmethod
-    def merge_others(parts: list[Moments], left_out: int) -> Moments:
-        """Moments of all parts but one, by merging: subtracting from the total would cancel."""
-        return Moments.merge_all([part for i, part in enumerate(parts) if i != left_out])
+
+def training_moments(folds: list[Moments]) -> list[Moments]:
+    """Moments of all folds but one, for each of them, by merging: subtracting from the total would cancel."""
+    before = list(accumulate(folds[:-1], Moments.merge))
+    after = list(accumulate(folds[:0:-1], Moments.merge))[::-1]
+    inner = [a.merge(b) for a, b in zip(before[:-1], after[1:], strict=True)]
+    return [after[0], *inner, before[-1]]
 
 
 def from_data(

@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 
 from ..subsets import group_sizes
 
-__all__ = ["PairSums", "RiskCurve", "SizeCurve"]
+__all__ = ["PairSums", "RiskCurve", "SizeCurve", "pair_means"]
+
+
+def pair_means(
+    own: NDArray[np.float64], pair: NDArray[np.float64], mean: NDArray[np.float64], n_pairs: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """A, S and C from mean squares of single members, of the means of pairs, and the square of the mean of all."""
+    k = 2 * n_pairs
+    same = 2 * pair - own
+    return own, same, (k * k * mean - k * own - k * same) / (k * k - 2 * k)
 
 
 @dataclass
@@ -67,12 +76,9 @@ class PairSums:
 
     def pair_means(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Per size, row and target: A, S and C."""
+        total, square, pair_square = (np.asarray(a) for a in (self.total, self.square, self.pair_square))
         k = 2 * self.n_pairs
-        own = np.asarray(self.square) / k
-        same = 2 * np.asarray(self.pair_square) / self.n_pairs - own
-        mean_square = (np.asarray(self.total) / k) ** 2
-        other = (k * k * mean_square - k * own - k * same) / (k * k - 2 * k)
-        return own, same, other
+        return pair_means(square / k, pair_square / self.n_pairs, (total / k) ** 2, self.n_pairs)
 
     def averages(self, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
         """Per size, averaged over rows and targets: A, S, C and the squared mean residual."""
@@ -80,10 +86,9 @@ class PairSums:
         total, square, pair_square = (np.asarray(a) for a in (self.total, self.square, self.pair_square))
         share = weight / weight.sum() / total.shape[2]
         own = np.einsum("slt,l->s", square, share) / k
-        same = 2 * np.einsum("slt,l->s", pair_square, share) / self.n_pairs - own
+        pair = np.einsum("slt,l->s", pair_square, share) / self.n_pairs
         mean_square = np.einsum("slt,slt,l->s", total, total, share) / k**2
-        other = (k * k * mean_square - k * own - k * same) / (k * k - 2 * k)
-        return own, same, other, mean_square
+        return *pair_means(own, pair, mean_square, self.n_pairs), mean_square
 
     def size_curve(self, sizes: NDArray[np.int64], n_items: int, design: str, weight: NDArray[np.float64]) -> SizeCurve:
         """The curve without its rows."""

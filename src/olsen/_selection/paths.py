@@ -21,10 +21,10 @@ from .. import subsets
 from .._execution.threads import Sharing
 from .._members.path import PackedRows, Pairs, PathData, Sums, left_out_residuals, predictions, sum_pairs
 from .._members.problem import Problem
-from .._moments import Moments, from_data, weighted_mean
+from .._moments import Moments, from_data, training_moments, weighted_mean
 from .curve import PairSums, RiskCurve, SizeCurve
 
-__all__ = ["Criterion", "Paths", "Splits", "gcv", "kfold", "leave_one_out", "oob_curve", "size_grid"]
+__all__ = ["Paths", "Splits", "gcv", "kfold", "leave_one_out", "moments_of_training_rows", "oob_curve", "size_grid"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -262,10 +262,10 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
 def kfold(problem: Problem, sizes: Indices, paths: Paths, splits: Splits, n_samples: int | None = None) -> Criterion:
     """Cross-validation over given (train, test) splits; rows of the curve are the test rows of all splits in turn.
 
-    Gram matrices of the training sets are merged from moments of the test sets where these partition the rows, so
-    they cost one pass together.
+    Gram matrices of the training sets serve all paths where they are cheaper than one for each.
     """
-    grams = _training_grams(problem, splits, sizes) if n_samples is None else [None] * len(splits)
+    shared = n_samples is None and problem.shape[1] <= 3 * int(sizes[-1])
+    grams = [m.G for m in moments_of_training_rows(problem, splits)] if shared else [None] * len(splits)
     parts = []
     for (train, test), G in zip(splits, grams, strict=True):
         fold = problem.take(train)
@@ -306,14 +306,16 @@ def _dense_rows(problem: Problem, rows: Indices) -> Array:
     return found
 
 
-def _training_grams(problem: Problem, splits: Splits, sizes: Indices) -> list[Array | None]:
-    n, p = problem.shape
+def moments_of_training_rows(problem: Problem, splits: Splits, mapper: Sharing | None = None) -> list[Moments]:
+    """Of every split; where the test rows partition all rows, merged from theirs, which cost one pass together."""
+
+    def moments(rows: Indices) -> Moments:
+        part = problem.take(rows)
+        return from_data(part.X, part.Y, part.weight, centre=part.fit_intercept, mapper=mapper)
+
+    n = problem.shape[0]
     tests = np.sort(np.concatenate([test for _, test in splits]))
     complements = all(len(train) + len(test) == n for train, test in splits)
-    if p > 3 * int(sizes[-1]) or not (complements and np.array_equal(tests, np.arange(n))):
-        return [None] * len(splits)
-    moments = []
-    for _, test in splits:
-        fold = problem.take(test)
-        moments.append(from_data(fold.X, fold.Y, fold.weight, centre=problem.fit_intercept))
-    return [Moments.merge_others(moments, i).G for i in range(len(moments))]
+    if not complements or not np.array_equal(tests, np.arange(n)):
+        return [moments(train) for train, _ in splits]
+    return training_moments([moments(test) for _, test in splits])

@@ -33,7 +33,7 @@ from .._execution.threads import Sharing
 from .._members.problem import Units
 from ..subsets import Subsets
 from .fold_data import Fold, FoldData
-from .signals import Penalised, Signal
+from .signals import Penalised, Signal, lasso_penalty
 
 __all__ = ["Choice", "FoldFit", "Scheme", "UniformMembers", "choose_schemes"]
 
@@ -126,11 +126,8 @@ class Choice:
     @classmethod
     def of_nothing(cls, data: FoldData) -> Choice:
         """Where no column varies: the mean target."""
-        p, fits = len(data.unit), []
-        for fold in data.folds[: len(data.folds) // data.repeats]:
-            residual = fold.residuals(np.zeros((1, p)))
-            left = None if residual is None else residual[:, 0]
-            fits.append(FoldFit(*fold.in_users_units(np.zeros(p)), fold.rows, left))
+        p = len(data.unit)
+        fits = _fold_fits(data.folds[: len(data.folds) // data.repeats], [np.zeros(p)] * len(data.folds))
         weight = np.array([fold.weight for fold in data.folds])
         mse = float(weight @ [fold.errors(np.zeros((1, p)))[0] for fold in data.folds] / weight.sum())
         none = np.zeros(p, dtype=bool)
@@ -176,7 +173,7 @@ class _Fits:
 
     @cached_property
     def ridge(self) -> Array:
-        return _coefficients(self.signal.penalised(np.ones(self.signal.n_columns)), np.array([self.ridge_penalty]))
+        return _coefficients(self.signal.penalised(np.ones(len(self.signal.squares))), np.array([self.ridge_penalty]))
 
     @cached_property
     def power(self) -> Penalised:
@@ -199,14 +196,14 @@ class _Fits:
         """Of a scheme, with its penalty on columns in common units."""
         signal = self.signal
         spread = (
-            np.ones(signal.n_columns),
+            np.ones(len(signal.squares)),
             _powers(self.ridge[0], 1.0),
             _powers(self.lasso[found.lasso], 1.0),
             _powers(self.lasso[found.lasso], 2.0),
         )[scheme]
         unit = float(spread @ signal.squares) / signal.weight
         if scheme == LASSO:
-            units = signal.lasso_penalty(self.lasso[found.lasso][:, None], float(LASSO_SHARES[found.lasso]))
+            units = lasso_penalty(signal, self.lasso[found.lasso][:, None], float(LASSO_SHARES[found.lasso]))
         else:
             units = (found.ridge, found.power, 0.0, found.sparse)[scheme]
         return spread, units * unit
@@ -251,7 +248,7 @@ def choose_schemes(
     S = np.tensordot(work.weight / work.weight.sum(), products, axes=1)
     scaled = shares if scale is None else scale * shares + (1 - scale) * np.eye(len(NAMES))[NOTHING]
     mse = max(0.0, float(scaled @ S @ scaled)) + optimism
-    fits = work.fold_fits(coefs, scaled)
+    fits = _fold_fits(data.folds, [scaled @ every for every in coefs])
     kept = whole.inclusion(SPARSE, penalties) >= SELECTED
     often = np.mean(work.each(lambda fold, fits: fits.inclusion(SPARSE, penalties) >= SELECTED), axis=0)
     first = np.tensordot(work.weight[: work.first] / work.weight[: work.first].sum(), products[: work.first], axes=1)
@@ -329,14 +326,14 @@ class _InFolds:
             S[UNIFORM, UNIFORM] = S[RIDGE, RIDGE] + first[UNIFORM, UNIFORM] - first[RIDGE, RIDGE]
         return np.stack(found), coefs[:known]
 
-    def fold_fits(self, coefs: list[Array], shares: Array) -> list[FoldFit]:
-        """The mixture without each fold, as far as all of it is known."""
-        fits = []
-        for fold, every in zip(self.data.folds, coefs, strict=False):
-            coef = shares @ every
-            residual = fold.residuals(coef[None])
-            fits.append(FoldFit(*fold.in_users_units(coef), fold.rows, None if residual is None else residual[:, 0]))
-        return fits
+
+def _fold_fits(folds: list[Fold], coefs: list[Array]) -> list[FoldFit]:
+    """The mixture without each fold, as far as all of it is known."""
+    fits = []
+    for fold, coef in zip(folds, coefs, strict=False):
+        residual = fold.residuals(coef[None])
+        fits.append(FoldFit(*fold.in_users_units(coef), fold.rows, None if residual is None else residual[:, 0]))
+    return fits
 
 
 def _coefficients(fit: Penalised, penalties: Array) -> Array:

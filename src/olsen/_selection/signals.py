@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 import scipy.linalg as la
@@ -34,60 +33,18 @@ from .._members.problem import Problem
 from .._moments import Moments
 from ..subsets import Subsets
 
-__all__ = ["Penalised", "Signal", "SignalOfGram", "SignalOfRows"]
+__all__ = ["Penalised", "Signal", "SignalOfGram", "SignalOfRows", "lasso_penalty"]
 
 Array = NDArray[np.float64]
 
 ON_TOP = 1e-8  # of its diagonal makes a Gram matrix of dependent columns definite
+SPECTRAL = 20  # penalties from which on one eigendecomposition is cheaper than a factor for each
 TOGETHER = 256  # columns up to which systems of all penalties are solved at once, without the interpreter's lock
-
-
-class Penalised(Protocol):
-    """Penalised least squares with given spreads of the columns, for any penalty in units."""
-
-    def coefficients(self, penalties: Array) -> Array:
-        """(penalties, p, q)."""
-
-    def probabilities(self, penalty: float) -> Array:
-        """Degrees of freedom of every column, (p,)."""
-
-
-class Signal(Protocol):
-    """Standardised, centred columns of some rows, and targets."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows there are."""
-
-    @property
-    def n_columns(self) -> int:
-        """Columns there are."""
-
-    @property
-    def squares(self) -> Array:
-        """Of the columns, (p,)."""
-
-    @property
-    def weight(self) -> float:
-        """Of all rows."""
-
-    def penalised(self, spread: Array) -> Penalised:
-        """With spreads d_j^2, (p,)."""
-
-    def members(self, features: Subsets) -> Array:
-        """Coefficients of least-squares members, laid out like their columns, (entries, q)."""
-
-    def lasso(self, shares: Array) -> Array:
-        """Coefficients (penalties, p, q) of the lasso at shares of the largest penalty, until half as many columns as
-        there are rows are in; with several targets columns come in for all of them."""
-
-    def lasso_penalty(self, coef: Array, share: float) -> float:
-        """The penalty, in units, that gives the lasso's coefficients (p, q) again: that of spreads |b_j| / max |b|."""
 
 
 @dataclass(frozen=True)
 class SignalOfGram:
-    """From the Gram matrix of standardised columns."""
+    """Standardised, centred columns of some rows, and targets, from their Gram matrix."""
 
     G: Array  # (p, p)
     C: Array  # (p, q)
@@ -95,9 +52,9 @@ class SignalOfGram:
     weight: float
 
     @property
-    def n_columns(self) -> int:
-        """Columns there are."""
-        return len(self.G)
+    def products(self) -> Array:
+        """Of the columns, (p, p)."""
+        return self.G
 
     @cached_property
     def squares(self) -> Array:
@@ -105,6 +62,7 @@ class SignalOfGram:
         return np.ascontiguousarray(np.diagonal(self.G))
 
     def penalised(self, spread: Array) -> Penalised:
+        """Penalised least squares with spreads d_j^2, (p,)."""
         S, d = _support(spread)
         part = self.G if len(S) == len(self.G) else self.G[np.ix_(S, S)]
         M = part * d
@@ -112,6 +70,7 @@ class SignalOfGram:
         return _Primal(M, d[:, None] * self.C[S], S, d, len(spread), float(spread @ self.squares) / self.weight)
 
     def members(self, features: Subsets) -> Array:
+        """Coefficients of least-squares members, laid out like their columns, (entries, q)."""
         p, q = self.C.shape
         G = self.G.copy()
         np.einsum("ii->i", G)[:] *= 1 + ON_TOP
@@ -119,15 +78,14 @@ class SignalOfGram:
         return gram.from_moments(moments, features, Sharing()).values
 
     def lasso(self, shares: Array) -> Array:
+        """Coefficients (penalties, p, q) of the lasso at shares of the largest penalty, until half as many columns as
+        there are rows are in."""
         return lasso_of_gram(self.G, self.C, shares, self.n_rows / 2)
-
-    def lasso_penalty(self, coef: Array, share: float) -> float:
-        return _lasso_penalty(self.C, coef, share, self.squares / self.weight)
 
 
 @dataclass(frozen=True)
 class SignalOfRows:
-    """From the rows themselves, for more columns than rows."""
+    """The same from the rows themselves, for more columns than rows."""
 
     A: Array  # (n, p) in column order, times the roots of the weights
     B: Array  # (n, q) likewise
@@ -145,14 +103,9 @@ class SignalOfRows:
         """Rows there are."""
         return len(self.A)
 
-    @property
-    def n_columns(self) -> int:
-        """Columns there are."""
-        return int(self.A.shape[1])
-
     @cached_property
     def products(self) -> Array:
-        """A A', (n, n)."""
+        """Of the rows, A A', (n, n)."""
         return np.asarray(self.A @ self.A.T) if self.known is None else self.known
 
     def take(self, rows: NDArray[np.int64]) -> SignalOfRows:
@@ -192,8 +145,8 @@ class SignalOfRows:
     def lasso(self, shares: Array) -> Array:
         return lasso_of_rows(self.A, self.B, self.C, shares, len(self.A) / 2)
 
-    def lasso_penalty(self, coef: Array, share: float) -> float:
-        return _lasso_penalty(self.C, coef, share, self.squares / self.weight)
+
+Signal = SignalOfGram | SignalOfRows
 
 
 @dataclass(frozen=True)
@@ -208,13 +161,14 @@ class _Primal:
     unit: float
 
     def coefficients(self, penalties: Array) -> Array:
+        """(penalties, p, q) for penalties in units."""
         out = np.zeros((len(penalties), self.p, self.right.shape[1]))
         if len(self.S):
             out[:, self.S] = self.d[:, None] * _solved(self.M, self.right, penalties * self.unit)
         return out
 
     def probabilities(self, penalty: float) -> Array:
-        """Diagonal of M (M + penalty)^-1."""
+        """Degrees of freedom of every column, (p,): the diagonal of M (M + penalty)^-1."""
         out = np.zeros(self.p)
         if len(self.S):
             factor = _cholesky(_shifted(self.M, penalty * self.unit))
@@ -254,6 +208,9 @@ class _Dual:
         return np.asarray(np.clip(self.spread * np.einsum("lj,lj->j", self.A, seen), 0.0, 1.0))
 
 
+Penalised = _Primal | _Dual
+
+
 def _support(spread: Array) -> tuple[NDArray[np.int64], Array]:
     """Columns with a spread, and its root."""
     S = np.flatnonzero(spread > 0).astype(np.int64)
@@ -272,6 +229,9 @@ def _solved(M: Array, right: Array, penalties: Array) -> Array:
     if not level > 0:
         return np.zeros((len(penalties), *right.shape))
     shifts = penalties + ON_TOP * level
+    if len(shifts) >= SPECTRAL:
+        values, E = np.linalg.eigh(M)
+        return np.asarray(E @ ((E.T @ right) / (np.maximum(values, 0.0)[:, None] + shifts[:, None, None])))
     if len(M) <= TOGETHER:
         systems = np.repeat(M[None], len(shifts), axis=0)
         np.einsum("sii->si", systems)[:] += shifts[:, None]
@@ -293,7 +253,10 @@ def _cholesky(M: Array) -> Array:
             on_top = max(ON_TOP, 10 * on_top)
 
 
-def _lasso_penalty(C: Array, coef: Array, share: float, squares: Array) -> float:
-    """A'(B - A b) = l b / |b| where columns are in, so that l is the penalty of spreads |b|."""
+def lasso_penalty(signal: Signal, coef: Array, share: float) -> float:
+    """The penalty, in units, that gives the lasso's coefficients (p, q) again, with spreads |b_j| / max |b|.
+
+    A'(B - A b) = l b / |b| where columns are in, so that l is the penalty of spreads |b|.
+    """
     b = np.linalg.norm(coef, axis=1)
-    return share * largest_lasso_penalty(C) / float(b @ squares) if b.any() else 0.0
+    return share * largest_lasso_penalty(signal.C) / float(b @ signal.squares) * signal.weight if b.any() else 0.0

@@ -19,10 +19,10 @@ from .._members.problem import Problem, Units
 from .._moments import Moments
 from .._trust import power_of_two
 from ..subsets import resolve_size
-from . import combining, folds, paths
+from . import combining, moment_curves, paths
 from .curve import RiskCurve, SizeCurve
 from .fold_data import FoldData, folds_of_moments, folds_of_rows, random_splits, repeats_for
-from .folds import FoldCurve
+from .moment_curves import FoldCurve
 from .paths import Paths, Splits
 from .ridge_penalty import blas_for, few_folds, few_splits, ridge_penalty, ridge_penalty_of_folds
 from .schemes import LARGEST_SHARE, Choice, choose_schemes
@@ -320,18 +320,18 @@ class _FoldMoments:
         scale, p = self.request.fixed_scale, self.moments[0].C.shape[0]
         if self.request.criterion == "gcv":
             sizes = _candidate_sizes(self.request, p, self.n_rows)
-            curve = folds.moment_gcv_curve(Moments.merge_all(self.moments), sizes, self.how, scale)
+            curve = moment_curves.moment_gcv_curve(Moments.merge_all(self.moments), sizes, self.how, scale)
             return _Curve("gcv", curve, self.n_rows)
         sizes = _candidate_sizes(self.request, p, self._trained_on())
-        found = folds.moment_kfold_curve(self.moments, sizes, self.how, scale)
+        found = moment_curves.moment_kfold_curve(self.moments, sizes, self.how, scale)
         return _Curve("kfold", found.curve, self.n_rows, folds=found)
 
     def curve_in_folds(self) -> tuple[_Curve, int]:
         return self.curve(), self._trained_on()
 
     def fold_data(self) -> tuple[FoldData, float | None]:
-        penalty = ridge_penalty_of_folds(self.moments)
-        return folds_of_moments(few_folds(self.moments, MOST_FOLDS)), penalty
+        data = folds_of_moments(few_folds(self.moments, MOST_FOLDS))
+        return data, ridge_penalty_of_folds(data, self.request.fit_intercept)
 
 
 @dataclass(frozen=True)
@@ -416,4 +416,6 @@ class _Rows:
 
     def fold_data(self) -> tuple[FoldData, float | None]:
         data = folds_of_rows(self.problem, *self._repeated(), self.how.mapper)
-        return data, ridge_penalty(self.problem, self.splits)
+        if self.splits is None:
+            return data, ridge_penalty(self.problem)
+        return data, ridge_penalty_of_folds(data, self.request.fit_intercept)
