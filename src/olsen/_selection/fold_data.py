@@ -15,7 +15,7 @@ from .moment_curves import LeftOut
 from .paths import Splits, moments_of_training_rows
 from .signals import Signal, SignalOfGram, SignalOfRows
 
-__all__ = ["Fold", "FoldData", "folds_of_moments", "folds_of_rows", "random_splits", "repeats_for"]
+__all__ = ["Fold", "FoldData", "TestRows", "folds_of_moments", "folds_of_rows", "random_splits", "repeats_for"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -24,7 +24,17 @@ from .._members.problem import Problem
 from .._moments import Moments, from_data, training_moments, weighted_mean
 from .curve import PairSums, RiskCurve, SizeCurve
 
-__all__ = ["Paths", "Splits", "gcv", "kfold", "leave_one_out", "moments_of_training_rows", "oob_curve", "size_grid"]
+__all__ = [
+    "Criterion",
+    "Paths",
+    "Splits",
+    "gcv",
+    "kfold",
+    "leave_one_out",
+    "moments_of_training_rows",
+    "oob_curve",
+    "size_grid",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
