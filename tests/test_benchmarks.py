@@ -17,26 +17,16 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+from loops import case
 from olsen import OLSEnsembleRegressor
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = {  # rows at toy size
     "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
-    "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "fresh": 4,
-    "determinantal": 3,
+    "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "determinantal": 3,
 }  # fmt: skip
+# "fresh" is left out: it starts new interpreters, which takes longer than all others together
 METHODS = ("time_", "peakmem_")
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    folder, data = tmp_path_factory.mktemp("results"), tmp_path_factory.mktemp("data")
-    write_table(data / "tall.csv", n=40, p=6)
-    write_table(data / "wide.csv", n=15, p=19)
-    command = [sys.executable, str(BENCHMARKS / "compare.py"), "--quick", "--out", str(folder), "--data", str(data)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def write_table(path, n, p):
@@ -57,40 +47,64 @@ def load(name):
         sys.path.remove(str(BENCHMARKS))
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_a_group_stores_its_rows(results, group):
-    stored = json.loads((results / f"{group}.json").read_text(encoding="utf-8"))
-    assert stored["quick"] and len(stored["rows"]) == GROUPS[group]
-    assert {"cpu", "cores", "blas", "packages", "load_average", "dgemm_gflops", "dgemm_scaling"} <= set(
-        stored["machine"]
-    )
-    for row in stored["rows"]:
-        assert {"value", "must", "aim", "verdict"} <= set(row)
-        assert isinstance(row["value"], float)
-    table = (results / f"{group}.md").read_text(encoding="utf-8").splitlines()
-    assert len(table) == 2 + len(stored["rows"])
-    assert len({line.count("|") for line in table}) == 1, "all rows of a table have the same columns"
+def test_all_groups_run_at_toy_size(tmp_path, capsys):
+    """In one test: with several workers, each would run them for itself."""
+    results, data = tmp_path / "results", tmp_path / "data"
+    data.mkdir()
+    write_table(data / "tall.csv", n=40, p=6)
+    write_table(data / "wide.csv", n=15, p=19)
+    assert load("compare").main(["--quick", "--out", str(results), "--data", str(data), "--only", *GROUPS]) == 0
+    for check in (groups_store_their_rows, fits_agree, slopes_are_those_of_powers):
+        check(results)
+    the_report_holds_every_table(results, tmp_path / "docs" / "benchmarks.md")
+    load("growth").main(["--results", str(results), "--out", str(tmp_path / "growth.png")])
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+    assert "in rows n (40 to 80, p = 20, m = 5)" in capsys.readouterr().out
 
 
-def test_fits_agree_with_least_squares_on_the_same_submatrices(results):
+def groups_store_their_rows(results):
+    for group, n_rows in GROUPS.items():
+        with case(group):
+            stored = json.loads((results / f"{group}.json").read_text(encoding="utf-8"))
+            assert stored["quick"] and len(stored["rows"]) == n_rows
+            told = {"cpu", "cores", "blas", "packages", "load_average", "dgemm_gflops", "dgemm_scaling"}
+            assert told <= set(stored["machine"])
+            for row in stored["rows"]:
+                assert {"value", "must", "aim", "verdict"} <= set(row) and isinstance(row["value"], float)
+            table = (results / f"{group}.md").read_text(encoding="utf-8").splitlines()
+            assert len(table) == 2 + n_rows
+            assert len({line.count("|") for line in table}) == 1, "all rows of a table have the same columns"
+
+
+def fits_agree(results):
+    """With least squares on the same submatrices, and the iteration with the direct solver."""
     assert all(row["difference"] < 1e-8 for group in ("fit", "tables") for row in rows_of(results, group))
-
-
-def test_the_iteration_agrees_with_the_direct_solver(results):
-    dense, _ = rows_of(results, "iteration")
-    assert dense["difference"] < 1e-6
-
-
-def test_every_table_of_a_folder_is_fitted(results):
+    assert rows_of(results, "iteration")[0]["difference"] < 1e-6
     assert [list(row["shape"].values()) for row in rows_of(results, "real")] == [["tall", 40, 6], ["wide", 15, 19]]
 
 
-@pytest.mark.parametrize(
-    ("data", "said"), [([], "no folder was given"), (["--data", "nowhere"], "nowhere is not there")]
-)
-def test_without_a_folder_of_tables_their_group_is_skipped(tmp_path, capsys, data, said):
-    assert load("compare").main(["--quick", "--only", "real", "--out", str(tmp_path), *data]) == 0
-    assert said in capsys.readouterr().out
+def slopes_are_those_of_powers(results):
+    growth, rows = load("growth"), rows_of(results, "growth")
+    for row in rows:
+        shape = row["shape"]
+        row["seconds"] = {str(k): 1e-9 * shape["n"] * shape["p"] ** 2 * shape["m"] ** 3 * k for k in row["members"]}
+    found = [growth.slope(*growth.sweep(rows, letter, rows[0]["members"][0])) for letter in "npm"]
+    np.testing.assert_allclose(found, [1, 2, 3])
+
+
+def the_report_holds_every_table(results, page):
+    load("report").main(["--results", str(results), "--page", str(page)])
+    text = page.read_text(encoding="utf-8")
+    assert "Toy sizes" in text
+    for group in GROUPS:
+        assert (results / f"{group}.md").read_text(encoding="utf-8") in text
+    assert "](images/growth.png)" in text and (page.parent / "images" / "growth.png").stat().st_size > 0
+
+
+def test_without_a_folder_of_tables_their_group_is_skipped(tmp_path, capsys):
+    for data, said in (([], "no folder was given"), (["--data", "nowhere"], "nowhere is not there")):
+        assert load("compare").main(["--quick", "--only", "real", "--out", str(tmp_path), *data]) == 0
+        assert said in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 
 
@@ -137,31 +151,6 @@ def test_signal_and_noise_have_unit_variance(seed):
     noise = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
     assert abs(noise.var() - 1) < 5 * np.sqrt(2 / n)
     assert abs(y.var() - noise.var() - 1) < 5 * 2 / np.sqrt(n)  # twice the covariance of signal and noise
-
-
-def test_slopes_are_those_of_powers(results):
-    growth, rows = load("growth"), rows_of(results, "growth")
-    for row in rows:
-        shape = row["shape"]
-        row["seconds"] = {str(k): 1e-9 * shape["n"] * shape["p"] ** 2 * shape["m"] ** 3 * k for k in row["members"]}
-    found = [growth.slope(*growth.sweep(rows, letter, rows[0]["members"][0])) for letter in "npm"]
-    np.testing.assert_allclose(found, [1, 2, 3])
-
-
-def test_report_holds_every_table(results, tmp_path):
-    page = tmp_path / "docs" / "benchmarks.md"
-    load("report").main(["--results", str(results), "--page", str(page)])
-    text = page.read_text(encoding="utf-8")
-    assert "Toy sizes" in text
-    for group in GROUPS:
-        assert (results / f"{group}.md").read_text(encoding="utf-8") in text
-    assert "](images/growth.png)" in text and (page.parent / "images" / "growth.png").stat().st_size > 0
-
-
-def test_growth_is_drawn_and_its_slopes_printed(results, tmp_path, capsys):
-    load("growth").main(["--results", str(results), "--out", str(tmp_path / "growth.png")])
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
-    assert "in rows n (40 to 80, p = 20, m = 5)" in capsys.readouterr().out
 
 
 def test_report_without_results_says_what_to_run(tmp_path, capsys):
@@ -250,12 +239,7 @@ def test_partial_least_squares_has_the_manners_of_scikit_learn():
     check_estimator(load("peers").PLSRegressionCV(), on_skip=None)
 
 
-def simulate(folder, capsys, *more):
-    """Results by cell (nonzeros, rho, sigma) and what was printed, at toy size."""
-    file = folder / "cells.jsonl"
-    load("simulated").main(["--only", "20,4", "--repeats", "3", "--json", str(file), *more])
-    results = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    return {tuple(result["cell"].values())[2:]: result for result in results}, capsys.readouterr().out
+SIMULATED = ["--only", "20,4", "--repeats", "2"]
 
 
 def test_simulated_risks_are_errors_of_prediction_beyond_the_noise(seed):
@@ -287,32 +271,29 @@ def test_the_simulated_grid_goes_from_one_coefficient_to_all():
     assert {cell.nonzeros for cell in cells if cell.p == 50} == {1, 3, 10, 30, 50}
 
 
-def test_a_simulation_that_was_stopped_goes_on(tmp_path, capsys):
+def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(tmp_path, capsys):
     """On two processes, with the numbers of one."""
-    whole, _ = simulate(tmp_path, capsys)
-    assert len(whole) == 3 * 3 * 3  # 1, 3 and all 4 coefficients
-    file = tmp_path / "cells.jsonl"
-    text = file.read_text(encoding="utf-8")
-    file.write_text(text[: len(text) // 2], encoding="utf-8")  # in the middle of a line
+    whole_file, page = tmp_path / "whole.jsonl", tmp_path / "page.md"
+    load("simulated").main([*SIMULATED, "--json", str(whole_file), "--markdown", str(page)])
+    printed = capsys.readouterr().out
+    results = load("simulated").stored(whole_file, 2, None).values()
+    ratios = [load("simulated").ratio(result)[0] for result in results]
+    assert f"{sum(value > 1.1 for value in ratios)} of 27 cells above 1.1, " in printed
+    assert f"ratio of risks: mean {np.mean(ratios):.3f}" in printed
+    header, _, row = page.read_text(encoding="utf-8").splitlines()
+    assert row.startswith(f"| 20 | 4 | 27 | {np.mean(ratios):.3f} |")
+    assert f"| {max(ratios):.3f} ± " in row and row.count("|") == header.count("|")
+    text, file = whole_file.read_text(encoding="utf-8"), tmp_path / "cells.jsonl"
+    assert text.count("\n") == 3 * 3 * 3  # 1, 3 and all 4 coefficients
+    file.write_text(text[: 3 * len(text) // 4], encoding="utf-8")  # in the middle of a line
     lines = file.read_text(encoding="utf-8").count("\n")
-    command = [sys.executable, str(BENCHMARKS / "simulated.py"), "--only", "20,4", "--repeats", "3", "--jobs", "2"]
-    done = subprocess.run([*command, "--json", str(file)], capture_output=True, text=True)
+    command = [sys.executable, str(BENCHMARKS / "simulated.py"), *SIMULATED, "--jobs", "2", "--json", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert f"{lines} of 27 cells are there already" in done.stdout, done.stderr
-    found = load("simulated").stored(file, 3, None)
-    assert {tuple(cell)[2:]: result["risks"] for cell, result in found.items()} == {
+    found, whole = (load("simulated").stored(each, 2, None) for each in (file, whole_file))
+    assert {cell: result["risks"] for cell, result in found.items()} == {
         cell: result["risks"] for cell, result in whole.items()
     }
-
-
-def test_simulations_are_summed_up_by_shape(tmp_path, capsys):
-    page = tmp_path / "page.md"
-    results, printed = simulate(tmp_path, capsys, "--markdown", str(page))
-    ratios = {cell: load("simulated").ratio(result)[0] for cell, result in results.items()}
-    assert f"{sum(value > 1.1 for value in ratios.values())} of 27 cells above 1.1, " in printed
-    assert f"ratio of risks: mean {np.mean(list(ratios.values())):.3f}" in printed
-    header, _, row = page.read_text(encoding="utf-8").splitlines()
-    assert row.startswith(f"| 20 | 4 | 27 | {np.mean(list(ratios.values())):.3f} |")
-    assert f"| {max(ratios.values()):.3f} ± " in row and row.count("|") == header.count("|")
 
 
 def test_uncertainty_has_an_oracle_of_its_own(seed):
@@ -354,15 +335,16 @@ def suite_files():
     return sorted(path for path in (BENCHMARKS / "asv_suite").glob("*.py") if path.stem != "__init__")
 
 
-@pytest.mark.parametrize("cls", asv_classes(), ids=lambda c: c.__name__)
-def test_asv_suite_runs_once(cls):
-    arguments = cls.params[:1] if hasattr(cls, "params") else ()
-    suite = cls()
-    suite.setup(*arguments)
-    names = [name for name in vars(cls) if name.startswith(METHODS)]
-    assert names
-    for name in names:
-        getattr(suite, name)(*arguments)
+def test_asv_suite_runs_once():
+    for cls in asv_classes():
+        arguments = cls.params[:1] if hasattr(cls, "params") else ()
+        suite = cls()
+        suite.setup(*arguments)
+        names = [name for name in vars(cls) if name.startswith(METHODS)]
+        assert names, cls
+        for name in names:
+            with case(cls.__name__, name):
+                getattr(suite, name)(*arguments)
 
 
 def test_asv_configuration_points_at_the_suite():
