@@ -85,17 +85,17 @@ def test_errors_are_those_of_refits(csv_file):
     from sklearn.linear_model import LinearRegression, Ridge
     from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
-    from olsen.cli.report.rivals import least_squares_mse, ridge_mse
+    from olsen._report.baselines import leave_one_out_errors
 
     for p in (5, 40):
         X, y = numbers(n=45, p=p, seed=1)
         by_hand = cross_val_predict(LinearRegression(), X, y, cv=LeaveOneOut())
-        assert least_squares_mse(X, y, np.ones(len(y))) == pytest.approx(np.mean((y - by_hand) ** 2))
-        mse, penalty = ridge_mse(X, y, np.ones(len(y)))
+        _, squares, mse, penalty = leave_one_out_errors(X, y, np.ones(len(y)))
+        assert squares == pytest.approx(np.mean((y - by_hand) ** 2))
         Z = (X - X.mean(axis=0)) / X.std(axis=0)
         by_hand = cross_val_predict(Ridge(penalty), Z, y, cv=LeaveOneOut())
         assert mse == pytest.approx(np.mean((y - by_hand) ** 2), rel=1e-6)
-    assert least_squares_mse(*numbers(n=20, p=30), np.ones(20)) is None
+    assert leave_one_out_errors(*numbers(n=20, p=30), np.ones(20)).least_squares is None
 
 
 def test_missing_cells_are_refused_with_counts_and_columns(olsen, tmp_path):

@@ -18,10 +18,10 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 
-from olsen.cli import report
-from olsen.cli.report import svg
-from olsen.cli.report.rivals import ridge_mse
-from olsen.cli.report.words import size_of_members
+from olsen._report import charts, pages
+from olsen._report import summary as summaries
+from olsen._report.baselines import leave_one_out_errors
+from olsen._report.formatting import size_of_members
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -35,9 +35,8 @@ def problem(n=60, p=6, seed=0):
 def summary_of(X, y, names=None, target="y", **parameters):
     model = OLSEnsembleRegressorCV(**{"n_estimators": 40, "random_state": 0, "n_jobs": 1, **parameters}).fit(X, y)
     names = names or [f"x{j}" for j in range(X.shape[1])]
-    about = {"data_name": "t.csv", "target": target, "messages": [], "seed": 0, "command": "olsen fit",
-             "versions": {"olsen": "1"}}  # fmt: skip
-    return model, report.summarise(model, X, y, names, **about)
+    about = {"data_name": "t.csv", "target": target, "messages": [], "seed": 0, "command": "olsen fit"}  # fmt: skip
+    return model, summaries.summarise(model, X, y, names, **about)
 
 
 class Page(HTMLParser):
@@ -81,21 +80,21 @@ def test_the_size_of_members_agrees_with_how_often_columns_are_drawn():
     model, summary = summary_of(X, y)
     mean = np.mean([len(columns) for columns in model.feature_subsets_])
     assert summary["model"]["mean_columns_per_member"] == pytest.approx(mean)
-    assert size_of_members(summary["model"]["mean_columns_per_member"], 6) in report.as_text(summary)
+    assert size_of_members(summary["model"]["mean_columns_per_member"], 6) in summaries.as_text(summary)
     drawn = [c["drawn"] for c in summary["coefficients"]]
-    assert ("all 6 columns" in report.as_text(summary)) == (min(drawn) == 1)
+    assert ("all 6 columns" in summaries.as_text(summary)) == (min(drawn) == 1)
 
 
 def test_one_column_is_one_column():
     X, y = problem(p=1)
-    text = report.as_text(summary_of(X, y + X[:, 0])[1])
+    text = summaries.as_text(summary_of(X, y + X[:, 0])[1])
     assert "1 column," in text and "1 columns" not in text
-    assert "from 1 column<" in report.render(summary_of(X, y + X[:, 0])[1])
+    assert "from 1 column<" in pages.render(summary_of(X, y + X[:, 0])[1])
 
 
 def test_a_long_name_does_not_make_the_lines_long():
     X, y = problem()
-    text = report.as_text(summary_of(X, y, ["n" * 500, *"bcdef"], target="t" * 500)[1])
+    text = summaries.as_text(summary_of(X, y, ["n" * 500, *"bcdef"], target="t" * 500)[1])
     assert max(map(len, text.splitlines())) <= 120 and "n…n" in text
 
 
@@ -103,7 +102,7 @@ def test_wide_letters_keep_the_columns_of_the_table_in_line():
     import unicodedata
 
     X, y = problem()
-    text = report.as_text(summary_of(X, y, ["\u6e29\u5ea6", *"bcdef"])[1])
+    text = summaries.as_text(summary_of(X, y, ["\u6e29\u5ea6", *"bcdef"])[1])
     rows = text.split("drawn\n")[1].splitlines()
     widths = {sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in row) for row in rows}
     assert len(rows) == 6 and len(widths) == 1
@@ -113,8 +112,8 @@ def test_folds_are_not_passed_off_as_single_rows():
     X, y = problem()
     model, summary = summary_of(X, y)
     assert model.criterion_ == "kfold"
-    assert "single rows for others" in summary["errors"][0]["note"]
-    assert "a fold at a time for the ensemble, one at a time for others" in report.render(summary)
+    assert "baselines leave-one-out" in summary["errors"][0]["note"]
+    assert "k-fold cross-validation for the ensemble, leave-one-out for the others" in pages.render(summary)
     assert summary_of(X, y, inclusion="uniform")[1]["errors"][0]["note"] == ""
 
 
@@ -127,7 +126,7 @@ def test_standard_errors_of_effects_are_those_of_the_coefficients():
     errors = model.coef_std_ * X.std(axis=0)
     for c in summary["coefficients"]:
         assert c["standard_error"] == pytest.approx(errors[int(c["name"][1:])], rel=1e-9)
-    whiskers = figure(report.render(summary), "coefficients").count('class="whisker"')
+    whiskers = figure(pages.render(summary), "coefficients").count('class="whisker"')
     assert whiskers == 4
 
 
@@ -140,11 +139,11 @@ def test_a_constant_column_has_no_standard_error():
 
 def test_without_standard_errors_there_are_no_lines(monkeypatch):
     X, y = problem()
-    monkeypatch.setattr("olsen.cli.report.summary.MOST_OPERATIONS", 1)
+    monkeypatch.setattr("olsen._report.summary.MOST_OPERATIONS", 1)
     summary = summary_of(X, y)[1]
-    html = figure(report.render(summary), "coefficients")
+    html = figure(pages.render(summary), "coefficients")
     assert all(c["standard_error"] is None for c in summary["coefficients"])
-    assert "whisker" not in html and "Standard errors are left out" in html and "s.e." not in report.as_text(summary)
+    assert "whisker" not in html and "Standard errors are left out" in html and "s.e." not in summaries.as_text(summary)
 
 
 # charts
@@ -154,7 +153,7 @@ def test_without_standard_errors_there_are_no_lines(monkeypatch):
     "limits", [(0.83, 1.04), (0, 1), (-3, 12), (1e-7, 9e-7), (-5e7, 4e7), (0.999, 1.002), (2, 2.1)]
 )
 def test_ticks_have_as_many_decimals_as_each_other(limits):
-    ticks = svg._labelled(*limits, False)
+    ticks = charts._ticks(limits, False)
     assert 3 <= len(ticks) <= 9
     decimals = {len(text.partition("e")[0].partition(".")[2]) for value, text in ticks if value}
     assert len(decimals) == 1
@@ -172,34 +171,34 @@ def with_curve(rmse, standard_error=0.01):
 
 @pytest.mark.parametrize("rmse", [[1.0, 2.0, 9.0, 4.0], [1.0, 2.0, 40.0, 4.0], [1.0, 2.0, 5000.0, 40.0]])
 def test_the_curve_is_not_flat_where_the_error_is_not(rmse):
-    (line,) = polylines(figure(report.render(with_curve(rmse)), "curve"), "first")
+    (line,) = polylines(figure(pages.render(with_curve(rmse)), "curve"), "first")
     assert np.all(np.diff(line[:, 1]) * np.diff(rmse) < 0), "up where the error grows, down where it falls"
-    beyond = "leaves the frame and goes up to 5e+03" in report.render(with_curve(rmse))
+    beyond = "leaves the frame and goes up to 5e+03" in pages.render(with_curve(rmse))
     assert beyond == (max(rmse) > 100)
 
 
 def test_an_infinite_error_is_a_gap():
-    html = report.render(with_curve([1.0, 2.0, np.inf, 4.0, 3.0]))
+    html = pages.render(with_curve([1.0, 2.0, np.inf, 4.0, 3.0]))
     assert [len(line) for line in polylines(figure(html, "curve"), "first")] == [2, 2]
     assert "In the gap it is infinite." in html
 
 
 def test_the_band_is_inside_the_frame():
-    html = figure(report.render(with_curve([1.0, 1.1, 1.2], standard_error=0.5)), "curve")
+    html = figure(pages.render(with_curve([1.0, 1.1, 1.2], standard_error=0.5)), "curve")
     band = re.search(r'<polygon class="band" points="([^"]*)"', html)[1]
     ys = [float(pair.split(",")[1]) for pair in band.split()]
-    assert min(ys) >= svg.TOP and max(ys) <= svg.HEIGHT - svg.BOTTOM
+    assert min(ys) >= charts.TOP and max(ys) <= charts.HEIGHT - charts.BOTTOM
 
 
 def test_a_mixture_is_shown_as_shares_beside_the_curve_of_uniform_members():
     model, summary = summary_of(*load_diabetes(return_X_y=True))
     assert model.inclusion_kind_ == "mixed" and len(model.inclusion_shares_) > 1
-    html = report.render(summary)
+    html = pages.render(summary)
     (line,) = polylines(figure(html, "curve"), "first")
     assert len(line) == len(summary["curve"]["size"]) == len(model.cv_results_["size"]) - 1
-    widths = [float(w) for w in re.findall(r'<rect class="part\d"[^>]* width="([0-9.]+)"', figure(html, "laws"))]
+    widths = [float(w) for w in re.findall(r'<rect class="part\d"[^>]* width="([0-9.]+)"', figure(html, "schemes"))]
     shares = sorted(model.inclusion_shares_.values(), reverse=True)
-    assert np.array(widths) + 1 == pytest.approx(np.array(shares) * svg.WIDTH, abs=0.1)
+    assert np.array(widths) + 1 == pytest.approx(np.array(shares) * charts.WIDTH, abs=0.1)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +218,7 @@ def test_a_mixture_is_shown_as_shares_beside_the_curve_of_uniform_members():
 )
 def test_columns_that_are_a_scale_have_a_profile(names, label):
     model, summary = summary_of(*problem(n=50, p=40), names=names)
-    html = report.render(summary)
+    html = pages.render(summary)
     assert ('<figure id="profile">' in html) == (label is not None)
     if label is not None:
         (line,) = polylines(figure(html, "profile"), "first")
@@ -232,7 +231,7 @@ def test_columns_that_are_a_scale_have_a_profile(names, label):
 
 def test_names_are_whole_for_the_pointer_and_have_room():
     names = ["W" * 80, "\u6e29" * 60, "<b>" * 30, "concentration_of_something_measured_in_spring", "e", "f"]
-    html = report.render(summary_of(*problem(), names=names)[1])
+    html = pages.render(summary_of(*problem(), names=names)[1])
     page = Page(html)
     assert not page.all("b")
     titles = re.findall(r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "coefficients"))
@@ -247,7 +246,7 @@ def test_names_are_whole_for_the_pointer_and_have_room():
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else():
-    html = report.render(summary_of(*problem())[1])
+    html = pages.render(summary_of(*problem())[1])
     page = Page(html)
     assert "http:" not in html and "https:" not in html and "url(" not in html.replace("url(#", "")
     assert len(page.all("script")) == 1 and not page.all("img")
@@ -257,18 +256,18 @@ def test_the_page_is_well_formed_and_needs_nothing_else():
 
 def test_all_columns_are_listed_the_largest_effects_first():
     model, summary = summary_of(*problem(n=50, p=40))
-    rows = Page(report.render(summary)).all("tr")
+    rows = Page(pages.render(summary)).all("tr")
     listed = [row["data-name"] for row in rows if "data-name" in row]
     effects = np.abs(np.ravel(model.coef_) * problem(n=50, p=40)[0].std(axis=0))
     assert listed == [f"x{j}" for j in np.argsort(-effects, kind="stable")]
 
 
 def test_of_very_many_columns_the_largest_are_listed(monkeypatch):
-    monkeypatch.setattr("olsen.cli.report.summary.MOST_COLUMNS", 4)
+    monkeypatch.setattr("olsen._report.summary.MOST_COLUMNS", 4)
     summary = summary_of(*problem(), names=[str(w) for w in range(400, 406)])[1]
     assert len(summary["columns"]["name"]) == 4
     assert {c["name"] for c in summary["coefficients"][:4]} == set(summary["columns"]["name"])
-    html = report.render(summary)
+    html = pages.render(summary)
     assert "The 2 columns with the smallest effects are left out." in html
 
 
@@ -314,9 +313,10 @@ def test_ridge_has_the_weights_too():
     rng = np.random.default_rng(9)
     X, weight = rng.standard_normal((30, 4)) * [1, 2, 3, 4], rng.integers(1, 4, 30).astype(float)
     y = X[:, 0] + rng.standard_normal(30)
-    mse, penalty = ridge_mse(X, y, weight / weight.mean())
+    _, squares, mse, penalty = leave_one_out_errors(X, y, weight)
     mean = np.average(X, axis=0, weights=weight)
     Z = (X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
     splits = list(LeaveOneOut().split(X))
     expected = by_hand(lambda: Ridge(penalty * weight.mean()), Z, y, splits, weight)
     assert abs(mse / expected - 1) < 1e-8
+    assert abs(squares / by_hand(LinearRegression, X, y, splits, weight) - 1) < 1e-8

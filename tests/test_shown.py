@@ -385,7 +385,7 @@ def test_rows_of_weight_zero_are_not_on_the_page(again, seed, tmp_path):
     model = tuned(seed).fit(X, y, sample_weight=weight)
     model.report(tmp_path / "page.html", *((X, y) if again else ()))
     text = Parts((tmp_path / "page.html").read_text(encoding="utf-8")).text
-    assert f"{N - 2} rows" in text and "Rows have weights" in text and "Every row predicted" in text
+    assert f"{N - 2} rows" in text and "Rows have weights" in text and "Cross-validated predictions" in text
 
 
 def test_folds_of_the_user_are_named_on_the_page(seed, tmp_path):

@@ -24,10 +24,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._engines import NeedsRows
 from .._execution.arrays import Space
+from .._execution.files import atomically
+from .._report.pages import render
+from .._report.summary import summarise
 from ..subsets import resolve_size
 from .inputs import check_choice, check_number, validate_new_rows
 from .kept_rows import KeptRows
-from .report_door import AsReported, write_report
 
 __all__ = ["Shown"]
 
@@ -146,10 +148,13 @@ class Shown(BaseEstimator):
         if design.kept_rows is not None and len(left_out):
             left_out = left_out[design.kept_rows]
         command = f"{model.__repr__(LONGEST_COMMAND)}.fit(X, y).report({os.path.basename(path)!r})"
-        write_report(
-            path, AsReported(model, left_out), rows, targets, _names(model), data_name="rows given to fit",
-            target=name, messages=list(_report_notes(model)), seed=design.seed, command=command,
+        page = render(
+            summarise(
+                model, rows, targets, _names(model), left_out=left_out, data_name="rows given to fit", target=name,
+                messages=list(_report_notes(model)), seed=design.seed, command=command,
+            )
         )  # fmt: skip
+        atomically(path, lambda file: file.write_text(page, encoding="utf-8"))
 
     def to_linear_regression(self) -> LinearRegression:
         """The same linear map as scikit-learn's plain model, for everything that knows that one.

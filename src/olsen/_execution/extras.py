@@ -1,11 +1,13 @@
-"""Libraries that come with an extra of the installation, and what is said where one is missing."""
+"""Libraries: those that come with an extra of the installation, and the versions of those that are installed."""
 
 from __future__ import annotations
 
 import importlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__all__ = ["from_extra"]
+__all__ = ["from_extra", "versions"]
 
 
 def from_extra(module: str, extra: str, purpose: str) -> Any:
@@ -26,3 +28,14 @@ def from_extra(module: str, extra: str, purpose: str) -> Any:
         raise ModuleNotFoundError(
             f"{purpose} needs {library}, which is not installed: pip install 'olsen[{extra}]'", name=library
         ) from None
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the numbers depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("olsen", "numpy", "scipy", "scikit-learn"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from a source tree that was not installed
+            found[name] = "unknown"
+    return found

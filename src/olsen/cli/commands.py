@@ -173,8 +173,9 @@ def fit(
         from_extra("skops.io", "cli", "--out")  # said before a long fit, not after it
 
     from .. import OLSEnsembleRegressorCV
+    from .._report.pages import render
+    from .._report.summary import as_text
     from . import fitting, models
-    from .report import as_text, render
 
     number = math.inf if members == "all" else members
     model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
@@ -382,8 +383,8 @@ def compare(
         raise UsageError("--target is needed: the name of the column to predict.")
     outputs.check({"table": data}, [] if report is None else [Output("--report", report, REPORT)], force)
 
+    from .._report.pages import render_comparison
     from . import compare as comparing
-    from .report import render_comparison
 
     settings = {"folds": folds, "repeats": repeats, "seed": seed, "jobs": jobs}
     found = comparing.compare_table(data, target or "", drop or [], **settings, command=_command())

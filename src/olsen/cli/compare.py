@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import OLSEnsembleRegressorCV
-from ..simulation.storage import versions
+from .._execution.extras import versions
+from .._report.formatting import counted, listed, number, with_error
 from . import fitting, terminal
-from .report.words import counted, listed, number, with_error
 from .shown_text import shortened, visible
 from .tables import TableError
 

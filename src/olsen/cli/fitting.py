@@ -15,8 +15,8 @@ from sklearn.model_selection import GroupKFold
 
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
-from ..simulation.storage import versions
-from . import large_tables, report, terminal
+from .._report import summary as report
+from . import large_tables, terminal
 from .models import SavedModel
 from .shown_text import quoted
 from .tables import Encoding, TableError, is_parquet, learn_table, read_table, shown_name, texts_of
@@ -164,7 +164,7 @@ def _about(
     model: OLSEnsembleRegressorCV, data_name: str, encoding: Encoding, messages: list[str], command: str
 ) -> dict[str, Any]:
     return {"data_name": data_name, "target": encoding.target, "messages": messages, "seed": model.random_state,
-            "command": command, "versions": versions()}  # fmt: skip
+            "command": command}  # fmt: skip
 
 
 @contextmanager

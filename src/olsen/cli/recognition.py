@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from .._report.pages import REPORT_MARK
+
 __all__ = ["is_figure_part", "is_model", "is_predictions", "is_report"]
 
 MODEL_MARK = "olsen model "
-REPORT_MARK = '<meta name="generator" content="olsen">'
 PREDICTIONS_MARK = {b"olsen": b"predictions"}  # among the metadata of Parquet
 LIMITS = ("lower", "upper")
 OTHER_LIMITS = ("lower_limit", "upper_limit")  # for a target that is called lower or upper itself

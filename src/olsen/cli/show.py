@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from .. import OLSEnsembleRegressorCV
+from .._report.formatting import columns_of, counted, number, padded, percent, size_of_members
 from . import archives, models
-from .report.words import columns_of, counted, number, padded, percent, size_of_members
 from .shown_text import shortened
 from .steps import leaves
 from .tables import Encoding

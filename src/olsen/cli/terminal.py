@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from .shown_text import json_visible, visible
+from .shown_text import visible
 
 __all__ = ["Tell", "UsageError", "note", "progress_bars", "reading", "row_bar", "show", "working"]
 
@@ -135,7 +135,7 @@ def show(value: object, text: str) -> None:
     if value is None:
         print(text)
         return
-    print(json_visible(json.dumps(_finite(value), indent=2, ensure_ascii=False)))
+    print(json.dumps(_finite(value), indent=2))
 
 
 def _finite(value: object) -> object:

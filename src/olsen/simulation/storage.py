@@ -10,25 +10,23 @@ import hashlib
 import json
 import math
 import os
-import platform
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.extras import from_extra
+from .._execution.extras import from_extra, versions
 from .._execution.files import atomically
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["TrialStore", "atomically", "describe", "digest", "read_table", "versions", "write_manifest", "write_table"]
+__all__ = ["TrialStore", "atomically", "describe", "digest", "read_table", "write_manifest", "write_table"]
 
 # what NumPy and its archives raise for a file that is not one of theirs, or not whole
 DAMAGED = (EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error, RuntimeError)
@@ -145,17 +143,6 @@ def _number(text: str) -> float | str:
         return float(text) if text else math.nan
     except ValueError:
         return text
-
-
-def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    found = {"python": platform.python_version()}
-    for name in ("olsen", "numpy", "scipy", "scikit-learn"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # run from a source tree that was not installed
-            found[name] = "unknown"
-    return found
 
 
 def write_manifest(path: str | os.PathLike[str], *, seed: int, seconds: float, **parameters: object) -> None:

@@ -1,14 +1,54 @@
-"""Numbers in words that stay true: one column is not "1 columns", and 99.6 % is not all of them."""
+"""Names and numbers as text: escaped and shortened names, counts, shares, and numbers with their errors.
+
+Names of columns, cells and files may hold anything: sequences that a terminal obeys, characters that reverse the
+direction of writing, line ends, a megabyte of letters. Whatever is printed, or goes into a report, passes through here;
+what is written as data stays as it is.
+"""
 
 from __future__ import annotations
 
 import math
 import unicodedata
 
-__all__ = ["columns_of", "counted", "listed", "number", "padded", "percent", "size_of_members", "with_error"]
+__all__ = [
+    "columns_of", "counted", "escape_control", "listed", "number", "padded", "percent", "quoted", "shortened",
+    "size_of_members", "with_error",
+]  # fmt: skip
 
-WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
-SAME_AS_WHOLE = 0.995  # a share from which on rounding to per cent would make it all
+LONGEST_NAME = 60
+ROUNDING = 1e-9  # distance from a whole number that is rounding of a mean
+NEARLY_ALL = 0.995  # a share from which on rounding to per cent would make it all
+
+
+def escape_control(text: object) -> str:
+    r"""A text with every character that is not printable as its escape, the way Python writes it.
+
+    >>> escape_control("a\x1b[31m\u202eb")
+    'a\\x1b[31m\\u202eb'
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def shortened(text: object, longest: int = LONGEST_NAME) -> str:
+    """A text as it is shown, in at most `longest` characters: of longer ones the middle is left out.
+
+    >>> shortened("a" * 30 + "b" * 30, 11)
+    'aaaaa…bbbbb'
+    """
+    return _cut(escape_control(_cut(str(text), longest)), longest)  # a megabyte is cut before it is looked at
+
+
+def quoted(text: object, longest: int = LONGEST_NAME) -> str:
+    """A text for a message, in quotation marks: as Python writes it, the middle of a long one left out."""
+    return repr(_cut(str(text), longest))
+
+
+def _cut(text: str, longest: int) -> str:
+    tail = (longest - 1) // 2
+    return text if len(text) <= longest else f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def counted(n: int, noun: str) -> str:
@@ -25,9 +65,9 @@ def percent(share: float) -> str:
     >>> percent(0.5), percent(1.0), percent(0.999), percent(0.001)
     ('50%', '100%', '>99%', '<1%')
     """
-    if SAME_AS_WHOLE <= share < 1 - WHOLE:
+    if NEARLY_ALL <= share < 1 - ROUNDING:
         return ">99%"
-    return "<1%" if 0 < share < 1 - SAME_AS_WHOLE else f"{share:.0%}"
+    return "<1%" if 0 < share < 1 - NEARLY_ALL else f"{share:.0%}"
 
 
 def size_of_members(mean: float, n_columns: int) -> str:
@@ -37,9 +77,9 @@ def size_of_members(mean: float, n_columns: int) -> str:
     ('3 of 6 columns (50%)', '5.94 of 6 columns on average (99%)', 'all 6 columns')
     """
     columns = counted(n_columns, "column")
-    if mean >= n_columns - WHOLE:
+    if mean >= n_columns - ROUNDING:
         return f"all {columns}" if n_columns > 1 else "the one column"
-    if abs(mean - round(mean)) < WHOLE:
+    if abs(mean - round(mean)) < ROUNDING:
         return f"{round(mean)} of {columns} ({percent(mean / n_columns)})"
     shown = f"{mean:.3g}" if mean < 1000 else f"{mean:.0f}"
     shown = f"almost {n_columns}" if float(shown) >= n_columns else shown
