@@ -202,14 +202,6 @@ def test_places_are_compared_not_names(tmp_path, monkeypatch):
     assert not files.same_place("a", "b") and not files.same_place("new", "a") and not files.same_place("new", "other")
 
 
-def test_capital_letters_where_they_do_not_count(tmp_path, monkeypatch):
-    """Imitated: most disks of this kind of machine tell them apart."""
-    assert not files.same_place(tmp_path / "new.skops", tmp_path / "NEW.skops")
-    monkeypatch.setattr(files, "_folds_case", lambda folder: folder == tmp_path)
-    assert files.same_place(tmp_path / "new.skops", tmp_path / "NEW.skops")
-    assert not files.same_place(tmp_path / "new.skops", tmp_path / "news.skops")
-
-
 # an output that exists
 
 
@@ -339,32 +331,6 @@ def whole_model(path):
 def whole_report(path):
     text = path.read_text(encoding="utf-8")
     return recognition.is_report(path) and text.endswith("</html>\n")
-
-
-def hidden(folder):
-    return [name for name in os.listdir(folder) if name.startswith(".")]
-
-
-@posix
-def test_what_the_dead_left_is_removed_and_what_the_living_write_is_not(place):
-    """The temporary file of this process stays while the real command writes into the same folder."""
-    dead = place / f".olsen-{files._machine()}-1-0123abcd.skops"
-    recent = place / ".olsen-00000000-1-0123abcd.skops"  # of another machine, where its process may live
-    old = place / ".olsen-00000000-2-0123abcd.skops"
-    mine = place / ".olsen-notes.skops"
-    for file in (dead, recent, old, mine):
-        file.write_text("x")
-    os.utime(old, (0, 0))
-
-    def write(temporary):
-        temporary.write_text("being written")
-        assert run(*FIT, "--report", "n.html", cwd=place)[0] == 0
-        assert temporary.read_text() == "being written"
-        assert set(hidden(place)) == {temporary.name, recent.name, mine.name}
-        return "done"
-
-    assert files.atomically(place / "new.txt", write) == "done"
-    assert (place / "new.txt").read_text() == "being written" and whole_report(place / "n.html")
 
 
 @pytest.fixture(scope="module")

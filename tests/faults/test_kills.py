@@ -140,7 +140,7 @@ def differences(made, place, name):
     """What the next run did not set right."""
     new, found = contents(made / f"{name} new" / "out"), contents(place / "out")
     wrong = [f"the next run made another {one}" for one in new if found.get(one) != new[one]]
-    return [*wrong, *(f"the next run left {path.name}" for path in hidden(place)), *changed_inputs(made, place)]
+    return [*wrong, *changed_inputs(made, place)]
 
 
 def test_a_few_kills(made, tmp_path, seed):

@@ -1,44 +1,25 @@
-"""Files that are whole or not there: written beside their place under a temporary name, then renamed.
-
-A temporary file is locked by the process that writes it, and the lock ends with the process, however that ends. So the
-next one that writes into the folder can tell what was left behind, and removes it. Where locks are not to be had
-(Windows, some network disks) such files are left alone.
-"""
+"""Files that are whole or not there: written beside their place under a temporary name, then renamed."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
-import platform
 import re
 import shutil
 import stat
 import sys
 import tempfile
-import time
-import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["atomically", "check_writable", "is_stream", "own_descriptor", "remove_unfinished", "same_place"]
 
 Result = TypeVar("Result")
 Name = str | os.PathLike[str]
 
-TEMPORARY = re.compile(r"\.olsen-([0-9a-f]{8})-\d+-[0-9a-f]{8}(\..*)?")  # machine, process, chance, suffix
-FOREIGN_AGE = 86_400  # seconds without a change after which what another machine has left is removed too
-ATTEMPTS = 10
-DISK_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT) if hasattr(errno, "EDQUOT") else (errno.ENOSPC, errno.EFBIG)
-
-_unfinished: dict[Path, list[Path]] = {}  # temporary file -> folders that were made for it
+_unfinished: dict[Path, list[Path]] = {}  # temporary file -> folders that were made for it, outermost first
 
 
 def atomically(path: Name, write: Callable[[Path], Result], *, durable: bool = True) -> Result:
@@ -75,16 +56,30 @@ def atomically(path: Name, write: Callable[[Path], Result], *, durable: bool = T
         return _through_descriptor(descriptor, Path(path), write)
     if is_stream(path):
         return write(Path(path))
-    made: list[Path] = []
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".olsen-{os.getpid()}-{os.urandom(4).hex()}{place.suffix}")
+    missing = [folder for folder in reversed(place.parents) if not folder.exists()]
+    _unfinished[temporary] = missing
     try:
-        return _replace(Path(os.path.realpath(path)), made, write, durable)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(0o600 if place.exists() else 0o666, exist_ok=False)  # as private as the old file meanwhile
+        result = write(temporary)
+        if durable:
+            with open(temporary, "rb+") as written:
+                os.fsync(written.fileno())
+        if place.exists():
+            shutil.copymode(place, temporary)
+        os.replace(temporary, place)
+        return result
     except BaseException as error:
-        _remove_folders(made)
+        _remove(temporary, missing)
         number = _disk_full(error)
         if number is None:
             raise
         reason = f"cannot write, {os.strerror(number).lower()}; nothing was changed"
         raise OSError(number, reason, str(path)) from error
+    finally:
+        del _unfinished[temporary]
 
 
 def check_writable(path: Name) -> None:
@@ -98,8 +93,9 @@ def check_writable(path: Name) -> None:
         raise PermissionError(errno.EACCES, "cannot write, the file is write-protected", str(path))
     if is_stream(place):
         return
+    folder = next(folder for folder in place.parents if folder.exists())
     try:
-        with tempfile.TemporaryFile(dir=_existing(place.parent)):  # permissions are not enough: the disk may be full
+        with tempfile.TemporaryFile(dir=folder):  # permissions are not enough: the disk may be full
             pass
     except OSError as error:
         raise OSError(error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)) from None
@@ -125,157 +121,35 @@ def own_descriptor(path: Name) -> int | None:
 
 
 def same_place(first: Name, second: Name) -> bool:
-    """Whether two paths mean one file, which need not exist.
-
-    Links of both kinds count as the file itself; capital letters as small ones where the file system takes them so, as
-    far as what is in the folder tells.
-    """
+    """Whether two paths mean one file, which need not exist; links of both kinds count as the file itself."""
     a, b = Path(os.path.realpath(first)), Path(os.path.realpath(second))
-    if a == b:
-        return True
     try:
-        return os.path.samefile(a, b)
+        return a == b or os.path.samefile(a, b)
     except OSError:  # one of them is not there
-        pass
-    if a.exists() or b.exists() or a.parent == a or b.parent == b or not same_place(a.parent, b.parent):
         return False
-    return a.name == b.name or (_folded(a.name) == _folded(b.name) and _folds_case(_existing(a.parent)))
 
 
 def remove_unfinished() -> None:
     """Remove the temporary files of this process, and folders made for them: for a process that is about to end."""
     for temporary, made in list(_unfinished.items()):
-        with suppress(OSError):
-            temporary.unlink()
-        _remove_folders(made)
+        _remove(temporary, made)
 
 
-def _replace(place: Path, made: list[Path], write: Callable[[Path], Result], durable: bool) -> Result:
-    temporary, handle = _create_locked(place, made)
-    try:
-        result = write(temporary)
-        if durable:
-            os.fsync(handle)
-        _copy_permissions(place, temporary)
-        if fcntl is None:  # Windows renames no open files
-            os.close(handle)
-            handle = -1
-        os.replace(temporary, place)
-        if durable:
-            _sync_folder(place.parent)
-        return result
-    finally:
+def _remove(temporary: Path, made: list[Path]) -> None:
+    with suppress(OSError):
+        temporary.unlink()
+    for folder in reversed(made):
         with suppress(OSError):
-            temporary.unlink()
-        if handle >= 0:
-            os.close(handle)  # ends the lock, after the renaming
-        _unfinished.pop(temporary, None)
+            folder.rmdir()
 
 
 def _disk_full(error: BaseException | None) -> int | None:
     """The system's number for a full disk if that is behind an error, such as those of Matplotlib closing its files."""
     while error is not None:
-        if isinstance(error, OSError) and error.errno in DISK_FULL:
+        if isinstance(error, OSError) and errno.errorcode.get(error.errno or 0) in ("ENOSPC", "EFBIG", "EDQUOT"):
             return error.errno
         error = error.__cause__ or error.__context__
     return None
-
-
-def _create_locked(place: Path, made: list[Path]) -> tuple[Path, int]:
-    """A new empty file beside `place`, locked, and its open handle. Folders made for it are added to `made`."""
-    mode = 0o666 if not place.exists() else stat.S_IMODE(place.stat().st_mode) & 0o666 | 0o600
-    for _ in range(ATTEMPTS):
-        _make_folders(place.parent, made)
-        _remove_left_behind(place.parent)
-        temporary = place.with_name(f".olsen-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}{place.suffix}")
-        _unfinished[temporary] = made
-        with suppress(FileNotFoundError):  # the folder was empty, and another process has removed it
-            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
-            _lock(handle, wait=True)
-            if fcntl is None or os.fstat(handle).st_nlink:  # else taken for a dead one before it was locked
-                return temporary, handle
-            os.close(handle)
-        del _unfinished[temporary]
-    raise FileNotFoundError(errno.ENOENT, "cannot write, the folder disappears", str(place))
-
-
-def _lock(handle: int, wait: bool) -> bool:
-    """Lock an open file; False if another process has it, or if there are no locks."""
-    if fcntl is None:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:
-        return False
-    return True
-
-
-def _machine() -> str:
-    """Eight digits that differ between machines, the same in all containers of one, new after a restart of it."""
-    try:
-        text = Path("/proc/sys/kernel/random/boot_id").read_text()
-    except OSError:
-        text = platform.node()
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _remove_left_behind(folder: Path) -> None:
-    """Remove temporary files whose processes are dead: nobody holds their locks."""
-    try:
-        names = os.listdir(folder)
-    except OSError:  # a folder may be closed for reading and open for writing
-        return
-    for name in names:
-        found = TEMPORARY.fullmatch(name)
-        if found:
-            with suppress(OSError):  # another user's, or removed by another process meanwhile
-                _remove_if_left(folder / name, found[1])
-
-
-def _remove_if_left(file: Path, machine: str) -> None:
-    found = file.lstat()
-    if not stat.S_ISREG(found.st_mode):
-        return
-    if machine != _machine() and time.time() - found.st_mtime < FOREIGN_AGE:
-        return  # locks of another machine may not be seen here
-    handle = os.open(file, os.O_RDWR)
-    try:
-        if _lock(handle, wait=False):
-            file.unlink()
-    finally:
-        os.close(handle)
-
-
-def _copy_permissions(old: Path, new: Path) -> None:
-    """Give a file the owner, the group, the permissions and the access list of another one, if that exists."""
-    try:
-        known, ours = old.stat(), new.stat()
-    except FileNotFoundError:
-        return
-    mode = stat.S_IMODE(known.st_mode) & 0o777
-    if sys.platform != "win32":
-        if known.st_uid != ours.st_uid:
-            with suppress(OSError):
-                os.chown(new, known.st_uid, -1)
-        if known.st_gid != ours.st_gid:
-            try:
-                os.chown(new, -1, known.st_gid)
-            except OSError:  # what one group may do is not for another one
-                mode &= ~0o070
-    os.chmod(new, mode)
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.setxattr(new, "system.posix_acl_access", os.getxattr(old, "system.posix_acl_access"))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Have the disk know the new name too; not every system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _through_descriptor(number: int, path: Path, write: Callable[[Path], Result]) -> Result:
@@ -290,41 +164,3 @@ def _through_descriptor(number: int, path: Path, write: Callable[[Path], Result]
         with os.fdopen(os.dup(number), "wb") as stream:
             shutil.copyfileobj(collected, stream)
     return result
-
-
-def _make_folders(folder: Path, made: list[Path]) -> None:
-    """Make a folder and those around it, and add those that were not there to `made`, outermost first."""
-    if not folder.exists():
-        _make_folders(folder.parent, made)
-        with suppress(FileExistsError):
-            folder.mkdir()
-            made.append(folder)
-
-
-def _remove_folders(made: list[Path]) -> None:
-    """Remove folders that are empty, innermost first."""
-    for folder in reversed(made):
-        with suppress(OSError):
-            folder.rmdir()
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the innermost one around it that exists."""
-    while not folder.exists() and folder.parent != folder:
-        folder = folder.parent
-    return folder
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
-
-
-def _folds_case(folder: Path) -> bool:
-    """Whether a name in a folder can be written with other capitals; False where no name in it tells."""
-    for name in os.listdir(folder):
-        if name.swapcase() != name:
-            try:
-                return os.path.samefile(folder / name, folder / name.swapcase())
-            except OSError:
-                return False
-    return False
