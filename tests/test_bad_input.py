@@ -123,7 +123,7 @@ def test_sizes_at_the_interpolation_peak_warn(size, warns):
 def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1e8)
     wide = np.random.default_rng(0).standard_normal((10, 6000))
-    with pytest.raises(MemoryError, match=r"6000 columns needs 288 MB, but 100 MB of memory are free.*member_gram"):
+    with pytest.raises(MemoryError, match=r"6000 columns needs 288 MB, but 100 MB of memory are free"):
         OLSEnsembleRegressor(5, 4, solver="gram").fit(wide, wide[:, 0])
     model = OLSEnsembleRegressor(5, 4, random_state=0).fit(wide, wide[:, 0])
     assert model.solver_ == "member_gram"

@@ -27,7 +27,7 @@ def test_a_stream_follows_a_changed_seed(seed):
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("solver", ["auto", "orthogonal", "member_gram"])
+@pytest.mark.parametrize("solver", ["auto", "orthogonal", "gram"])
 def test_rows_changed_in_place_are_not_streamed_on(solver, seed):
     X, y = random_problem(seed)
     first = X[:30].copy()

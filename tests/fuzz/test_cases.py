@@ -35,7 +35,7 @@ ONCE_WRONG = [
     Case(pattern="duplicate", target="exact", weights="tiny", n=20, p=6, k=2, size=2, rows=2, fit_intercept=False,
          balanced=False, solver="masked_cg", seed=1993930244),
     Case(pattern="spectrum", weights="uneven", engine="csc", n=15, p=8, k=1, size=7, rows=9, fit_intercept=False,
-         solver="member_gram", seed=1083257190),
+         solver="gram", seed=1083257190),
     Case(pattern="leverage_one", target="constant", weights="ordinary", n=4, size=4, power=150, balanced=False,
          solver="masked_cg", seed=1948984561),
 ]  # fmt: skip

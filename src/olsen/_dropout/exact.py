@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._members import Problem, interpolator, orthogonal
+from .._members import Problem, orthogonal
 from .._members.problem import Submatrix
 from .._moments import Triangle, weighted_mean
 from .._trust import Cutoff
@@ -233,7 +233,7 @@ def _generalised(L: Array, part: Submatrix, problem: Problem) -> Array:
     rows, columns = A.shape
     null = np.tril(L).T @ part.root if problem.fit_intercept else None
     if columns >= rows:
-        coef = interpolator.minimum_norm(A, B, null)
+        coef = orthogonal.minimum_norm(A, B, null)
         if coef is not None:
             return coef
         memory.require(16.0 * columns**2, f"The singular vectors of {columns} columns that are always kept", _INSTEAD)

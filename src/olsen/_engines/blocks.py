@@ -365,7 +365,7 @@ def solve_summed(summary: Summary, design: Design, start: int, stop: float, opti
         return limit_of_moments(Moments.merge_all(summary.parts), design)
     features, groups = design.draw(start, int(stop), options.quietly.without_blas)
     k, (p, q) = len(features), summary.shape
-    solver = "gram" if options.solver in ("auto", "member_gram") else options.solver
+    solver = "gram" if options.solver == "auto" else options.solver
     sharing = options.sharing("members", k)
     coef, intercept, mean_y, refitted = np.zeros((p, q)), np.zeros(q), np.zeros(q), 0
     for which, members in _by_groups(groups, k, len(summary.parts)):

@@ -54,12 +54,12 @@ class OLSEnsembleRegressor(FittingEnsemble):
         beats equal weights by two standard errors in 5-fold cross-validation.
     fit_intercept : bool, default=True
         Whether every member fits an intercept.
-    solver : {"auto", "gram", "member_gram", "orthogonal", "interpolator", "masked_cg"}, default="auto"
-        How members are solved. ``"auto"`` takes the cheapest; members with fewer rows than columns always go to
-        ``"interpolator"``.
+    solver : {"auto", "gram", "orthogonal", "masked_cg"}, default="auto"
+        How members are solved. ``"auto"`` takes the cheapest; members with fewer rows than columns are always
+        minimum-norm solutions (``solver_`` is then ``"interpolator"``).
 
-        - ``"gram"``: Cholesky on principal submatrices of one shared Gram matrix.
-        - ``"member_gram"``: the same on a Gram matrix of the member's own rows and columns.
+        - ``"gram"``: Cholesky on principal submatrices of one shared Gram matrix; where members have rows of their own,
+          on a Gram matrix of each (``solver_`` is then ``"member_gram"``).
         - ``"orthogonal"``: QR on the data; slower, and as accurate as least squares can be.
         - ``"masked_cg"``: all members at once by conjugate gradients, for large or sparse X; needs no Gram matrix.
 

@@ -67,7 +67,7 @@ class FittingEnsemble(FittedEnsemble):
             check_determinantal(self)
         check_choice("design", self.design, ("balanced", "independent"))
         check_choice("mixing", self.mixing, ("mean", "stacking"))
-        check_choice("solver", self.solver, ("auto", *_members.SOLVERS))
+        check_choice("solver", self.solver, _members.ASKED_FOR)
         check_common(self)
         check_switch("warm_start", self.warm_start)
         if self.tol is not None:

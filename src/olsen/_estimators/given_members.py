@@ -70,7 +70,7 @@ def member_coefficients(
     >>> coef.round(6).tolist()
     [[2.0, -1.0], [2.210526, 0.0]]
     """
-    check_choice("solver", solver, ("auto", *_members.SOLVERS))
+    check_choice("solver", solver, _members.ASKED_FOR)
     check_switch("fit_intercept", fit_intercept)
     check_count("n_threads", n_threads)
     refuse_text_columns(X)

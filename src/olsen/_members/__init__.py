@@ -6,27 +6,27 @@ from contextlib import nullcontext
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.threads import Sharing, one_blas_thread
 from ..subsets import Subsets
-from . import gram, interpolator, orthogonal
+from . import gram, orthogonal
 from .masked import masked_cg
 from .mean import Members, by_target
 from .problem import Problem, Solution
 
-__all__ = ["SOLVERS", "Members", "Problem", "Solution", "by_target", "choose", "solve"]
+__all__ = ["ASKED_FOR", "SOLVERS", "Members", "Problem", "Solution", "by_target", "choose", "solve"]
 
 ALONE = Sharing()
-NOBODY_WAITS = 1e7  # flops that take a millisecond
+SMALL_FLOPS = 1e7  # flops that take a millisecond
 
+ASKED_FOR = ("auto", "gram", "orthogonal", "masked_cg")  # solvers that users may name
 # name -> solve(problem, features, samples, mapper) -> Solution
 SOLVERS = {
     "gram": gram.solve_shared,
     "member_gram": gram.solve_own,
     "orthogonal": orthogonal.solve,
-    "interpolator": interpolator.solve,
+    "interpolator": orthogonal.solve_wide,
     "masked_cg": masked_cg.solve,
 }
 
@@ -59,7 +59,7 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
         return "interpolator"
     if rows is not None:
         return "member_gram"
-    if m == p and k * (8.0 * n * m**2 + 2e6) <= NOBODY_WAITS:
+    if m == p and k * (8.0 * n * m**2 + 2e6) <= SMALL_FLOPS:
         return "orthogonal"
     gather = 100 if 8.0 * n * p > 24e6 else 40
     cost = {"member_gram": k * (n * m**2 + m**3 / 3 + gather * n * m)}
@@ -102,7 +102,12 @@ def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver:
     if wide.all():
         return SOLVERS["interpolator"](problem, features, samples, sharing)
     nnz = float(problem.X.nnz) if sp.issparse(problem.X) else None
-    name = _name(solver, n, p, sizes[~wide], None if samples is None else rows[~wide], nnz)
+    drawn = None if samples is None else float(rows[~wide].mean())
+    name = solver
+    if solver == "auto":
+        name = choose(n, p, int(np.count_nonzero(~wide)), m=float(sizes[~wide].mean()), rows=drawn, nnz=nnz)
+    elif solver == "gram" and drawn is not None:
+        name = "member_gram"  # rows differ from member to member, so there is no Gram to share
     if not wide.any():
         return SOLVERS[name](problem, features, samples, sharing)
     out = Solution.empty(sizes, problem.Y.shape[1], name)
@@ -112,19 +117,3 @@ def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver:
         part = SOLVERS[one](problem, features.take(members), own_rows, sharing)
         out.put(members, sizes, part, refitted=False)
     return out
-
-
-def _name(
-    solver: str, n: int, p: int, sizes: NDArray[np.int64], rows: NDArray[np.int64] | None, nnz: float | None
-) -> str:
-    if solver == "interpolator":
-        raise ValueError(
-            f"solver='interpolator' is for members with fewer rows than columns, but members have {sizes.min()} "
-            f"columns and {n if rows is None else rows.max()} rows. Use solver='auto'."
-        )
-    if solver == "gram" and rows is not None:
-        return "member_gram"  # rows differ from member to member, so there is no Gram to share
-    if solver != "auto":
-        return solver
-    drawn = None if rows is None else float(rows.mean())
-    return choose(n, p, len(sizes), m=float(sizes.mean()), rows=drawn, nnz=nnz)

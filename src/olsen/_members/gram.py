@@ -38,7 +38,7 @@ from .._moments import Moments, mirror_lower
 from .._trust import EPS, LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT, rounding_of_factors
 from ..subsets import Subsets
 from . import orthogonal
-from .problem import Problem, Solution
+from .problem import Problem, Solution, gather
 
 __all__ = ["Columns", "from_moments", "solve_own", "solve_shared"]
 
@@ -225,7 +225,7 @@ def _solve_submatrices(
 ) -> tuple[Array, Array, Array, Array]:
     (n, _), k, q = problem.shape, len(features), problem.Y.shape[1]
     if sp.issparse(problem.X) or problem.X.dtype != np.float64:
-        return _solve_by_lapack(problem, Y, scale, features, samples, mapper)
+        return _solve_one_by_one(problem, Y, scale, features, samples, mapper)
     out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
     if samples is None:
         given, starts, stops = np.arange(n), np.zeros(k, np.int64), np.full(k, n)
@@ -244,38 +244,34 @@ def _solve_submatrices(
     return out
 
 
-def _solve_by_lapack(
+def _solve_one_by_one(
     problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Sharing
 ) -> tuple[Array, Array, Array, Array]:
-    """The same for sparse data and those of single precision, which the kernel does not read."""
-    q = problem.Y.shape[1]
-    values = np.empty((len(features.indices), q))
-    intercepts = np.empty((len(features), q))
-    ratios, probed = np.empty(len(features)), np.empty(len(features))
-    data = problem.with_targets(Y)
+    """The same for sparse data and those of single precision: the kernel reads a copy of each member's columns."""
+    k, q = len(features), problem.Y.shape[1]
+    out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):
-            part = data.submatrix(features[i], None if samples is None else samples[i])
-            G = part.A.T @ part.A
-            G[np.diag_indices_from(G)] += np.diagonal(G) == 0  # constant columns: coefficient zero
-            coef, ratios[i] = _cholesky_solve(G, part.A.T @ part.B)
-            values[features.indptr[i] : features.indptr[i + 1]] = coef[:, :q]
-            intercepts[i] = part.intercept(coef)[:q]
-            probed[i] = (np.abs(coef[:, q:]).max(axis=1, initial=0.0) * scale[features[i]]).max(initial=0.0)
+            columns, rows = features[i], None if samples is None else samples[i]
+            X = gather(problem.X, columns, rows)
+            own = _one_list(len(columns)), _one_list(len(X))
+            here, members = slice(features.indptr[i], features.indptr[i + 1]), slice(i, i + 1)
+            weight = np.empty(0) if problem.weight is None else problem.weight[slice(None) if rows is None else rows]
+            targets = Y if rows is None else Y[rows]
+            results = out[0][here], *(one[members] for one in out[1:])
+            _kernel.solve_gathered(
+                0, 1, X, targets, *own[0], *own[1], weight, scale[columns], problem.fit_intercept,
+                problem.rcond is None, *results,
+            )  # fmt: skip
 
-    mapper(work, len(features))
-    return values, intercepts, ratios, probed
+    mapper(work, k)
+    return out
 
 
-def _cholesky_solve(G: Array, C: Array) -> tuple[Array, float]:
-    """Solution of G b = C and the smallest L_jj^2 / G_jj; NaN and 0 when G is not positive definite."""
-    if not len(G):
-        return np.zeros_like(C), 1.0
-    L, info = la.lapack.dpotrf(G, lower=True, clean=False)
-    if info:
-        return np.full(C.shape, np.nan), 0.0
-    return la.lapack.dpotrs(L, C, lower=True)[0], np.min(np.diagonal(L) ** 2 / np.diagonal(G))
+def _one_list(size: int) -> tuple[Indices, Indices, Indices]:
+    """All of so many indices as a list of the kernel: starts, stops, indices."""
+    return np.zeros(1, np.int64), np.array([size]), np.arange(size)
 
 
 def _gatherable(X: Array, features: Subsets, mapper: Sharing) -> Array:

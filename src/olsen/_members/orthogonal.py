@@ -14,6 +14,10 @@ extended precision, corrections from the same factors (Björck's iteration on re
 
 which takes the rounding of the factorisation and of centring out of the answer. Where ``numpy.longdouble`` is no wider
 than double it changes nothing but last bits.
+
+**Fewer rows than columns.** The minimum-norm interpolator is :math:`b = A' (A A')^{-1} B`. With an intercept the rows
+are centred, :math:`r' A = 0` for the vector r of root weights, so :math:`A A'` is singular by construction. Adding
+:math:`c\, r r'` makes it definite and changes nothing: r' B = 0 as well.
 """
 
 from __future__ import annotations
@@ -25,16 +29,15 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Sharing
-from .._trust import Cutoff, rounding_of_factors
+from .._trust import Cutoff, nothing_but_rounding, pivots_are_trusted, power_of_two, rounding_of_factors
 from ..subsets import Subsets
 from .problem import Problem, Solution, Submatrix
 
-__all__ = ["basis_and_inverse", "least_squares", "solve"]
+__all__ = ["basis_and_inverse", "least_squares", "minimum_norm", "solve", "solve_wide"]
 
 Array = NDArray[np.float64]
 Extended = NDArray[Any]  # numpy.longdouble
 
-NAME = "orthogonal"
 LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a hundredth of the rate of BLAS
 MOST_STEPS = 10
 UNSEEN = 1e-22  # of the largest coefficient: below the last bit of extended precision, also of much smaller ones
@@ -60,7 +63,44 @@ def solve(
         coef = least_squares(part.A, part.B, cutoff)
         return coef, part.intercept(coef), False
 
-    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], NAME, mapper)
+    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "orthogonal", mapper)
+
+
+def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
+    """Members with fewer rows than columns: the minimum-norm interpolator of each."""
+
+    def solve_one(i: int) -> tuple[Array, Array, bool]:
+        part = problem.submatrix(features[i], None if samples is None else samples[i])
+        coef = minimum_norm(part.A, part.B, part.root if problem.fit_intercept else None)
+        refit = coef is None
+        if coef is None:
+            coef = least_squares(part.A, part.B, problem.cutoff(part, features[i]))
+        return coef, part.intercept(coef), refit
+
+    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "interpolator", mapper)
+
+
+def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
+    """Shortest b with A b = B, or None when the rows are too close to dependent for their Gram matrix.
+
+    `null` is the vector that centring made orthogonal to all columns of A and B.
+    """
+    if not len(A):
+        return np.zeros((A.shape[1], B.shape[1]))
+    unit, of_B = (power_of_two(float(np.max(np.abs(M), initial=0.0))) for M in (A, B))  # K^-1 B leaves the range first
+    if unit != 1.0 or of_B != 1.0:
+        coef = minimum_norm(A / unit, B / of_B, null)
+        return None if coef is None else coef / unit * of_B
+    K = A @ A.T
+    if null is not None:
+        K += (np.trace(K) / len(K)) * np.outer(null, null) / (null @ null)
+    if nothing_but_rounding(np.diagonal(K), max(A.shape)):
+        return None
+    L, info = la.lapack.dpotrf(K, lower=True, clean=False)
+    if info or not pivots_are_trusted(np.diagonal(L), np.diagonal(K)):
+        return None
+    dual: Array = la.lapack.dpotrs(L, B, lower=True)[0]
+    return A.T @ dual
 
 
 def least_squares(A: Array, B: Array, cutoff: Cutoff | None = None) -> Array:

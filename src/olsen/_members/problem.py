@@ -25,11 +25,10 @@ from .._trust import (
     refuse_extremes,
 )
 
-__all__ = ["Problem", "Solution", "Submatrix", "Units"]
+__all__ = ["Problem", "Solution", "Submatrix", "Units", "gather"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-FEW_ENTRIES = 50_000  # up to which rows are compared as they are
 TINY = float(np.finfo(np.float64).tiny)
 FIRST_ROWS = 64  # in which most columns show that they are not too small
 
@@ -167,24 +166,16 @@ class Problem:
         return replace(self, X=X, Y=self.Y[rows], weight=None if self.weight is None else self.weight[rows])
 
     def distinct_rows(self) -> int:
-        """Number of different rows of X; repeated ones add nothing to the rank."""
+        """Number of different rows of X, by hashes of their bytes; repeated ones add nothing to the rank."""
         return self._distinct_rows
 
     @cached_property
     def _distinct_rows(self) -> int:
-        if sp.issparse(self.X):
-            X = sp.csr_array(self.X)
-            X.sum_duplicates()
-            cut = X.indptr
-            keys = [(X.indices[a:b].tobytes(), X.data[a:b].tobytes()) for a, b in pairwise(cut)]
-            return len(set(keys))
-        if self.X.size < FEW_ENTRIES:
-            return len({row.tobytes() for row in self.X})
-        # rows with different sums of their bits differ; only those that share one with others are looked at whole
-        sums = _sums_of_bits(self.X)
-        _, place, count = np.unique(sums, return_inverse=True, return_counts=True)
-        shared = np.flatnonzero(count[place] > 1)
-        return len(self.X) - len(shared) + len({self.X[l].tobytes() for l in shared})
+        if not sp.issparse(self.X):
+            return len({hash(row.tobytes()) for row in self.X})
+        X = sp.csr_array(self.X)
+        X.sum_duplicates()
+        return len({hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes())) for a, b in pairwise(X.indptr)})
 
     def equals(self, other: Problem) -> bool:
         """Whether both hold the same data, value by value."""
@@ -211,7 +202,7 @@ class Problem:
 
         With ``dtype=numpy.longdouble`` means and differences are extended, so that the data lose nothing.
         """
-        A = _gather(self.X, columns, rows).astype(dtype, copy=False)
+        A = gather(self.X, columns, rows).astype(dtype, copy=False)
         B = (self.Y if rows is None else self.Y[rows]).astype(dtype, copy=False)
         weight = self.weight if rows is None or self.weight is None else self.weight[rows]
         weight = None if weight is None else weight.astype(dtype, copy=False)
@@ -251,19 +242,8 @@ def _largest(X: NDArray[Any]) -> Array:
     return np.asarray(np.maximum(highest, -lowest), dtype=np.float64)
 
 
-def _sums_of_bits(X: NDArray[Any]) -> NDArray[np.uint64]:
-    """For every row a sum of its entries' bits times fixed odd numbers, modulo 2^64: equal for equal rows."""
-    factors = np.random.default_rng(1).integers(0, 2**64, X.shape[1], dtype=np.uint64) | np.uint64(1)
-    out = np.empty(len(X), dtype=np.uint64)
-    step = max(1, (1 << 17) // max(1, X.shape[1]))
-    for start in range(0, len(X), step):
-        part = np.ascontiguousarray(X[start : start + step])
-        bits = part.view(np.dtype(f"u{part.itemsize}")).astype(np.uint64, copy=False)
-        out[start : start + step] = bits @ factors
-    return out
-
-
-def _gather(X: Any, columns: Indices, rows: Indices | None) -> Array:
+def gather(X: Any, columns: Indices, rows: Indices | None) -> Array:
+    """Columns of some rows (None: all) of dense or sparse X, dense and in float64."""
     if sp.issparse(X):
         picked = X[:, columns]
         return np.asarray((picked if rows is None else picked[rows]).toarray(), dtype=np.float64)

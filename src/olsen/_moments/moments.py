@@ -136,7 +136,7 @@ def from_data(
     memory.require(
         8.0 * p * p,
         f"The Gram matrix of {p} columns",
-        "Use solver='member_gram', which forms one small Gram for each member, or 'masked_cg', which needs none.",
+        "Use solver='auto', which then forms one small Gram matrix for each member, or 'masked_cg', which needs none.",
     )
     total = float(n) if weight is None else float(weight.sum())
     square: Squares = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)

@@ -30,7 +30,7 @@ from ..._execution.threads import Sharing
 from ..._moments import weighted_mean
 from ...subsets import Subsets
 from ...subsets._on_device import DeviceSubsets
-from .. import gram, interpolator
+from .. import gram, orthogonal
 from ..problem import Problem, Solution
 from . import refined
 from .batches import OWN, WHOLE, Batch, dual_batch, gram_batch, normal_batch
@@ -339,7 +339,7 @@ def _hand_over(
     if np.any(state == SLOW):
         warn_slow(error[state == SLOW], len(members), MAX_STEPS)
     shared = dict.fromkeys(("gram", "single"), gram.solve_shared)
-    direct = {**shared, "normal": gram.solve_own, "dual": interpolator.solve}[kind]
+    direct = {**shared, "normal": gram.solve_own, "dual": orthogonal.solve_wide}[kind]
     part = direct(problem, features.take(left), None if samples is None else samples.take(left), mapper)
     out.put(left, features.sizes, part, refitted=False)
 
