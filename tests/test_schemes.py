@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge
 
-from olsen._selection import schemes
+from olsen._selection import combining
 from olsen._selection.signals import SignalOfGram, SignalOfRows, lasso_penalty
 from olsen.subsets import laws_of_members
 
@@ -99,7 +99,7 @@ def test_weights_of_least_error_are_those_of_a_general_optimiser(seed):
     rng = np.random.default_rng(seed)
     root = rng.standard_normal((5, 5)) + 2
     S = root @ root.T
-    found = schemes._weights(root)
+    found = combining.simplex_weights(root)
     free = minimize(
         lambda w: w @ S @ w, np.full(5, 0.2), jac=lambda w: 2 * S @ w, bounds=[(0, 1)] * 5, method="SLSQP",
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1}, options={"ftol": 1e-14, "maxiter": 500},

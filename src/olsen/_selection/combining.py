@@ -30,7 +30,15 @@ from .._members.problem import Problem
 from .._trust import rounding_of
 from ..subsets import Design, Subsets
 
-__all__ = ["Combination", "combine", "drawn_to_one", "loo_scale", "member_residuals", "stacking_weights"]
+__all__ = [
+    "Combination",
+    "combine",
+    "drawn_to_one",
+    "loo_scale",
+    "member_residuals",
+    "simplex_weights",
+    "stacking_weights",
+]
 
 Array = NDArray[np.float64]
 
@@ -189,14 +197,18 @@ def _stacked_rows(residual: Array, weight: Array | None) -> Array:
 
 
 def _simplex(E: Array) -> Array:
-    """Minimise |E w|^2 over the simplex: non-negative least squares with the sum as one heavy row, then normalised."""
+    """Minimise |E w|^2 over the simplex, by the normal matrix in place of E: k x k whatever the rows."""
     scale = np.sqrt(np.mean(E**2))
     if not scale > 0:
         return np.full(E.shape[1], 1 / E.shape[1])
-    # the normal matrix in place of E: k x k whatever the rows; its Cholesky factor has the same least squares
     gram = E.T @ E / (scale**2 * len(E)) + 1e-10 * np.eye(E.shape[1])
-    root = np.linalg.cholesky(gram).T
-    heavy = 1e4
-    w, _ = nnls(np.vstack([root, np.full(E.shape[1], heavy)]), np.r_[np.zeros(E.shape[1]), heavy])
-    found: Array = w / w.sum()
-    return found
+    return simplex_weights(np.linalg.cholesky(gram))
+
+
+def simplex_weights(root: Array) -> Array:
+    """Weights at least zero that sum to one, of the least w' R R' w: least squares with one heavy row."""
+    heavy = 1e3 * float(np.sqrt(np.mean(np.sum(root**2, axis=1))))
+    if not heavy > 0:
+        return np.asarray(np.eye(len(root))[0])
+    w, _ = nnls(np.vstack([root.T, np.full(len(root), heavy)]), np.r_[np.zeros(root.shape[1]), heavy])
+    return np.asarray(w / w.sum())

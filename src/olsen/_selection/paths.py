@@ -91,45 +91,32 @@ class Paths:
     def nested(self, n_items: int, sizes: Indices, criterion: Criterion) -> RiskCurve:
         """The curve of uniform members, all sizes of each from one path.
 
-        After the first batch, sizes far beyond the minimum are dropped: the curve has turned and larger members cost
-        the most.
+        Batches of members are added until the curve is steady; several are followed at once where they will be needed.
+        After the first one, sizes far beyond the minimum are dropped: the curve has turned and larger members cost the
+        most.
         """
 
-        def follow(first: int, last: int, sizes: Indices) -> Iterator[Sums]:
+        def follow(first: int, last: int) -> Iterator[Sums]:
             orders, each = self.orders(n_items, first, last), 2 * self.batch
             if criterion.sums is not None:
-                pairs = Pairs.nested(orders, sizes).in_batches(self.batch)
-                return criterion.sums(pairs).split(len(sizes))
-            number = first * each
-            found = self.run(lambda a, b: criterion.residuals(orders[a:b], sizes, number + a), len(orders))
+                return criterion.sums(Pairs.nested(orders, sizes).in_batches(self.batch)).split(len(sizes))
+            found = self.run(lambda a, b: criterion.residuals(orders[a:b], sizes, first * each + a), len(orders))
             return (_added(found[i : i + each]) for i in range(0, len(found), each))
 
-        return self._summed(n_items, sizes, criterion, follow, turn=True)
-
-    def _summed(
-        self,
-        n_items: int,
-        sizes: Indices,
-        criterion: Criterion,
-        follow: Callable[[int, int, Indices], Iterator[Sums]],
-        *,
-        turn: bool,
-    ) -> RiskCurve:
-        """Add batches of members until the curve is steady; several are followed at once where they will be needed."""
-        sums, done, precision = PairSums(), 0, np.inf
+        sums, done, precision = PairSums(criterion.weight), 0, np.inf
         while done < self.max_batches and precision >= ENOUGH:
-            ahead = 1 if turn and not done else self._ahead(done, precision, len(sizes) * len(criterion.weight))
-            for found in follow(done, done + ahead, sizes):
-                sums.add_sums(found.total, found.square, found.pair_square, self.batch, criterion.weight)
+            ahead = self._ahead(done, precision, len(sizes) * len(criterion.weight)) if done else 1
+            for found in follow(done, done + ahead):
+                sums.add(found, self.batch)
                 done += 1
-                if done == 1 and turn:
-                    keep = _worth_following(sums.size_curve(sizes, n_items, self.design, criterion.weight))
-                    sizes, sums = sizes[:keep], sums.head(keep)
+                if done == 1:
+                    sizes = sizes[: _worth_following(sums.size_curve(sizes, n_items, self.design))]
+                    sums.keep(len(sizes))
                 elif done >= self.min_batches:
-                    precision = self._precision(sums, sizes, n_items, criterion)
+                    precision = self._precision(sums, sizes, n_items)
                     if precision < ENOUGH:
                         break
-        curve = sums.curve(sizes, n_items, self.design, criterion.weight)
+        curve = sums.curve(sizes, n_items, self.design)
         return curve if criterion.correct is None else criterion.correct(curve)
 
     def _ahead(self, done: int, precision: float, residuals: int) -> int:
@@ -137,14 +124,14 @@ class Paths:
         needed = self.min_batches if done < self.min_batches else math.ceil(min(done * (precision / ENOUGH) ** 2, 1e6))
         return max(1, min(needed - done, self.max_batches - done, AT_ONCE // residuals))
 
-    def _precision(self, sums: PairSums, sizes: Indices, n_items: int, criterion: Criterion) -> float:
+    def _precision(self, sums: PairSums, sizes: Indices, n_items: int) -> float:
         """Monte-Carlo error at the minimum of the curve, relative to it; infinite where it is not known.
 
         The standard error over rows would be the better yardstick, but it changes when a weight becomes repeated rows,
         and with it the number of paths.
         """
         noise = sums.monte_carlo_error()
-        mse = sums.size_curve(sizes, n_items, self.design, criterion.weight).mse(np.inf)
+        mse = sums.size_curve(sizes, n_items, self.design).mse(np.inf)
         best = int(np.argmin(mse))
         return np.inf if noise is None or not mse[best] > 0 else float(noise[best] / mse[best])
 
@@ -266,7 +253,7 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
     own, other = square / times, (total**2 - square) / (times * (times - 1))
     weight = _weight(problem) * seen
     own, other = own.mean(axis=2), other.mean(axis=2)
-    return RiskCurve(sizes, problem.shape[1], "independent", weight, own, other, other, total / times, None)
+    return RiskCurve(sizes, problem.shape[1], "independent", weight, own, other, other, total / times)
 
 
 def kfold(problem: Problem, sizes: Indices, paths: Paths, splits: Splits, n_samples: int | None = None) -> Criterion:

@@ -27,11 +27,11 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from .._execution.threads import Sharing
 from .._members.problem import Units
 from ..subsets import Subsets
+from .combining import simplex_weights
 from .fold_data import Fold, FoldData
 from .signals import Penalised, Signal, lasso_penalty
 
@@ -378,19 +378,10 @@ def _stacked(S: Array, n_rows: int) -> tuple[Array, float]:
         draw = np.tril(rng.standard_normal(S.shape), -1)  # Bartlett: the lower factor of W_n(S)
         np.einsum("ii->i", draw)[:] = np.sqrt(rng.chisquare(count - np.arange(len(S))))
         drawn = root @ draw / np.sqrt(count)
-        w = _weights(drawn)
+        w = simplex_weights(drawn)
         found.append(w)
         optimism.append(float(w @ S @ w - np.sum((drawn.T @ w) ** 2)))
     return np.mean(found, axis=0), max(0.0, float(np.mean(optimism)))
-
-
-def _weights(root: Array) -> Array:
-    """Weights at least zero that sum to one, of the least w' R R' w: least squares with one heavy row."""
-    heavy = 1e3 * float(np.sqrt(np.mean(np.sum(root**2, axis=1))))
-    if not heavy > 0:
-        return np.asarray(np.eye(len(root))[0])
-    w, _ = nnls(np.vstack([root.T, np.full(len(root), heavy)]), np.r_[np.zeros(root.shape[1]), heavy])
-    return np.asarray(w / w.sum())
 
 
 def _base(S: Array, usable: NDArray[np.bool_]) -> Array:

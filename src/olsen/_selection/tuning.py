@@ -9,7 +9,6 @@ Everything that chooses uses constant seeds: the same data give the same choice.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,23 +182,6 @@ def _source(evidence: Evidence, request: Request, sharing: Sharing) -> _Source:
     return _Rows(evidence.problem, evidence.splits, request, how)
 
 
-class _Source(Protocol):
-    """Where errors come from."""
-
-    @property
-    def n_rows(self) -> int:
-        """Rows there are."""
-
-    def curve(self) -> _Curve:
-        """Of uniform members, as the request asks."""
-
-    def curve_in_folds(self) -> tuple[_Curve, int]:
-        """Of uniform members in the folds of the first repeat, and the rows that they are trained on."""
-
-    def fold_data(self) -> tuple[FoldData, float | None]:
-        """Folds for the comparison of schemes, and the penalty of ridge regression on all rows."""
-
-
 @dataclass(frozen=True)
 class _Curve:
     """A risk curve of uniform members."""
@@ -303,7 +285,7 @@ def _candidate_sizes(request: Request, p: int, rows: int) -> Indices:
 
 @dataclass(frozen=True)
 class _FoldMoments:
-    """Moments of folds."""
+    """Errors from moments of folds."""
 
     moments: list[Moments]
     request: Request
@@ -317,6 +299,7 @@ class _FoldMoments:
         return self.n_rows - max(fold.n_rows for fold in self.moments)
 
     def curve(self) -> _Curve:
+        """Of uniform members, as the request asks."""
         scale, p = self.request.fixed_scale, self.moments[0].C.shape[0]
         if self.request.criterion == "gcv":
             sizes = _candidate_sizes(self.request, p, self.n_rows)
@@ -327,16 +310,18 @@ class _FoldMoments:
         return _Curve("kfold", found.curve, self.n_rows, folds=found)
 
     def curve_in_folds(self) -> tuple[_Curve, int]:
+        """Of uniform members in the folds of the first repeat, and the rows that they are trained on."""
         return self.curve(), self._trained_on()
 
     def fold_data(self) -> tuple[FoldData, float | None]:
+        """Folds for the comparison of schemes, and the penalty of ridge regression on all rows."""
         data = folds_of_moments(few_folds(self.moments, MOST_FOLDS))
         return data, ridge_penalty_of_folds(data, self.request.fit_intercept)
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows in memory."""
+    """The same from rows in memory."""
 
     problem: Problem
     splits: Splits | None
@@ -419,3 +404,6 @@ class _Rows:
         if self.splits is None:
             return data, ridge_penalty(self.problem)
         return data, ridge_penalty_of_folds(data, self.request.fit_intercept)
+
+
+_Source = _FoldMoments | _Rows
