@@ -189,34 +189,32 @@ def anchors_of(path):
     return found
 
 
-@pytest.mark.parametrize("page", [*pages(), ROOT / "CONTRIBUTING.md"], ids=name_of)
-def test_links_between_pages_lead_somewhere(page):
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    for link in LINK.findall(text):
-        target, _, anchor = link.partition("#")
-        if re.match(r"[a-z]+:", target):
-            continue  # other sites are not asked
-        found = page if not target else (page.parent / target).resolve()
-        assert found.exists(), f"{name_of(page)}: {link} leads nowhere"
-        if anchor and found.suffix == ".md":
-            assert anchor in anchors_of(found), f"{name_of(page)}: {target or 'the page'} has no heading #{anchor}"
+def test_links_between_pages_lead_somewhere():
+    for page in (*pages(), ROOT / "CONTRIBUTING.md"):
+        text = FENCE.sub("", page.read_text(encoding="utf-8"))
+        for link in LINK.findall(text):
+            target, _, anchor = link.partition("#")
+            if re.match(r"[a-z]+:", target):
+                continue  # other sites are not asked
+            found = page if not target else (page.parent / target).resolve()
+            assert found.exists(), f"{name_of(page)}: {link} leads nowhere"
+            if anchor and found.suffix == ".md":
+                assert anchor in anchors_of(found), f"{name_of(page)}: {target or 'the page'} has no heading #{anchor}"
 
 
 # The reference
 
-ROOMS = ("theory", "equivalence", "subsets", "simulation", "figures", "displays", "explorer", "onnx", "datasets")
+MODULES = ("theory", "equivalence", "subsets", "simulation", "figures", "displays", "explorer", "onnx", "datasets")
 
 
-@pytest.mark.parametrize("room", ["", *ROOMS])
-def test_the_reference_has_everything_public(room):
+def test_the_reference_has_everything_public():
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md")))
-    module = importlib.import_module(f"olsen.{room}".rstrip("."))
-    public = [name for name in module.__all__ if name not in ROOMS and not name.startswith("__")]
-    assert public
     listed = {f"{at}.{name}" for at, name in _listed(text)}
-    for name in public:
-        full = f"{module.__name__}.{name}"
-        assert full in listed or f"`{full}`" in text, f"docs/api does not list {full}"
+    for module in (importlib.import_module(name) for name in ("olsen", *(f"olsen.{name}" for name in MODULES))):
+        public = [name for name in module.__all__ if name not in MODULES and not name.startswith("__")]
+        assert public
+        for full in (f"{module.__name__}.{name}" for name in public):
+            assert full in listed or f"`{full}`" in text, f"docs/api does not list {full}"
 
 
 def _listed(text):
@@ -229,43 +227,41 @@ def _listed(text):
             yield module, line.strip()
 
 
-@pytest.mark.parametrize(
-    ("docstring", "words"),
-    [
+def test_badges_come_from_the_sentence_about_the_status(monkeypatch):
+    pytest.importorskip("sphinx", reason="needs the extra docs")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    words_of = importlib.import_module("status").words_of
+    for docstring, words in (
         ("Status: theorem for k = inf, asymptotic above.", ["theorem", "asymptotic"]),
         ("More. Status: exact. A heuristic is elsewhere.", ["exact"]),
         ("Status: asymptotically exact.\n\nStatus: heuristic", ["asymptotic", "exact", "heuristic"]),
         ("An exact formula without a status.", []),
-    ],
-)
-def test_badges_come_from_the_sentence_about_the_status(docstring, words, monkeypatch):
-    pytest.importorskip("sphinx", reason="needs the extra docs")
-    monkeypatch.syspath_prepend(DOCS / "_ext")
-    assert importlib.import_module("status").words_of(docstring) == words
+    ):
+        assert words_of(docstring) == words, docstring
 
 
 # The built site
 
 
-@pytest.mark.parametrize(
-    ("body", "complaint"),
-    [
-        ("<p id='here'><a href='#here'>up</a> <a href='https://example.org/x'>away</a> <img src='own.png'></p>", None),
-        ("<script src='https://cdn.example.org/a.js'></script>", "loads https://cdn.example.org/a.js"),
-        ("<img src='//cdn.example.org/a.png'>", "loads //cdn.example.org/a.png"),
-        ("<style>@import 'https://example.org/font.css';</style>", "loads https://example.org/font.css"),
-        ("<link rel='stylesheet' href='http://example.org/a.css'>", "loads http://example.org/a.css"),
-        ("<img src='gone.png'>", "gone.png, which is not there"),
-        ("<a href='gone.html'>on</a>", "gone.html, which is not there"),
-        ("<a href='#gone'>on</a>", "#gone, a page without that anchor"),
-    ],
-)
-def test_a_site_that_needs_other_sites_or_leads_nowhere_is_refused(body, complaint, tmp_path, monkeypatch):
+SITES = {  # what stands on a page, and how the complaint about it ends
+    "<p id='here'><a href='#here'>up</a> <a href='https://example.org/x'>away</a> <img src='own.png'></p>": None,
+    "<script src='https://cdn.example.org/a.js'></script>": "loads https://cdn.example.org/a.js",
+    "<img src='//cdn.example.org/a.png'>": "loads //cdn.example.org/a.png",
+    "<style>@import 'https://example.org/font.css';</style>": "loads https://example.org/font.css",
+    "<link rel='stylesheet' href='http://example.org/a.css'>": "loads http://example.org/a.css",
+    "<img src='gone.png'>": "gone.png, which is not there",
+    "<a href='gone.html'>on</a>": "gone.html, which is not there",
+    "<a href='#gone'>on</a>": "#gone, a page without that anchor",
+}
+
+
+def test_a_site_that_needs_other_sites_or_leads_nowhere_is_refused(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(DOCS)
-    (tmp_path / "index.html").write_text(f"<!doctype html><title>x</title>{body}", encoding="utf-8")
     (tmp_path / "own.png").write_bytes(b"")
-    found = list(importlib.import_module("check_site").complaints(tmp_path))
-    assert not found if complaint is None else [line.endswith(complaint) for line in found] == [True], found
+    for body, complaint in SITES.items():
+        (tmp_path / "index.html").write_text(f"<!doctype html><title>x</title>{body}", encoding="utf-8")
+        found = list(importlib.import_module("check_site").complaints(tmp_path))
+        assert [line.endswith(complaint or "") for line in found] == [True] * (complaint is not None), (body, found)
 
 
 # The pages, written anew

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import olsen
+from loops import case
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -57,19 +58,17 @@ def _is_ours(found, page):
     return Path(found.filename) == page or PACKAGE in Path(found.filename).parents
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_is_a_gallery_page(page):
+def test_pages_are_gallery_pages():
     """A title with its line, text in cells, no download, and no link to a page that is not there."""
-    source = page.read_text(encoding="utf-8")
-    title, line = re.match(r'"""\n(.+)\n(=+)\n', source).groups()
-    assert len(line) >= len(title)
-    assert source.count("\n# %%\n") >= 2
-    assert not re.search(r"\bfetch_\w+|urlopen|urlretrieve|https?://", source)
-    for heading, under in re.findall(r"^# (\S.*)\n# (-{3,})$", source, flags=re.MULTILINE):
-        assert len(under) >= len(heading)
-
-
-def test_links_between_pages_lead_somewhere():
+    for page in PAGES:
+        with case(page.stem):
+            source = page.read_text(encoding="utf-8")
+            title, line = re.match(r'"""\n(.+)\n(=+)\n', source).groups()
+            assert len(line) >= len(title)
+            assert source.count("\n# %%\n") >= 2
+            assert not re.search(r"\bfetch_\w+|urlopen|urlretrieve|https?://", source)
+            for heading, under in re.findall(r"^# (\S.*)\n# (-{3,})$", source, flags=re.MULTILINE):
+                assert len(under) >= len(heading)
     texts = [path.read_text(encoding="utf-8") for path in (*PAGES, FOLDER / "GALLERY_HEADER.rst")]
     linked = {name for text in texts for name in re.findall(r"sphx_glr_auto_examples_(\w+\.py)", text)}
     assert linked and linked <= {page.name for page in PAGES}

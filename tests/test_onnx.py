@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import olsen
+from loops import case
 from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 skl2onnx = pytest.importorskip("skl2onnx")
@@ -64,32 +66,30 @@ def same(out, predicted, tolerance):
     return np.abs(out.reshape(predicted.shape) - predicted).max() <= tolerance * np.abs(predicted).max()
 
 
-@pytest.mark.parametrize("n_targets", [None, 1, 3])
-@pytest.mark.parametrize(("dtype", "kind", "tolerance"), [("f4", "LinearRegressor", 1e-6), ("f8", "Gemm", 1e-14)])
-def test_one_node_computes_what_predict_says(estimator, n_targets, dtype, kind, tolerance):
-    X, y = problem(n_targets)
-    model, rows = estimator.fit(X, y), X.astype(dtype)
-    proto = olsen.onnx.to_onnx(model, rows)
-    out = computed(proto, rows)
-    assert kinds(proto) == [kind] and out.dtype == dtype
-    assert same(out, model.predict(rows), tolerance)
-
-
-def test_a_model_fitted_in_single_precision(estimator):
-    X, y = problem()
-    X = X.astype(np.float32)
-    model = estimator.fit(X, y.astype(np.float32))
+def test_one_node_computes_what_predict_says(estimator):
+    for n_targets, (dtype, kind, tolerance) in product(
+        [None, 1, 3], [("f4", "LinearRegressor", 1e-6), ("f8", "Gemm", 1e-14)]
+    ):
+        with case(n_targets, dtype):
+            X, y = problem(n_targets)
+            model, rows = estimator.fit(X, y), X.astype(dtype)
+            proto = olsen.onnx.to_onnx(model, rows)
+            out = computed(proto, rows)
+            assert kinds(proto) == [kind] and out.dtype == dtype
+            assert same(out, model.predict(rows), tolerance)
+    X, y = (array.astype(np.float32) for array in problem())
+    model = estimator.fit(X, y)
     assert same(computed(olsen.onnx.to_onnx(model, X), X), model.predict(X), 1e-6)
 
 
-@pytest.mark.parametrize("kind", ["i8", "?"])
-def test_whole_numbers_and_booleans_become_single(kind):
-    X, y = problem()
-    X = (4 * X).astype("i8").astype(kind)
-    model = OLSEnsembleRegressor(20, random_state=0).fit(X, y)
-    proto = olsen.onnx.to_onnx(model, X)
-    assert kinds(proto) == ["Cast", "LinearRegressor"]
-    assert same(computed(proto, X), model.predict(X), 1e-6)
+def test_whole_numbers_and_booleans_become_single():
+    for kind in ("i8", "?"):
+        X, y = problem()
+        X = (4 * X).astype("i8").astype(kind)
+        model = OLSEnsembleRegressor(20, random_state=0).fit(X, y)
+        proto = olsen.onnx.to_onnx(model, X)
+        assert kinds(proto) == ["Cast", "LinearRegressor"], kind
+        assert same(computed(proto, X), model.predict(X), 1e-6), kind
 
 
 def test_types_are_those_of_scikit_learns_linear_regression(estimator):
@@ -124,16 +124,16 @@ def test_options_are_those_of_skl2onnx():
     assert {one.domain: one.version for one in proto.opset_import}[""] == 15
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_pipelines_and_searches(estimator, dtype):
+def test_pipelines_and_searches(estimator):
     X, y = problem()
-    rows = X.astype(dtype)
     olsen.onnx.register()
     pipeline = make_pipeline(StandardScaler(), estimator).fit(X, y)
-    assert same(computed(skl2onnx.to_onnx(pipeline, rows[:1]), rows), pipeline.predict(rows), 2e-6)
-    assert computed(olsen.onnx.to_onnx(pipeline, rows), rows).dtype == dtype
-    search = GridSearchCV(estimator, {"fit_intercept": [True, False]}, cv=2).fit(X, y)
-    assert same(computed(skl2onnx.to_onnx(search, rows[:1]), rows), search.predict(rows), 1e-6)
+    search = GridSearchCV(clone(estimator), {"fit_intercept": [True, False]}, cv=2).fit(X, y)
+    for dtype in ("f4", "f8"):
+        rows = X.astype(dtype)
+        assert same(computed(skl2onnx.to_onnx(pipeline, rows[:1]), rows), pipeline.predict(rows), 2e-6), dtype
+        assert computed(olsen.onnx.to_onnx(pipeline, rows), rows).dtype == dtype
+        assert same(computed(skl2onnx.to_onnx(search, rows[:1]), rows), search.predict(rows), 1e-6), dtype
 
 
 def test_data_frames_and_lists_and_sparse_rows():
