@@ -34,8 +34,7 @@ from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, subsets
 from olsen._execution import threads
 from olsen._execution.arrays import HOST, space_of
 from olsen._execution.threads import Sharing
-from olsen._members import Problem, on_device
-from olsen._members.masked import masked_cg
+from olsen._members import Problem, masked_cg, on_device
 from olsen.subsets import _on_device
 
 SHAPES = {"large": (40_000, 20_000, 10_000, 500), "many": (800, 400, 120, 20_000)}

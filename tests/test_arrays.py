@@ -8,7 +8,7 @@ from sklearn.utils.fixes import parse_version
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution import arrays
-from olsen._members.masked import masked_cg
+from olsen._members import masked_cg
 from olsen._moments import moments
 
 

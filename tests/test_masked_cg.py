@@ -11,9 +11,8 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from olsen import OLSEnsembleRegressor
-from olsen._members import Problem, solve
-from olsen._members.masked import masked_cg
-from olsen._members.masked.iteration import DONE, UNTRUSTED
+from olsen._members import Problem, masked_cg, solve
+from olsen._members.cg import DONE, UNTRUSTED
 from olsen.subsets import Subsets, draw
 
 

@@ -31,7 +31,7 @@ ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "-", ast.Sub: "+", ast.Mul
 # The beginning of a path -> tests, cheapest first; the longest beginning counts.
 TESTS = {
     "_members": "members ensemble",
-    "_members/masked": "masked_cg ensemble",
+    "_members/masked_cg": "masked_cg ensemble",
     "_members/on_device": "arrays members",
     "_members/path": "path dependent ensemble tuning uncertainty",
     "_members/jackknife": "path ensemble uncertainty",

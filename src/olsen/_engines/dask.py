@@ -23,10 +23,8 @@ from numpy.typing import NDArray
 
 from .. import _members
 from .._execution import memory
-from .._members import Members
-from .._members.masked import masked_cg
-from .._members.masked.batches import Batch, shared_rows_batch
-from .._members.masked.operators import Normal
+from .._members import Members, masked_cg
+from .._members.cg_operators import Batch, Normal, shared_rows_batch
 from .._members.mean import member_sum
 from .._moments import Accumulator, DistinctRows, Moments, Triangle
 from ..subsets import Design, Subsets, resolve_size

@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from .._execution import memory
 from .._execution.threads import Sharing, one_blas_thread
 from ..subsets import Subsets
-from . import gram, orthogonal
-from .masked import masked_cg
+from . import gram, masked_cg, orthogonal
 from .mean import Members, by_target
 from .problem import Problem, Solution
 

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from .._execution import arrays
 from .._execution.threads import Sharing
 from ..subsets import Subsets
-from . import gram, orthogonal
-from .masked import masked_cg
-from .masked.iteration import DONE, LIMIT, SLOW
-from .masked.masked_cg import AnySubsets
+from . import gram, masked_cg, orthogonal
+from .cg import DONE, LIMIT, SLOW
+from .masked_cg import AnySubsets
 from .mean import member_sum
 from .problem import Problem
 

@@ -24,18 +24,16 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ..._execution import memory, messages
-from ..._execution.arrays import Space, smaller_batch
-from ..._execution.threads import Sharing
-from ..._moments import weighted_mean
-from ...subsets import Subsets
-from ...subsets._on_device import DeviceSubsets
-from .. import gram, orthogonal
-from ..problem import Problem, Solution
-from . import refined
-from .batches import OWN, WHOLE, Batch, dual_batch, gram_batch, normal_batch
-from .iteration import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, TooSlow, iterate
-from .operators import Rows
+from .._execution import memory, messages
+from .._execution.arrays import Space, smaller_batch
+from .._execution.threads import Sharing
+from .._moments import weighted_mean
+from ..subsets import Subsets
+from ..subsets._on_device import DeviceSubsets
+from . import gram, orthogonal, single_precision
+from .cg import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, TooSlow, iterate
+from .cg_operators import OWN, WHOLE, Batch, Rows, dual_batch, gram_batch, normal_batch
+from .problem import Problem, Solution
 
 __all__ = ["AnySubsets", "Solved", "kinds", "pays_for_gram", "solve", "solve_alone", "solve_batches", "warn_slow"]
 
@@ -129,7 +127,7 @@ def solve_batches(
     n, p = problem.shape
     prepared: Any
     if kind == "single":
-        prepared = refined.prepare(problem, mapper)
+        prepared = single_precision.prepare(problem, mapper)
     else:
         prepared = problem.moments if kind == "gram" else _rows(problem)
     probing = WHOLE if kind in ("gram", "single") and n >= 2 * p else OWN
@@ -173,10 +171,11 @@ def _solve_batch(
     outcome.smallest[:] = smallest
     how: dict[str, Any] = {"max_steps": MAX_STEPS}
     tol = TOL if problem.tol is None else problem.tol
+    # flops of a product, a column; single precision takes half the time of double
+    step = {"single": 1.0, "gram": 2.0}.get(kind, 0.0) * problem.shape[1] ** 2 or 4.0 * prepared.entries
     if kind == "single":
-        step = 1.0 * problem.shape[1] ** 2  # half of that in double precision
         how["too_slow"] = _too_slow(problem, kind, features, samples, members, step, probing)
-        coef, intercept = refined.solve_batch(problem, prepared, mask, tol, outcome, probing=probing, **how)
+        coef, intercept = single_precision.solve_batch(problem, prepared, mask, tol, outcome, probing=probing, **how)
         return Solved(members, mask, coef, intercept, prepared.mean_y[:, None], outcome)
     batch: Batch
     if kind == "gram":
@@ -185,7 +184,7 @@ def _solve_batch(
         row_mask = None if samples is None else _mask_there(samples, members, space, mapper)
         batch = {"normal": normal_batch, "dual": dual_batch}[kind](problem, prepared, mask, row_mask, probing)
         outcome.state[_holds_any(features, members, prepared.far)] = UNTRUSTED
-    how["too_slow"] = _too_slow(problem, kind, features, samples, members, batch.operator.flops(), probing)
+    how["too_slow"] = _too_slow(problem, kind, features, samples, members, step, probing)
     how["space"] = space
     with np.errstate(over="ignore", invalid="ignore"):  # units too far apart for squares: handed over as not trusted
         X = iterate(batch.operator, batch.B, batch.member, batch.probe, outcome, tol=tol, **how)

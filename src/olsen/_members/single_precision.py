@@ -21,13 +21,12 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from ..._execution.threads import Sharing
-from ..._moments import centred_rows, mirror_lower, weighted_mean
-from ..._trust import constant_columns
-from ..problem import Problem
-from .batches import shared_rows_batch
-from .iteration import DONE, SLOW, Outcome, iterate
-from .operators import Gram
+from .._execution.threads import Sharing
+from .._moments import centred_rows, mirror_lower, weighted_mean
+from .._trust import constant_columns
+from .cg import DONE, SLOW, Outcome, iterate
+from .cg_operators import Gram, shared_rows_batch
+from .problem import Problem
 
 __all__ = ["SingleMoments", "prepare", "solve_batch"]
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..._execution.arrays import HOST, Space
+from .._execution.arrays import HOST, Space
 
 __all__ = ["ALL", "Outcome", "iterate"]
 

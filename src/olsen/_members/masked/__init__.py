@@ -1,1 +1,0 @@
-"""All members in one matrix iteration: the solver ``masked_cg`` and what it is made of."""
