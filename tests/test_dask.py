@@ -11,7 +11,7 @@ import pytest
 from sklearn.model_selection import cross_val_score
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from olsen._engines import dask_parts as plumbing
+from olsen._engines import dask as plumbing
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")

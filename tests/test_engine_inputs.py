@@ -185,8 +185,8 @@ def test_blocks_that_are_frames_keep_their_names(cls, Xy):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (LETTERS[::-1], r"block 1 of the iterator.*column 0 is 'f' where the first block has 'a'"),
-        (["a", "b", "c", "d", "e", "g"], r"block 1 .*it has 'g'; it lacks 'f'"),
+        (LETTERS[::-1], r"block 1 of the iterator.*'f'"),
+        (["a", "b", "c", "d", "e", "g"], r"block 1 .*'f', 'g'"),
     ],
 )
 def test_blocks_with_other_names_are_refused(columns, message, Xy):
@@ -375,7 +375,7 @@ def test_a_zarr_group_is_refused(Xy, tmp_path):
             model().fit(given, y)
     assert_same(model().fit(group["rows"], y), model().fit(X, y))
     (tmp_path / "empty.zarr").mkdir()
-    with pytest.raises(ValueError, match="cannot be read as a zarr array"):
+    with pytest.raises(ValueError, match=r"zarr array .*empty"):
         model().fit(tmp_path / "empty.zarr", y)
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from . import dask, device, sources
 from .blocks import Blocks
-from .dask import Dask
-from .dask_parts import is_dask
+from .dask import Dask, is_dask
 from .determinantal import limit_of, process_of
 from .device import Device, lives_elsewhere
 from .engine import Engine, NeedsRows, Options, nobody

@@ -27,11 +27,10 @@ from .._members.problem import Submatrix, Units
 from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
 from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size
-from .checks import require_positive
 from .determinantal import limit_of, limit_of_moments
 from .engine import NeedsRows, Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals, thinned
-from .sources import BlockSource, Checked, checked, name_bad_rows, split_rows
+from .sources import BlockSource, Checked, checked, name_bad_rows, require_positive, split_rows
 
 __all__ = [
     "GROUPS",
@@ -174,8 +173,6 @@ class Blocks:
         for block in checked(self.source):
             for g, residual in fold_errors(block, fits, seed, n_rows, most):
                 errors[g].append(residual)
-            if block.release:
-                block.release()
         return [fit._replace(residual=np.concatenate(own)) for fit, own in zip(fits, errors, strict=True)]
 
     def _sum(self, n_groups: int, seed: int) -> Summary:
@@ -271,8 +268,6 @@ class _Pass:
             add_rows(lane[g], X, Y, weight)
             if not lane[g].finite():
                 name_bad_rows(block)
-        if block.release:
-            block.release()
 
     def _moments(self, n_rows: int) -> list[Moments]:
         groups = self.lanes[0]
@@ -302,8 +297,6 @@ class _Pass:
                 raise ValueError(_reread(self.source.kind, f"{p} columns", f"{block.X.shape[1]}"))
             for g, X, Y, weight in split_rows(block, self.n_groups, self.seed):
                 out[g] = out[g].add(X, Y, weight, self.options.fit_intercept)
-            if block.release:
-                block.release()
         self._compare(n_given, out)
         return out
 

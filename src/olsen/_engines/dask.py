@@ -28,14 +28,22 @@ from .._members.cg_operators import Batch, Normal, shared_rows_batch
 from .._members.mean import member_sum
 from .._moments import Accumulator, DistinctRows, Moments, Triangle
 from ..subsets import Design, Subsets, resolve_size
-from . import dask_parts
 from .blocks import Summary, add_rows, fits_of_others, fold_errors, groups_for, require_rows, solve_summed
 from .determinantal import limit_of
 from .engine import Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit
-from .sources import BLOCK_BYTES, Checked, check_weights, name_bad_rows, split_rows
+from .sources import (
+    BLOCK_BYTES,
+    Checked,
+    check_columns,
+    check_weights,
+    name_bad_rows,
+    named_columns,
+    refuse_text,
+    split_rows,
+)
 
-__all__ = ["ClusterRows", "Dask", "predict"]
+__all__ = ["ClusterRows", "Dask", "Place", "RowParts", "compute", "is_dask", "predict", "row_parts", "tree"]
 
 Array = NDArray[np.float64]
 MEMBERS_AT_ONCE = 8  # members of one task, where members are tasks
@@ -50,7 +58,7 @@ class Dask:
 
     def __init__(self, X: Any, y: Any, weight: Any, options: Options) -> None:
         self.X, self.y, self.weight, self.options = X, y, weight, options
-        self._parts: dask_parts.RowParts | None = None
+        self._parts: RowParts | None = None
         self._summary: Summary | None = None
         self._form: tuple[bool, Any] | None = None  # whether y is a vector, and the type of results
 
@@ -81,12 +89,12 @@ class Dask:
         if self._summary is not None:
             return self._summary.completed(design)
         if _is_wide(design, rows):
-            kept, given = dask_parts.compute(dask_parts.tree(_tasks(_chunk_counts, rows), _add_counts))[0]
+            kept, given = compute(tree(_tasks(_chunk_counts, rows), _add_counts))[0]
             require_rows(kept, given, rows.kind)
         return replace(design, n_rows=rows.n_rows, n_columns=rows.n_columns, n_given=rows.n_rows,
                        distinct_rows=self._distinct(design, rows))  # fmt: skip
 
-    def _sums_fit(self, design: Design, rows: dask_parts.RowParts) -> bool:
+    def _sums_fit(self, design: Design, rows: RowParts) -> bool:
         """Whether members come from moments: they have more rows than columns, and Gram matrices fit in memory."""
         p, groups = rows.n_columns, groups_for(design)
         if _is_wide(design, rows):
@@ -119,7 +127,7 @@ class Dask:
     def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
         rows = self._rows(lengths=True)
         tasks = _tasks(_chunk_errors, rows, fits, seed, rows.n_rows, most)
-        errors: list[Array] = dask_parts.compute(dask_parts.tree(tasks, _join_errors))[0]
+        errors: list[Array] = compute(tree(tasks, _join_errors))[0]
         return [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)]
 
     def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
@@ -134,9 +142,9 @@ class Dask:
             return _solve_wide(rows, features, samples, self.options)
         return _solve_by_steps(rows, features, self.options)
 
-    def _rows(self, *, lengths: bool) -> dask_parts.RowParts:
+    def _rows(self, *, lengths: bool) -> RowParts:
         if self._parts is None or (lengths and self._parts.n_rows < 0):
-            self._parts = dask_parts.row_parts(self.X, self.y, self.weight, lengths=lengths)
+            self._parts = row_parts(self.X, self.y, self.weight, lengths=lengths)
         return self._parts
 
     def _found(self) -> tuple[bool, Any]:
@@ -144,21 +152,21 @@ class Dask:
         if self._summary is not None:
             return self._summary.single_target, self._summary.dtype
         if self._form is None:
-            (y,) = dask_parts.compute(self._rows(lengths=False).y[0][:1])
+            (y,) = compute(self._rows(lengths=False).y[0][:1])
             self._form = y.ndim == 1, np.float64
         return self._form
 
-    def _distinct(self, design: Design, rows: dask_parts.RowParts) -> int | None:
+    def _distinct(self, design: Design, rows: RowParts) -> int | None:
         if design.sampling != "bernoulli":
             return None
-        found = dask_parts.tree(_tasks(_chunk_distinct, rows), DistinctRows.merged)
-        return len(dask_parts.compute(found)[0])
+        found = tree(_tasks(_chunk_distinct, rows), DistinctRows.merged)
+        return len(compute(found)[0])
 
     def _sum(self, n_groups: int, seed: int) -> Summary:
         """Moments of every group of rows by one tree reduction."""
         rows, centre = self._rows(lengths=False), self.options.fit_intercept
         tasks = _tasks(_chunk_sums_of_groups, rows, n_groups, seed, centre)
-        found: _ChunkSums = dask_parts.compute(dask_parts.tree(tasks, _merge_sums_of_groups))[0]
+        found: _ChunkSums = compute(tree(tasks, _merge_sums_of_groups))[0]
         moments = [m for m in found.moments if m is not None]
         require_rows(sum(m.n_rows for m in moments), found.n_given, rows.kind)
         if len(moments) < n_groups:
@@ -169,13 +177,13 @@ class Dask:
 
         def factor() -> list[Triangle]:
             tasks = _tasks(_chunk_triangles, rows, n_groups, seed, centre)
-            triangles: list[Triangle] = dask_parts.compute(dask_parts.tree(tasks, _merge_triangles))[0]
+            triangles: list[Triangle] = compute(tree(tasks, _merge_triangles))[0]
             return triangles
 
         return Summary(moments, found.n_given, found.distinct, found.single, found.dtype, factor)
 
 
-def _is_wide(design: Design, rows: dask_parts.RowParts) -> bool:
+def _is_wide(design: Design, rows: RowParts) -> bool:
     """Whether members of a fixed size have at least as many columns as there are rows."""
     size = 0 if np.ndim(design.max_features) else resolve_size(design.max_features, rows.n_columns, "max_features")
     return 0 <= rows.n_rows <= size
@@ -183,19 +191,191 @@ def _is_wide(design: Design, rows: dask_parts.RowParts) -> bool:
 
 def predict(X: Any, coef: Any, intercept: Any, who: str, names: Sequence[str] | None = None) -> Any:
     """Predictions as lazy as X; `names` are those of the columns of the fit."""
-    dask_parts.check_new_rows(X, coef.shape[-1], who, names)
-    return dask_parts.lazy_predictions(X, coef, intercept, _predict_chunk)
+    if X.ndim != 2:
+        raise ValueError(f"X has {X.ndim} dimensions; expected 2D, rows by columns.")
+    own = [str(name) for name in X.columns] if hasattr(X, "columns") else None
+    check_columns(own, X.shape[1] if own is None else len(own), names, coef.shape[-1], who)
+    _refuse_not_numbers(X, "X")
+    X = X if own is None else X.to_dask_array()
+    X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    shape = {"drop_axis": 1} if coef.ndim == 1 else {"chunks": (X.chunks[0], (coef.shape[0],))}
+    return X.map_blocks(_predict_chunk, coef, intercept, dtype=coef.dtype, **shape)
 
 
 def _predict_chunk(block: Any, coef: Any, intercept: Any) -> Any:
     return np.asarray(block) @ coef.T + intercept
 
 
+Place = tuple[int, int, str]  # of a chunk: its number, that of its first row (-1: not known), what it is a chunk of
+
+
+def is_dask(X: Any) -> bool:
+    """Whether X is a Dask array or data frame."""
+    return type(X).__module__.split(".")[0] in ("dask", "dask_expr") and hasattr(X, "__dask_graph__")
+
+
+@dataclass(frozen=True)
+class RowParts:
+    """Rows on a cluster: one delayed (X, y, weight) for every chunk of rows, in order.
+
+    Parameters
+    ----------
+    X, y, weight : list of Delayed
+        Chunks; `weight` holds None where there are no weights.
+    places : list of Place
+        Where each chunk stands.
+    n_rows : int
+        Number of rows; -1 where it is not known.
+    n_columns : int
+        Number of columns.
+    names : list of str or None
+        Names of the columns.
+    """
+
+    X: list[Any]
+    y: list[Any]
+    weight: list[Any]
+    places: list[Place]
+    n_rows: int
+    n_columns: int
+    names: list[str] | None
+
+    @property
+    def kind(self) -> str:
+        """What it is, for messages."""
+        return self.places[0][2]
+
+
+def row_parts(X: Any, y: Any, weight: Any, *, lengths: bool) -> RowParts:
+    """Chunks of rows. Data frames tell the lengths of their partitions only when asked, for a pass over the data."""
+    from dask.delayed import delayed
+
+    names, kind = None, "Dask array"
+    X, y, weight = _named_columns(X, y, weight)
+    _refuse_not_numbers(X, "X")
+    if hasattr(X, "columns"):
+        names, kind = [str(name) for name in X.columns], "Dask data frame"
+        lengths = lengths or any(_needs_cutting(a) for a in (y, weight))
+        X = X.to_dask_array(lengths=True if lengths else None)
+    elif np.isnan(np.asarray(X.shape, dtype=float)).any():
+        raise ValueError(
+            "X is a Dask array with unknown chunk sizes, so its rows cannot be counted. Call X.compute_chunk_sizes() "
+            "first."
+        )
+    if X.ndim != 2:
+        raise ValueError(f"X has {X.ndim} dimensions; expected 2D, rows by columns.")
+    if y is None:
+        raise ValueError("y is None: give the target as a Dask array or series with the rows of X.")
+    if X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})  # a member needs whole rows
+    rows = X.chunks[0]
+    known = not np.isnan(rows).any()
+    first = np.concatenate([[0], np.cumsum(rows)]).astype(int).tolist() if known else [-1] * (len(rows) + 1)
+    chunks = list(X.to_delayed().ravel())
+    targets = _beside(y, rows, "y")
+    if _is_scalar(weight):
+        fill = delayed(lambda X: np.full(X.shape[0], float(weight)), pure=False)
+        weights = [fill(X) for X in chunks]
+    else:
+        weights = _beside(weight, rows, "sample_weight")
+    places = [(number, start, kind) for number, start in enumerate(first[:-1])]
+    return RowParts(chunks, targets, weights, places, first[-1], int(X.shape[1]), names)
+
+
+def _named_columns(X: Any, y: Any, weight: Any) -> tuple[Any, Any, Any]:
+    """X, y and weights, where y and weights may be names of columns of a data frame, which X is then without."""
+    given = {"y": y, "sample_weight": weight}
+    wanted = {role: names for role, value in given.items() if (names := named_columns(value))}
+    if not wanted:
+        return X, y, weight
+    columns = list(X.columns) if hasattr(X, "columns") else None
+    for role, names in wanted.items():
+        for name in names:
+            if columns is None:
+                raise ValueError(f"{role}={name!r} names a column, but X is a Dask array, which has no names.")
+            if name not in columns:
+                shown = ", ".join(map(repr, columns[:8])) + (" ..." if len(columns) > 8 else "")
+                raise ValueError(f"{role}={name!r} is no column of the Dask data frame; it has {shown}.")
+    taken = [name for names in wanted.values() for name in names]
+    if len(taken) == len(X.columns):
+        raise ValueError(f"the Dask data frame has no columns left for X besides {', '.join(map(repr, taken))}.")
+    y, weight = (X[v if isinstance(v, str) else list(v)] if role in wanted else v for role, v in given.items())
+    return X.drop(columns=taken), y, weight
+
+
+def _refuse_not_numbers(array: Any, name: str) -> None:
+    """Refuse text, categories, dates and complex numbers, as far as types tell before anything is computed."""
+    if array.ndim == 2 and hasattr(array, "columns"):
+        text = [str(column) for column, dtype in array.dtypes.items() if not _is_number(dtype)]
+        refuse_text(text, len(array.columns))
+    elif not _is_number(array.dtype):
+        raise ValueError(f"{name} is of type {array.dtype}; real numbers needed.")
+
+
+def _is_number(dtype: Any) -> bool:
+    """Real numbers, booleans, and objects, which are tried when they are read."""
+    return dtype.kind in ("fiubO" if isinstance(dtype, np.dtype) else "fiub")  # texts and categories of pandas are O
+
+
+def _is_scalar(given: Any) -> bool:
+    return given is not None and not is_dask(given) and np.ndim(given) == 0
+
+
+def _needs_cutting(given: Any) -> bool:
+    """Whether y or weights are an array in memory, to be cut where partitions end."""
+    return given is not None and not is_dask(given) and not _is_scalar(given)
+
+
+def _beside(array: Any, rows: tuple[int, ...], name: str) -> list[Any]:
+    """Chunks of y or weights, cut like the rows of X."""
+    if array is None:
+        return [None] * len(rows)
+    import dask.array as da
+
+    array = array if is_dask(array) else np.asarray(array)
+    _refuse_not_numbers(array, name)
+    if array.ndim == 0 or array.ndim > (2 if name == "y" else 1):
+        raise ValueError(
+            f"{name} has {array.ndim} dimensions, shape {tuple(array.shape)}; expected one number for each row"
+            f"{', or one column for each target' if name == 'y' else ''}."
+        )
+    if hasattr(array, "to_dask_array"):
+        array = array.to_dask_array(lengths=None if np.isnan(rows).any() else True)
+    if not isinstance(array, da.Array):
+        from_array: Callable[..., Any] = da.from_array  # without types of its own, as `compute` below
+        array = from_array(array, chunks=-1)
+    if not np.isnan(rows).any():
+        if array.shape[0] != sum(rows):
+            raise ValueError(f"{name} has {array.shape[0]} rows, but X has {sum(rows)}.")
+        array = array.rechunk({0: rows, **({1: -1} if array.ndim > 1 else {})})
+    if array.numblocks[0] != len(rows):
+        raise ValueError(f"{name} has {array.numblocks[0]} partitions, but X has {len(rows)}; they must match.")
+    return list(array.to_delayed().ravel())
+
+
+def tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
+    """One delayed value from many, merged in their order, eight at a time: workers do not change the result."""
+    from dask.delayed import delayed
+
+    join = delayed(merge, pure=False)
+    while len(parts) > 1:
+        parts = [join(parts[i : i + 8]) for i in range(0, len(parts), 8)]
+    return parts[0]
+
+
+def compute(*values: Any) -> tuple[Any, ...]:
+    """Values of delayed objects: on the user's cluster where there is a client, on local threads otherwise."""
+    from dask import base
+
+    run: Callable[..., tuple[Any, ...]] = base.compute
+    return run(*values)
+
+
 # A Gram matrix that fits: moments as a tree
 
 
 def _chunk_errors(
-    X: Any, y: Any, weight: Any, place: dask_parts.Place, fits: list[FoldFit], seed: int, n_rows: int, most: int
+    X: Any, y: Any, weight: Any, place: Place, fits: list[FoldFit], seed: int, n_rows: int, most: int
 ) -> list[Array]:
     errors: list[list[Array]] = [[np.zeros((0, len(fit.coef)))] for fit in fits]
     for block in _slices(X, y, weight, place):
@@ -218,7 +398,7 @@ class _ChunkSums(NamedTuple):
     dtype: Any
 
 
-def _tasks(function: Callable[..., Any], rows: dask_parts.RowParts, *arguments: Any) -> list[Any]:
+def _tasks(function: Callable[..., Any], rows: RowParts, *arguments: Any) -> list[Any]:
     from dask.delayed import delayed
 
     work = delayed(function, pure=False)
@@ -226,7 +406,7 @@ def _tasks(function: Callable[..., Any], rows: dask_parts.RowParts, *arguments: 
     return [work(X, y, w, place, *arguments) for X, y, w, place in places]
 
 
-def _slices(X: Any, y: Any, weight: Any, place: dask_parts.Place) -> Iterator[Checked]:
+def _slices(X: Any, y: Any, weight: Any, place: Place) -> Iterator[Checked]:
     """A chunk as blocks small enough to be copied in float64."""
     number, first, kind = place
     X = _numbers(X.toarray() if hasattr(X, "toarray") else np.asarray(X), "X", number, kind)
@@ -264,14 +444,14 @@ def _positive(block: Checked) -> Any:
     return block.X if block.weight is None else block.X[block.weight > 0]
 
 
-def _chunk_distinct(X: Any, y: Any, weight: Any, place: dask_parts.Place) -> DistinctRows:
+def _chunk_distinct(X: Any, y: Any, weight: Any, place: Place) -> DistinctRows:
     found = DistinctRows.of_columns(X.shape[1])
     for block in _slices(X, y, weight, place):
         found = found.add(_positive(block))
     return found
 
 
-def _chunk_counts(X: Any, y: Any, weight: Any, place: dask_parts.Place) -> tuple[int, int]:
+def _chunk_counts(X: Any, y: Any, weight: Any, place: Place) -> tuple[int, int]:
     """Rows with positive weight, and rows, of a chunk that holds nothing but numbers."""
     kept = given = 0
     for block in _slices(X, y, weight, place):
@@ -290,7 +470,7 @@ def _refuse_nonfinite(block: Checked) -> None:
 
 
 def _chunk_sums_of_groups(
-    X: Any, y: Any, weight: Any, place: dask_parts.Place, n_groups: int, seed: int, centre: bool
+    X: Any, y: Any, weight: Any, place: Place, n_groups: int, seed: int, centre: bool
 ) -> _ChunkSums:
     found: list[Accumulator] = []
     distinct = DistinctRows.of_columns(X.shape[1])
@@ -315,7 +495,7 @@ def _merge_sums_of_groups(parts: list[_ChunkSums]) -> _ChunkSums:
 
 
 def _chunk_triangles(
-    X: Any, y: Any, weight: Any, place: dask_parts.Place, n_groups: int, seed: int, centre: bool
+    X: Any, y: Any, weight: Any, place: Place, n_groups: int, seed: int, centre: bool
 ) -> list[Triangle]:
     out: list[Triangle] = []
     for block in _slices(X, y, weight, place):
@@ -339,7 +519,7 @@ def _merge_triangles(parts: list[list[Triangle]]) -> list[Triangle]:
 class ClusterRows:
     """Rows on a cluster that answer one question: X'(D (X V)), about their mean."""
 
-    parts: dask_parts.RowParts
+    parts: RowParts
     centre: Array
     shape: tuple[int, int]
     xp: Any = np
@@ -356,7 +536,7 @@ class ClusterRows:
         V, centre = delayed(V, pure=False), delayed(self.centre, pure=False)  # sent once, not with each task
         work = delayed(_chunk_product, pure=False)
         places = zip(self.parts.X, self.parts.weight, strict=True)
-        product, sums = dask_parts.compute(dask_parts.tree([work(X, w, V, centre) for X, w in places], _add_pairs))[0]
+        product, sums = compute(tree([work(X, w, V, centre) for X, w in places], _add_pairs))[0]
         return product - self.centre[:, None] * sums[None, :], sums
 
 
@@ -371,7 +551,7 @@ def _add_pairs(pairs: list[tuple[Array, Array]]) -> tuple[Array, ...]:
     return tuple(sum(items[1:], start=items[0]) for items in zip(*pairs, strict=True))
 
 
-def _chunk_sums(X: Any, y: Any, weight: Any, place: dask_parts.Place, centre: bool) -> tuple[Any, ...]:
+def _chunk_sums(X: Any, y: Any, weight: Any, place: Place, centre: bool) -> tuple[Any, ...]:
     """Weight, means, X'y and squares of the columns, about the chunk's means, rows of positive weight, rows."""
     total: list[tuple[Any, ...]] = []
     for block in _slices(X, y, weight, place):
@@ -395,10 +575,10 @@ def _merge_sums(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return w, mean_x, mean_y, C, squares, counts
 
 
-def _solve_by_steps(rows: dask_parts.RowParts, features: Subsets, options: Options) -> Members:
+def _solve_by_steps(rows: RowParts, features: Subsets, options: Options) -> Members:
     """Members in batches by masked conjugate gradients; there is no direct solver to hand over to."""
-    sums = dask_parts.tree(_tasks(_chunk_sums, rows, options.fit_intercept), _merge_sums)
-    _, mean_x, mean_y, C, squares, counts = dask_parts.compute(sums)[0]
+    sums = tree(_tasks(_chunk_sums, rows, options.fit_intercept), _merge_sums)
+    _, mean_x, mean_y, C, squares, counts = compute(sums)[0]
     require_rows(int(counts[0]), int(counts[1]), rows.kind)
     k, (p, q) = len(features), C.shape
     table = ClusterRows(rows, mean_x if options.fit_intercept else 0 * mean_x, (rows.n_rows, p))
@@ -420,7 +600,7 @@ def _solve_by_steps(rows: dask_parts.RowParts, features: Subsets, options: Optio
 # Fewer rows than columns: members are tasks
 
 
-def _solve_wide(rows: dask_parts.RowParts, features: Subsets, samples: Subsets | None, options: Options) -> Members:
+def _solve_wide(rows: RowParts, features: Subsets, samples: Subsets | None, options: Options) -> Members:
     from dask.delayed import delayed
 
     pick, work = delayed(_pick_columns, pure=False), delayed(_solve_batch, pure=False)
@@ -432,7 +612,7 @@ def _solve_wide(rows: dask_parts.RowParts, features: Subsets, samples: Subsets |
         columns, inverse = np.unique(batch.indices, return_inverse=True)
         local = Subsets(len(columns), batch.indptr, inverse)
         tasks.append(work([pick(X, columns) for X in rows.X], rows.y, rows.weight, columns, local, own, settings))
-    found: list[_BatchSums] = list(dask_parts.compute(*tasks))
+    found: list[_BatchSums] = list(compute(*tasks))
     coef = np.zeros((rows.n_columns, found[0].coef.shape[1]))
     for part in found:
         coef[part.columns] += part.coef / k

@@ -23,10 +23,10 @@ from .._moments import DistinctRows, Moments
 from .._trust import refuse_extremes
 from ..subsets import Design, Subsets, row_groups
 from ..subsets._on_device import draw_on_device
-from .checks import require_positive
 from .determinantal import limit_of
 from .engine import Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals
+from .sources import require_positive
 
 __all__ = ["Device", "lives_elsewhere", "predict", "refuse_unfollowed"]
 

@@ -13,10 +13,10 @@ from .. import _members
 from .._members import Members, Problem
 from .._moments import DistinctRows, Moments, from_data
 from ..subsets import Design, row_groups
-from .checks import require_positive
 from .determinantal import limit_of
 from .engine import Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals
+from .sources import require_positive
 
 __all__ = ["Memory", "sliceable"]
 

@@ -22,11 +22,14 @@ versions would be summed, and a chunk that zarr does not find is zeros to it.
 
 from __future__ import annotations
 
+import math
+import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,25 +41,29 @@ from .._execution import memory
 from .._execution.extras import from_extra
 from .._execution.threads import room_for_a_thread
 from ..subsets import row_groups
-from . import parquet
-from .checks import column_names, cut_short
-from .maps import FileRows, file_state, refuse_change, row_reader
 
 __all__ = [
     "Block",
     "BlockSource",
     "Checked",
+    "FileRows",
     "ahead",
+    "check_columns",
     "check_weights",
     "checked",
     "name_bad_rows",
+    "named_columns",
     "open_source",
+    "parquet_batches",
+    "refuse_text",
+    "require_positive",
     "split_rows",
 ]
 
 Batches = Callable[[Sequence[str], int], Iterator[Any]]  # (columns, most rows at a time) -> Arrow batches
 
 BLOCK_BYTES = 1 << 24  # of a block as stored
+FileState = dict[str, tuple[int, int, int]]  # name -> number, size and time of change of a file
 
 
 class Block(NamedTuple):
@@ -65,7 +72,6 @@ class Block(NamedTuple):
     X: Any  # (rows, p)
     y: Any  # (rows,) or (rows, q)
     weight: Any  # (rows,) or None
-    release: Callable[[], None] | None = None  # to be called when X has been used
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class BlockSource:
     kind: str
     rereadable: bool = True
     n_rows: int | None = None
-    names: list[str] | None = field(default=None)
+    names: list[str] | None = None
 
 
 def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
@@ -99,12 +105,14 @@ def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
         return _open_path(Path(X), y, sample_weight)
     if isinstance(X, np.memmap):
         large = X.ndim == 2 and X.nbytes > memory.available_bytes() / 4
-        return _watched(_slices(X, y, sample_weight, "memory map"), [X.filename, y, sample_weight]) if large else None
+        if not large:
+            return None
+        return _watched(_slices(_rows_of_map(X), y, sample_weight, "memory map"), [X.filename, y, sample_weight])
     module = type(X).__module__.split(".")[0]
     if module == "zarr":
         return _watched(_slices(X, y, sample_weight, "zarr array"), [_zarr_folder(X), y, sample_weight])
     if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
-        return _parquet(X, y, sample_weight, "Arrow dataset", partial(parquet.dataset_batches, X))
+        return _parquet(X, y, sample_weight, "Arrow dataset", partial(_dataset_batches, X))
     if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
         return _iterator(X, y, sample_weight)
     return None
@@ -121,7 +129,6 @@ class Checked:
     first: int
     single: bool  # whether y was a vector
     dtype: Any  # floating type of results
-    release: Callable[[], None] | None = None  # to be called when X has been used
     kind: str = "source"  # what it is a block of
     local: bool = False  # whether rows are numbered within the block: those before are not counted
     names: list[str] | None = None  # of the columns, where the block is a data frame
@@ -143,7 +150,7 @@ def checked(source: BlockSource, n_ahead: int = 1) -> Iterator[Checked]:
     """All blocks of a source, read ahead, each of the shape of the first."""
     shape, first, names = None, 0, None
     for number, block in enumerate(ahead(source.read(), n_ahead)):
-        X, y, own = _dense(block.X), np.asarray(block.y), column_names(block.X)
+        X, y, own = _dense(block.X), np.asarray(block.y), _column_names(block.X)
         single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
         where = f"block {number} of the {source.kind}"
         if X.ndim != 2 or X.dtype.kind not in "fiub" or y.dtype.kind not in "fiub":
@@ -166,7 +173,7 @@ def checked(source: BlockSource, n_ahead: int = 1) -> Iterator[Checked]:
             given = None if weight is None else weight.shape
             raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
         dtype = np.float32 if X.dtype == np.float32 else np.float64
-        whole = Checked(X, y, weight, number, first, single, dtype, block.release, source.kind, names=names)
+        whole = Checked(X, y, weight, number, first, single, dtype, source.kind, names=names)
         check_weights(whole)
         yield whole
         first += len(X)
@@ -174,17 +181,12 @@ def checked(source: BlockSource, n_ahead: int = 1) -> Iterator[Checked]:
 
 def _other_names(where: str, own: list[str], names: list[str]) -> str:
     """What is wrong with the columns of a block."""
-    new, lost = [name for name in own if name not in names], [name for name in names if name not in own]
-    if not (new or lost):
-        j = next(j for j, pair in enumerate(zip(own, names, strict=True)) if len(set(pair)) == 2)
-        odd = f"column {j} is {own[j]!r} where the first block has {names[j]!r}"
-    else:
-        odd = "; ".join(
-            f"{title} {', '.join(map(repr, some[:5]))}{' ...' if len(some) > 5 else ''}"
-            for title, some in (("it has", new), ("it lacks", lost))
-            if some
-        )
-    return f"{where} has other columns than the first block: {odd}. Give every block the same columns in one order."
+    odd = sorted(set(own) ^ set(names)) or [name for name, first in zip(own, names, strict=True) if name != first]
+    listed = ", ".join(map(repr, odd[:5])) + (" ..." if len(odd) > 5 else "")
+    return (
+        f"{where} has other columns than the first block, or another order of them: {listed}. Give every block the "
+        f"same columns in one order."
+    )
 
 
 def check_weights(block: Checked) -> None:
@@ -256,23 +258,28 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
     if not path.exists():
         raise FileNotFoundError(f"X is the path {str(path)!r}, but there is no such file.")
     if path.suffix == ".npy":
-        return _watched(_slices(_rows_of_file(path), y, sample_weight, f"file {path}"), [path, y, sample_weight])
+        return _watched(_slices(FileRows.of(path), y, sample_weight, f"file {path}"), [path, y, sample_weight])
     if path.suffix == ".zarr":
-        zarr_array = _slices(_open_zarr(path), y, sample_weight, f"zarr array {path}")
-        return _watched(zarr_array, [path, y, sample_weight])
+        zarr, kind = from_extra("zarr", "zarr", "Reading zarr arrays"), f"zarr array {path}"
+        with _reading(kind):
+            found = zarr.open(str(path), mode="r")
+        return _watched(_slices(found, y, sample_weight, kind), [path, y, sample_weight])
     if path.suffix in (".parquet", ".pq") or path.is_dir():
-        dataset, kind = parquet.open_dataset(path), f"Parquet {path}"
-        batches = partial(parquet.parquet_batches, dataset.files, kind=kind)
+        datasets, kind = from_extra("pyarrow.dataset", "parquet", "Reading Parquet"), f"Parquet {path}"
+        with _reading(kind):
+            dataset = datasets.dataset(str(path), format="parquet")
+        batches = partial(parquet_batches, dataset.files, kind=kind)
         return _watched(_parquet(dataset, y, sample_weight, kind, batches), [*dataset.files, y, sample_weight])
     raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
 
 
-def _open_zarr(path: Path) -> Any:
-    zarr = from_extra("zarr", "zarr", "Reading zarr arrays")
+@contextmanager
+def _reading(kind: str) -> Iterator[None]:
+    """Errors of the library that reads a file, with what may be the reason."""
     try:
-        return zarr.open(str(path), mode="r")
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} cannot be read as a zarr array ({error}); it may have been cut short.") from error
+        yield
+    except (OSError, ValueError, RuntimeError) as error:  # of zarr's codecs, too; ArrowInvalid is a ValueError
+        raise ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.") from error
 
 
 def _refuse_zarr_group(X: Any, kind: str) -> None:
@@ -281,13 +288,6 @@ def _refuse_zarr_group(X: Any, kind: str) -> None:
         held = sorted(X.array_keys())
         inside = f"the arrays {', '.join(map(repr, held[:8]))}" if held else "no array"
         raise ValueError(f"the {kind} is a group, which holds {inside}. Pass one array of it as X, y as another.")
-
-
-def _rows_of_file(path: str | Path) -> FileRows:
-    try:
-        return FileRows.of(Path(path))
-    except ValueError as error:
-        raise ValueError(f"{path} cannot be read as a .npy array ({error}); it may have been cut short.") from error
 
 
 def _zarr_folder(X: Any) -> Any:
@@ -302,12 +302,12 @@ def _watched(source: BlockSource, given: Iterable[Any]) -> BlockSource:
     What is given and no path of a file or folder is passed over: arrays, names of columns, None.
     """
     paths = [path for path in given if isinstance(path, (str, Path)) and os.path.exists(path)]
-    before = [file_state(path) for path in paths]
+    before = [_file_state(path) for path in paths]
 
     def read() -> Iterator[Block]:
         yield from source.read()
         for path, state in zip(paths, before, strict=True):
-            refuse_change(path, state)
+            _refuse_change(path, state)
 
     return replace(source, read=read)
 
@@ -326,17 +326,13 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
     if chunk:
         rows = max(chunk[0], rows // chunk[0] * chunk[0])
 
-    take = row_reader(X)
-
     def read() -> Iterator[Block]:
         for start in range(0, n, rows):
             here = slice(start, min(start + rows, n))
             weight = None if weights is None else np.asarray(weights[here])
-            try:
-                x, release = take(here)
-            except RuntimeError as error:  # of zarr's codecs
-                raise cut_short(kind, error) from error
-            yield Block(x, np.asarray(targets[here]), weight, release)
+            with _reading(kind):
+                x = np.asarray(X[here])
+            yield Block(x, np.asarray(targets[here]), weight)
 
     return BlockSource(read, kind, True, n)
 
@@ -348,7 +344,7 @@ def _beside(given: Any, name: str, n: int, kind: str) -> Any:
     if isinstance(given, (str, Path)):
         if Path(given).suffix != ".npy" or not Path(given).exists():
             raise ValueError(f"{name}={str(given)!r} is not a .npy file that exists; the {kind} has no named columns.")
-        given = _rows_of_file(given)
+        given = FileRows.of(Path(given))
     given = given if hasattr(given, "shape") else np.asarray(given)
     if name == "sample_weight" and given.shape == ():
         return np.broadcast_to(np.asarray(given, dtype=np.float64), (n,))  # one weight for all rows
@@ -360,9 +356,11 @@ def _beside(given: Any, name: str, n: int, kind: str) -> Any:
 
 
 def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, batches: Batches) -> BlockSource:
-    named_y, named_weight = parquet.named_columns(y), parquet.named_columns(sample_weight)
+    named_y, named_weight = named_columns(y), named_columns(sample_weight)
     taken = [*(named_y or []), *(named_weight or [])]
-    names, n = parquet.remaining_columns(dataset, taken, kind), parquet.count_rows(dataset, kind)
+    names = _remaining_columns(dataset.schema, taken, kind)
+    with _reading(kind):
+        n = int(dataset.count_rows())
     y_beside = None if named_y else _beside(y, "y", n, kind)
     w_beside = None if named_weight else _beside(sample_weight, "sample_weight", n, kind)
     if y_beside is None and not named_y:
@@ -373,17 +371,91 @@ def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, batches: Batch
         for batch in batches([*names, *taken], max(1, BLOCK_BYTES // (8 * len(names)))):
             here = slice(start, start + batch.num_rows)
             target, weight = _of_batch(batch, y, y_beside, here), _of_batch(batch, sample_weight, w_beside, here)
-            yield Block(parquet.stack_columns(batch, names), target, weight)
+            yield Block(_stack_columns(batch, names), target, weight)
             start += batch.num_rows
 
     return BlockSource(read, kind, True, n, names)
+
+
+def named_columns(given: Any) -> list[str] | None:
+    """Column names in y or sample_weight, or None where they are arrays or files."""
+    if isinstance(given, str) and not given.endswith(".npy"):
+        return [given]
+    if isinstance(given, (list, tuple)) and given and all(isinstance(item, str) for item in given):
+        return list(given)
+    return None
+
+
+def _remaining_columns(schema: Any, taken: Sequence[str], kind: str) -> list[str]:
+    """Names of the columns of X: all but those taken for y and weights, which must be there; numbers, every one."""
+    from pyarrow import types
+
+    names = [name for name in schema.names if name not in taken]
+    missing = [name for name in taken if name not in schema.names]
+    if missing:
+        raise ValueError(f"{kind} has no column {missing[0]!r}; it has {', '.join(map(repr, schema.names[:8]))}.")
+    numeric = (types.is_integer, types.is_floating, types.is_boolean)
+    refuse_text([name for name in names if not any(test(schema.field(name).type) for test in numeric)], len(names))
+    return names
+
+
+def parquet_batches(
+    files: Sequence[str], columns: Sequence[str], rows: int, kind: str, dictionaries: Sequence[str] = ()
+) -> Iterator[Any]:
+    """Arrow batches of some columns, file after file, at most `rows` at a time.
+
+    Columns in `dictionaries` are read as such: a long text repeated in many rows is not written out.
+
+    Not by Arrow's dataset scanner, which decodes whole row groups, several of them ahead: those are often as large as
+    the file. For the same reason columns are read through small buffers.
+    """
+    import pyarrow.parquet as pq
+
+    for name in files:
+        before = _file_state(name)
+        with _reading(kind):
+            opened = pq.ParquetFile(name, pre_buffer=False, buffer_size=1 << 16, read_dictionary=list(dictionaries))
+        with opened as file:
+            missing = sorted(set(columns) - set(file.schema_arrow.names))
+            if missing:
+                raise ValueError(f"{name} has no column {missing[0]!r}, which other files of {kind} have.")
+            yield from _to_the_end(file.iter_batches(rows, columns=columns), kind)
+        _refuse_change(name, before)
+
+
+def _dataset_batches(dataset: Any, columns: Sequence[str], rows: int) -> Iterator[Any]:
+    """Batches of some columns of an Arrow dataset, about `rows` at a time."""
+    return _to_the_end(dataset.to_batches(columns=columns, batch_size=rows), "Arrow dataset")
+
+
+def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
+    """Batches that have rows."""
+    while True:
+        with _reading(kind):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        if batch.num_rows:
+            yield batch
 
 
 def _of_batch(batch: Any, given: Any, beside: Any, rows: slice) -> Any:
     """y or weights of a batch: columns of its own, or rows of what stands beside it."""
     if given is None:
         return None
-    return parquet.stack_columns(batch, given) if beside is None else beside[rows]
+    return _stack_columns(batch, given) if beside is None else beside[rows]
+
+
+def _stack_columns(batch: Any, names: str | Sequence[str]) -> NDArray[Any]:
+    """Columns of an Arrow batch as one array, in single precision if they all are; nulls become NaN."""
+    if isinstance(names, str):
+        column: NDArray[Any] = batch.column(names).to_numpy(zero_copy_only=False)
+        return column
+    single = all(batch.schema.field(name).type == "float" for name in names)
+    out = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
+    for j, name in enumerate(names):
+        out[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
+    return out
 
 
 def _iterator(X: Any, y: Any, sample_weight: Any) -> BlockSource:
@@ -412,3 +484,134 @@ def _returned(function: Callable[[], Any]) -> Iterator[Any]:
         )
     blocks: Iterator[Any] = iter(given)
     return blocks
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """An array in a file, of which rows are read when they are asked for: ``rows[start:stop]``.
+
+    Read, not mapped: where a mapped file is cut short, the system ends the process at the first look at a missing row
+    (SIGBUS), whereas a read comes back short and can be refused.
+    """
+
+    path: Path
+    offset: int  # of its first entry, in bytes
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_columns: bool  # Fortran order: the rows of a block lie all over the file
+
+    @classmethod
+    def of(cls, path: Path) -> FileRows:
+        """From the header of a .npy file; ValueError if the file is not whole."""
+        with _reading(f"file {path}"), open(path, "rb") as file:
+            major = np.lib.format.read_magic(file)[0]
+            header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+            shape, by_columns, dtype = header(file)
+            if dtype.hasobject:
+                raise ValueError("it holds Python objects, not numbers")
+            found = cls(path, file.tell(), shape, dtype, by_columns and len(shape) > 1)
+        needed, there = found.offset + math.prod(shape) * dtype.itemsize, os.path.getsize(path)
+        if there < needed:
+            raise ValueError(
+                f"file {path} has {there} bytes, its header asks for {needed}; it may have been cut short."
+            )
+        return found
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        start, stop, _ = rows.indices(self.shape[0])
+        count, width = stop - start, math.prod(self.shape[1:])
+        if not self.by_columns:
+            return self._entries(start * width, count * width).reshape(count, *self.shape[1:])
+        columns = [self._entries(j * self.shape[0] + start, count) for j in range(width)]
+        return np.stack(columns, axis=1).reshape(count, *self.shape[1:])
+
+    def _entries(self, first: int, count: int) -> NDArray[Any]:
+        found = np.fromfile(self.path, self.dtype, count, offset=self.offset + first * self.dtype.itemsize)
+        if len(found) < count:
+            raise ValueError(
+                f"{self.path} was cut short while it was read: {self.shape} entries of type {self.dtype} when it was "
+                f"opened, now it ends before entry {first + count}. Fit again when it is whole."
+            )
+        return found
+
+
+def _rows_of_map(X: Any) -> Any:
+    """A memory map as rows that are read from its file: pages that were mapped would stay in the process."""
+    pages = getattr(X, "_mmap", None)
+    if pages is None or X.filename is None or X.mode not in ("r", "r+") or not X.flags.forc:
+        return X
+    begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY  # where the pages begin in the file
+    offset = begin + X.ctypes.data - np.frombuffer(pages, dtype=np.uint8, count=1).ctypes.data
+    return FileRows(Path(X.filename), offset, X.shape, X.dtype, not X.flags.c_contiguous)
+
+
+def _file_state(path: str | Path) -> FileState:
+    """Identity, size and time of change of a file, or of all files below a folder; empty if there is none."""
+    names = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files] or [str(path)]
+    found = {}
+    for name in names:
+        try:
+            entry = os.stat(name)
+        except FileNotFoundError:
+            continue
+        found[name] = (entry.st_ino, entry.st_size, entry.st_mtime_ns)
+    return found
+
+
+def _refuse_change(path: str | Path, before: FileState) -> None:
+    """Raise ValueError if a file, or one below a folder, is no longer what :func:`_file_state` has found."""
+    now = _file_state(path)
+    changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    if changed:
+        more = f" and {len(changed) - 1} other files" if len(changed) > 1 else ""
+        raise ValueError(
+            f"{changed[0]}{more} changed while the data were read, so rows of two versions would be mixed. Fit again "
+            f"when nobody writes to it, or fit a copy."
+        )
+
+
+def require_positive(kept: int, given: int, least: int = 2) -> None:
+    """Refuse weights that leave too few rows."""
+    if kept < least:
+        raise ValueError(
+            f"sample_weight is positive for {kept} of {given} rows, but at least {least} rows with positive weight are "
+            f"needed; a weight of zero drops the row."
+        )
+
+
+def refuse_text(text: Sequence[str], n_columns: int) -> None:
+    """Name the columns that do not hold numbers, if there are any."""
+    if text:
+        shown = ", ".join(repr(name) for name in text[:5]) + (f" and {len(text) - 5} more" if len(text) > 5 else "")
+        raise ValueError(
+            f"{len(text)} of {n_columns} columns do not hold numbers: {shown}. Encode them first, for instance with "
+            f"sklearn.preprocessing.OneHotEncoder, or leave them out."
+        )
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a data frame; None for arrays, and where names are not texts, as in scikit-learn."""
+    names = getattr(X, "columns", None)
+    return list(names) if names is not None and all(isinstance(name, str) for name in names) else None
+
+
+def check_columns(given: Sequence[str] | None, n_given: int, fitted: Sequence[str] | None, n: int, who: str) -> None:
+    """Refuse columns that are not those of the fit, in scikit-learn's words."""
+    if given is not None and fitted is not None and list(given) != list(fitted):
+        raise ValueError(_names_differ([str(name) for name in given], [str(name) for name in fitted]))
+    if n_given != n:
+        raise ValueError(f"X has {n_given} features, but {who} is expecting {n} features as input.")
+
+
+def _names_differ(given: list[str], fitted: list[str]) -> str:
+    parts = ["The feature names should match those that were passed during fit."]
+    for names, others, title in (
+        (given, set(fitted), "Feature names unseen at fit time:"),
+        (fitted, set(given), "Feature names seen at fit time, yet now missing:"),
+    ):
+        odd = sorted(set(names) - others)
+        if odd:
+            parts += [title, *(f"- {name}" for name in odd[:5]), *(["- ..."] if len(odd) > 5 else [])]
+    if len(parts) == 1:
+        parts.append("Feature names must be in the same order as they were in fit.")
+    return "\n".join(parts) + "\n"

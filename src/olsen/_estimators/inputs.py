@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._engines import Engine, Options, engine_of
-from .._engines.checks import refuse_text
+from .._engines.sources import refuse_text
 from .._execution import callbacks, messages, threads
 from ..subsets import Design
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .._engines import Blocks
 from .._engines import sources as blocks
-from .._engines.parquet import parquet_batches
+from .._engines.sources import parquet_batches
 from .._estimators.inputs import options_of
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
