@@ -111,30 +111,22 @@ def test_tuning_is_that_of_blocks(inclusion, seed):
     assert_same(model, expected)
 
 
-def test_a_gram_matrix_that_does_not_fit_is_not_made(seed, monkeypatch):
-    """Large p: one round of products over the chunks for every step."""
-    from olsen._engines import dask as _distributed
-
-    X, y, weight = data(seed)
-    monkeypatch.setattr(_distributed.memory, "available_bytes", lambda: 1000.0)
-    lazy = [*_arrays(X, y), da.from_array(weight, chunks=100)]
-    model = ensemble(seed).fit(*lazy)
-    assert model.solver_ == "masked_cg"
-    assert_same(model, ensemble(seed).fit(X, y, weight))
-    X[:, 1] = X[:, 0]
-    with pytest.raises(ValueError, match=r"nearly dependent columns.*max_features"):
-        ensemble(seed).fit(*_arrays(X, y))
-    with pytest.raises(ValueError, match=r"20 Gram matrices .* max_samples=1.0"):
-        ensemble(seed, max_samples=0.5).fit(*_arrays(X, y))
+def test_a_gram_matrix_that_does_not_fit_is_refused(seed, monkeypatch):
+    monkeypatch.setattr(plumbing.memory, "available_bytes", lambda: 1e6)
+    lazy = da.zeros((5000, 3000), chunks=(100, 3000)), da.zeros(5000, chunks=100)
+    for settings, words in ({}, "3000 columns .*fewer columns"), ({"max_samples": 0.5}, "20 Gram .*max_samples=1.0"):
+        with pytest.raises(MemoryError, match=words):
+            ensemble(seed, **settings).fit(*lazy)
 
 
-@pytest.mark.parametrize("max_samples", [1.0, 15])
-def test_wide_data_are_tasks_over_members(max_samples, seed):
-    X, y, _ = data(seed, n=25, p=60)
-    settings = {"max_features": 40, "max_samples": max_samples}
-    model = OLSEnsembleRegressor(15, random_state=seed, **settings).fit(*_arrays(X, y, 9))
-    assert model.solver_ == "interpolator"
-    assert_same(model, OLSEnsembleRegressor(15, random_state=seed, **settings).fit(X, y))
+@pytest.mark.parametrize(("max_samples", [1.0, 9]))
+def test_fewer_rows_than_columns_are_loaded(max_samples, seed):
+    X, y, weight = data(seed, n=25, p=60)
+    settings = {"max_features": 40, "max_samples": max_samples, "random_state": seed}
+    for w in (None, weight):
+        model = OLSEnsembleRegressor(15, **settings).fit(*_arrays(X, y, 9), w)
+        assert model.solver_ == "interpolator"
+        assert_same(model, OLSEnsembleRegressor(15, **settings).fit(X, y, w))
 
 
 def test_distrusted_members_get_a_triangular_factor_from_the_cluster(seed):

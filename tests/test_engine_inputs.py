@@ -7,7 +7,6 @@ import pytest
 import sklearn
 
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, _engines
-from olsen._engines import dask as cluster
 
 pd = pytest.importorskip("pandas")
 da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
@@ -73,25 +72,24 @@ def test_bad_weights_of_dask_are_refused(cls, bad, message, Xy):
 
 
 @pytest.mark.parametrize("bad", [np.nan, -5.0])
-def test_bad_weights_are_refused_however_dask_solves(bad, Xy, monkeypatch):
+def test_bad_weights_are_refused_however_dask_solves(bad, Xy):
     X, y = Xy
     weight = np.ones(N)
     weight[3] = bad
     with pytest.raises(ValueError, match=r"in 1 rows: 3\."):  # fewer rows than columns
         OLSEnsembleRegressor(5, 20).fit(da.from_array(np.tile(X[:10], 5), chunks=(5, 30)), y[:10], weight[:10])
-    monkeypatch.setattr(cluster.memory, "available_bytes", lambda: 100.0)  # by steps
     with pytest.raises(ValueError, match=r"in 1 rows: 3\."):
         model().fit(lazy(X), y, weight)
 
 
 @pytest.mark.parametrize("positive", [0, 1])
-@pytest.mark.parametrize("how", ["dask", "frame", "blocks", "steps", "wide", "torch"])
-def test_weights_that_leave_no_rows_are_told_in_one_way(how, positive, Xy, monkeypatch):
+@pytest.mark.parametrize("how", ["dask", "frame", "blocks", "wide", "torch"])
+def test_weights_that_leave_no_rows_are_told_in_one_way(how, positive, Xy):
     X, y = Xy
     weight = np.zeros(N)
     weight[:positive] = 1
     estimator, given = model(), (X, y, weight)
-    if how in ("dask", "steps"):
+    if how == "dask":
         given = lazy(X), y, weight
     elif how == "frame":
         given = lazy_frame(X), y, weight
@@ -102,8 +100,6 @@ def test_weights_that_leave_no_rows_are_told_in_one_way(how, positive, Xy, monke
     elif how == "torch":
         torch = pytest.importorskip("torch")
         given = tuple(map(torch.asarray, given))
-    if how == "steps":
-        monkeypatch.setattr(cluster.memory, "available_bytes", lambda: 100.0)
     message = f"sample_weight is positive for {positive} of 60 rows, but at least 2 rows with positive weight are"
     with sklearn.config_context(array_api_dispatch=how == "torch"), pytest.raises(ValueError, match=message):
         estimator.fit(*given)

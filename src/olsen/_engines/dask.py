@@ -1,12 +1,7 @@
 r"""Dask arrays and data frames: only sums travel, nothing of the length of the data comes to the client.
 
-======================================  ================================================  ====================
-case                                    work on the cluster                               to the client
-======================================  ================================================  ====================
-a Gram matrix fits                      moments of every chunk, merged as a tree          8 p^2 bytes, once
-it does not (large p)                   X'(X V) of every chunk, summed, once a step       8 p k bytes a step
-members have fewer rows than columns    batches of members, on their gathered columns     their coefficients
-======================================  ================================================  ====================
+Moments of every chunk are merged as a tree, and 8 p^2 bytes come to the client, once. Data with fewer rows than the
+members have columns are loaded instead: their products would be larger than they are.
 
 Chunks are merged in their order whatever worker had them, so a lost worker changes nothing: Dask makes its chunks
 again.
@@ -21,17 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import _members
 from .._execution import memory
-from .._members import Members, masked_cg
-from .._members.cg_operators import Batch, Normal, shared_rows_batch
-from .._members.mean import member_sum
+from .._members import Members
 from .._moments import Accumulator, DistinctRows, Moments, Triangle
-from ..subsets import Design, Subsets, resolve_size
+from ..subsets import Design, resolve_size
 from .blocks import Summary, add_rows, fits_of_others, fold_errors, groups_for, require_rows, solve_summed
 from .determinantal import limit_of
 from .engine import Options, nobody
 from .left_out import FoldFit, LeftOutFits, Refit
+from .memory import Memory
 from .sources import (
     BLOCK_BYTES,
     Checked,
@@ -43,7 +36,7 @@ from .sources import (
     split_rows,
 )
 
-__all__ = ["ClusterRows", "Dask", "Place", "RowParts", "compute", "is_dask", "predict", "row_parts", "tree"]
+__all__ = ["Dask", "Place", "RowParts", "compute", "is_dask", "predict", "row_parts", "tree"]
 
 Array = NDArray[np.float64]
 MEMBERS_AT_ONCE = 8  # members of one task, where members are tasks
@@ -60,7 +53,7 @@ class Dask:
         self.X, self.y, self.weight, self.options = X, y, weight, options
         self._parts: RowParts | None = None
         self._summary: Summary | None = None
-        self._form: tuple[bool, Any] | None = None  # whether y is a vector, and the type of results
+        self._loaded: Memory | None = None  # the rows, where they are fewer than the columns of members
 
     @property
     def names(self) -> list[str] | None:
@@ -76,34 +69,25 @@ class Dask:
 
     @property
     def single_target(self) -> bool:
-        return self._found()[0]
+        return (self._loaded or self.summary).single_target
 
     @property
     def dtype(self) -> Any:
-        return self._found()[1]
+        return (self._loaded or self.summary).dtype
 
     def complete(self, design: Design) -> Design:
         rows = self._rows(lengths=not design.all_rows)
-        if self._summary is None and self._sums_fit(design, rows):
-            self._summary = self._sum(groups_for(design), design.seed)
-        if self._summary is not None:
-            return self._summary.completed(design)
-        if _is_wide(design, rows):
-            kept, given = compute(tree(_tasks(_chunk_counts, rows), _add_counts))[0]
-            require_rows(kept, given, rows.kind)
-        return replace(design, n_rows=rows.n_rows, n_columns=rows.n_columns, n_given=rows.n_rows,
-                       distinct_rows=self._distinct(design, rows))  # fmt: skip
-
-    def _sums_fit(self, design: Design, rows: RowParts) -> bool:
-        """Whether members come from moments: they have more rows than columns, and Gram matrices fit in memory."""
-        p, groups = rows.n_columns, groups_for(design)
-        if _is_wide(design, rows):
-            return False
-        if 8.0 * p * p * groups < 0.25 * memory.available_bytes():
-            return True
-        if groups > 1:
-            raise ValueError(f"{groups} Gram matrices of {p} columns do not fit in memory; use max_samples=1.0.")
-        return False
+        if self._summary is None and self._loaded is None:
+            columns = design.max_features
+            size = 0 if np.ndim(columns) else resolve_size(columns, rows.n_columns, "max_features")
+            if 0 <= rows.n_rows <= size:
+                self._loaded = _load(rows, self.options)
+            else:
+                groups, p = groups_for(design), rows.n_columns
+                instead = "Use fewer columns, or max_samples=1.0." if groups > 1 else "Use fewer columns."
+                memory.require(32.0 * p * p * groups, f"Summing {groups} Gram matrices of {p} columns", instead)
+                self._summary = self._sum(groups, design.seed)
+        return self.summary.completed(design) if self._loaded is None else self._loaded.complete(design)
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         self._rows(lengths=True)
@@ -131,36 +115,22 @@ class Dask:
         return [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)]
 
     def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
+        if self._loaded is not None:
+            return self._loaded.solve(design, start, stop)
         if stop == np.inf:
             return limit_of(self, design)
-        stop = int(stop)
-        if self._summary is not None:
-            return solve_summed(self._summary, design, start, stop, self.options)
-        rows = self._rows(lengths=False)
-        features, samples = design.draw(start, stop, self.options.quietly.without_blas)
-        if _is_wide(design, rows):
-            return _solve_wide(rows, features, samples, self.options)
-        return _solve_by_steps(rows, features, self.options)
+        return solve_summed(self.summary, design, start, int(stop), self.options)
 
     def _rows(self, *, lengths: bool) -> RowParts:
         if self._parts is None or (lengths and self._parts.n_rows < 0):
             self._parts = row_parts(self.X, self.y, self.weight, lengths=lengths)
         return self._parts
 
-    def _found(self) -> tuple[bool, Any]:
-        """Whether y is a vector, and the type of results."""
-        if self._summary is not None:
-            return self._summary.single_target, self._summary.dtype
-        if self._form is None:
-            (y,) = compute(self._rows(lengths=False).y[0][:1])
-            self._form = y.ndim == 1, np.float64
-        return self._form
-
-    def _distinct(self, design: Design, rows: RowParts) -> int | None:
-        if design.sampling != "bernoulli":
-            return None
-        found = tree(_tasks(_chunk_distinct, rows), DistinctRows.merged)
-        return len(compute(found)[0])
+    @property
+    def summary(self) -> Summary:
+        """Sums of the rows; they are made once a design is complete or folds were asked for."""
+        assert self._summary is not None
+        return self._summary
 
     def _sum(self, n_groups: int, seed: int) -> Summary:
         """Moments of every group of rows by one tree reduction."""
@@ -183,10 +153,22 @@ class Dask:
         return Summary(moments, found.n_given, found.distinct, found.single, found.dtype, factor)
 
 
-def _is_wide(design: Design, rows: RowParts) -> bool:
-    """Whether members of a fixed size have at least as many columns as there are rows."""
-    size = 0 if np.ndim(design.max_features) else resolve_size(design.max_features, rows.n_columns, "max_features")
-    return 0 <= rows.n_rows <= size
+def _load(rows: RowParts, options: Options) -> Memory:
+    """All rows, checked, on the client."""
+    memory.require(8.0 * rows.n_rows * rows.n_columns, f"Loading the {rows.kind}", "Use a smaller max_features.")
+    parts = [block for part in compute(*_tasks(_chunk_blocks, rows)) for block in part]
+    X, y = (np.concatenate([getattr(block, name) for block in parts]) for name in ("X", "y"))
+    weight = None if parts[0].weight is None else np.concatenate([block.weight for block in parts])
+    require_rows(len(X) if weight is None else int(np.count_nonzero(weight)), len(X), rows.kind)
+    return Memory.of(X.astype(parts[0].dtype), y[:, 0] if parts[0].single else y, weight, options)
+
+
+def _chunk_blocks(X: Any, y: Any, weight: Any, place: Place) -> list[Checked]:
+    blocks = list(_slices(X, y, weight, place))
+    for block in blocks:
+        if not (np.isfinite(block.X).all() and np.isfinite(block.y).all()):
+            name_bad_rows(block)
+    return blocks
 
 
 def predict(X: Any, coef: Any, intercept: Any, who: str, names: Sequence[str] | None = None) -> Any:
@@ -371,9 +353,6 @@ def compute(*values: Any) -> tuple[Any, ...]:
     return run(*values)
 
 
-# A Gram matrix that fits: moments as a tree
-
-
 def _chunk_errors(
     X: Any, y: Any, weight: Any, place: Place, fits: list[FoldFit], seed: int, n_rows: int, most: int
 ) -> list[Array]:
@@ -444,31 +423,6 @@ def _positive(block: Checked) -> Any:
     return block.X if block.weight is None else block.X[block.weight > 0]
 
 
-def _chunk_distinct(X: Any, y: Any, weight: Any, place: Place) -> DistinctRows:
-    found = DistinctRows.of_columns(X.shape[1])
-    for block in _slices(X, y, weight, place):
-        found = found.add(_positive(block))
-    return found
-
-
-def _chunk_counts(X: Any, y: Any, weight: Any, place: Place) -> tuple[int, int]:
-    """Rows with positive weight, and rows, of a chunk that holds nothing but numbers."""
-    kept = given = 0
-    for block in _slices(X, y, weight, place):
-        _refuse_nonfinite(block)
-        kept, given = kept + len(_positive(block)), given + len(block.X)
-    return kept, given
-
-
-def _add_counts(counts: list[tuple[int, int]]) -> tuple[int, int]:
-    return sum(kept for kept, _ in counts), sum(given for _, given in counts)
-
-
-def _refuse_nonfinite(block: Checked) -> None:
-    if not (np.isfinite(block.X).all() and np.isfinite(block.y).all()):
-        name_bad_rows(block)
-
-
 def _chunk_sums_of_groups(
     X: Any, y: Any, weight: Any, place: Place, n_groups: int, seed: int, centre: bool
 ) -> _ChunkSums:
@@ -510,148 +464,3 @@ def _merge_triangles(parts: list[list[Triangle]]) -> list[Triangle]:
     for other in parts[1:]:
         out = [a.join(b) for a, b in zip(out, other, strict=True)]
     return out
-
-
-# A Gram matrix that does not fit: one round over the chunks for every step
-
-
-@dataclass(frozen=True)
-class ClusterRows:
-    """Rows on a cluster that answer one question: X'(D (X V)), about their mean."""
-
-    parts: RowParts
-    centre: Array
-    shape: tuple[int, int]
-    xp: Any = np
-
-    @property
-    def entries(self) -> float:
-        """Numbers stored."""
-        return float(self.shape[0]) * self.shape[1]
-
-    def normal(self, V: Array, D: Array | None) -> tuple[Array, Array]:
-        """The product, and the column sums of the inner bracket."""
-        from dask.delayed import delayed
-
-        V, centre = delayed(V, pure=False), delayed(self.centre, pure=False)  # sent once, not with each task
-        work = delayed(_chunk_product, pure=False)
-        places = zip(self.parts.X, self.parts.weight, strict=True)
-        product, sums = compute(tree([work(X, w, V, centre) for X, w in places], _add_pairs))[0]
-        return product - self.centre[:, None] * sums[None, :], sums
-
-
-def _chunk_product(X: Any, weight: Any, V: Array, centre: Array) -> tuple[Array, Array]:
-    T = X @ V - centre @ V
-    if weight is not None:
-        T *= np.asarray(weight)[:, None]
-    return np.asarray(X.T @ T), T.sum(axis=0)
-
-
-def _add_pairs(pairs: list[tuple[Array, Array]]) -> tuple[Array, ...]:
-    return tuple(sum(items[1:], start=items[0]) for items in zip(*pairs, strict=True))
-
-
-def _chunk_sums(X: Any, y: Any, weight: Any, place: Place, centre: bool) -> tuple[Any, ...]:
-    """Weight, means, X'y and squares of the columns, about the chunk's means, rows of positive weight, rows."""
-    total: list[tuple[Any, ...]] = []
-    for block in _slices(X, y, weight, place):
-        _refuse_nonfinite(block)
-        w = np.ones(len(block.X)) if block.weight is None else block.weight
-        share = w / (w.sum() or 1.0) if centre else 0 * w
-        mean_x, mean_y = share @ block.X, share @ block.y
-        x, residual = block.X - mean_x, block.y - mean_y
-        counts = np.array([np.count_nonzero(w), len(w)])
-        total.append((w.sum(), mean_x, mean_y, x.T @ (w[:, None] * residual), w @ (x * x), counts))
-    return _merge_sums(total)
-
-
-def _merge_sums(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Chan's formula for the diagonal of a Gram matrix."""
-    w, mean_x, mean_y, C, squares, counts = parts[0]
-    for w2, mean_x2, mean_y2, C2, squares2, counts2 in parts[1:]:
-        dx, dy, share = mean_x2 - mean_x, mean_y2 - mean_y, w2 / (w + w2) if w2 else 0.0
-        C, squares = C + C2 + w * share * np.outer(dx, dy), squares + squares2 + w * share * dx**2
-        w, mean_x, mean_y, counts = w + w2, mean_x + share * dx, mean_y + share * dy, counts + counts2
-    return w, mean_x, mean_y, C, squares, counts
-
-
-def _solve_by_steps(rows: RowParts, features: Subsets, options: Options) -> Members:
-    """Members in batches by masked conjugate gradients; there is no direct solver to hand over to."""
-    sums = tree(_tasks(_chunk_sums, rows, options.fit_intercept), _merge_sums)
-    _, mean_x, mean_y, C, squares, counts = compute(sums)[0]
-    require_rows(int(counts[0]), int(counts[1]), rows.kind)
-    k, (p, q) = len(features), C.shape
-    table = ClusterRows(rows, mean_x if options.fit_intercept else 0 * mean_x, (rows.n_rows, p))
-    problem = _members.Problem(None, np.empty((0, q)), None, False, None, options.tol)
-
-    def make(mask: Any, probing: str) -> Batch:
-        batch = shared_rows_batch(problem, mask, C, squares, mean_y, probing)
-        return replace(batch, operator=Normal(table, batch.operator, None))
-
-    size = max(1, int(masked_cg.BATCH_BYTES // (8 * 10 * p * (q + 1))))
-    coef = np.zeros_like(C)
-    for start in range(0, k, size):
-        part = masked_cg.solve_alone(make, features, np.arange(start, min(start + size, k)), problem)
-        coef += part.coef.sum(axis=2) / k
-    weights = np.full(k, 1 / k)
-    return Members(coef, mean_y - mean_x @ coef, mean_y, features.counts(), weights, "masked_cg", 0)
-
-
-# Fewer rows than columns: members are tasks
-
-
-def _solve_wide(rows: RowParts, features: Subsets, samples: Subsets | None, options: Options) -> Members:
-    from dask.delayed import delayed
-
-    pick, work = delayed(_pick_columns, pure=False), delayed(_solve_batch, pure=False)
-    settings, k = (options.fit_intercept, options.rcond, options.tol), len(features)
-    tasks = []
-    for start in range(0, k, MEMBERS_AT_ONCE):
-        batch = features.slice(start, min(start + MEMBERS_AT_ONCE, k))
-        own = None if samples is None else samples.slice(start, start + len(batch))
-        columns, inverse = np.unique(batch.indices, return_inverse=True)
-        local = Subsets(len(columns), batch.indptr, inverse)
-        tasks.append(work([pick(X, columns) for X in rows.X], rows.y, rows.weight, columns, local, own, settings))
-    found: list[_BatchSums] = list(compute(*tasks))
-    coef = np.zeros((rows.n_columns, found[0].coef.shape[1]))
-    for part in found:
-        coef[part.columns] += part.coef / k
-    intercept, mean_y = (
-        np.sum([getattr(part, name) for part in found], axis=0) / k for name in ("intercept", "mean_y")
-    )
-    refitted = sum(part.refitted for part in found)
-    return Members(coef, intercept, mean_y, features.counts(), np.full(k, 1 / k), "interpolator", refitted)
-
-
-class _BatchSums(NamedTuple):
-    """Sums over a few members: coefficients of the columns they hold, intercepts, mean targets, members refitted."""
-
-    columns: NDArray[np.int64]
-    coef: Array
-    intercept: Array
-    mean_y: Array
-    refitted: int
-
-
-def _pick_columns(X: Any, columns: NDArray[np.int64]) -> Any:
-    return X[:, columns]
-
-
-def _solve_batch(
-    X: list[Any],
-    y: list[Any],
-    weight: list[Any],
-    columns: NDArray[np.int64],
-    features: Subsets,
-    samples: Subsets | None,
-    settings: tuple[bool, float | None, float | None],
-) -> _BatchSums:
-    """A batch of members, solved on the columns they hold."""
-    rows, target = np.concatenate(X), np.concatenate(y)
-    w = None if weight[0] is None else np.concatenate(weight)
-    problem = _members.Problem(rows, target.reshape(len(target), -1).astype(float), w, *settings)
-    solution = _members.solve(problem, features, samples)
-    mean = Members.of(problem, features, samples, solution)
-    k = len(features)
-    coef = member_sum(features, solution.values)
-    return _BatchSums(columns, coef, k * mean.intercept, k * mean.mean_y, mean.n_fallbacks)
