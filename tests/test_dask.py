@@ -119,7 +119,7 @@ def test_a_gram_matrix_that_does_not_fit_is_refused(seed, monkeypatch):
             ensemble(seed, **settings).fit(*lazy)
 
 
-@pytest.mark.parametrize(("max_samples", [1.0, 9]))
+@pytest.mark.parametrize("max_samples", [1.0, 9])
 def test_fewer_rows_than_columns_are_loaded(max_samples, seed):
     X, y, weight = data(seed, n=25, p=60)
     settings = {"max_features": 40, "max_samples": max_samples, "random_state": seed}
