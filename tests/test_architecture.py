@@ -1,13 +1,20 @@
-"""The architecture: who may import whom, who writes what, what is public, and documentation that does not drift."""
+"""The architecture: who may import whom, who writes what, how large it may be, and a map that does not drift.
+
+python tests/test_architecture.py --write      # puts the map of the modules into CONTRIBUTING.md
+"""
 
 import ast
 import doctest
 import importlib
 import inspect
+import io
 import math
 import re
 import subprocess
 import sys
+import textwrap
+import tokenize
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +23,7 @@ import pytest
 
 import olsen
 from loops import case
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 SOURCE = Path(olsen.__file__).parent
 
@@ -175,3 +183,122 @@ def test_imports_are_light():
         with case(code, done.stderr):
             assert done.stdout.splitlines()[-1] == "[]"
     assert version("olsen") == olsen.__version__
+
+
+# Size: growth is a decision. Code lines without docstrings, comments and blank lines.
+
+LINES = {
+    "cli": 4590, "_members": 2520, "_estimators": 2480, "_engines": 1940, "_selection": 1680, "theory": 1630,
+    "displays": 960, "subsets": 900, "figures": 790, "_report": 720, "_execution": 680, "modules": 500, "_dropout":
+    490, "_moments": 430, "simulation": 430, "explorer": 140, "datasets": 30, "_kernel": 20,
+}  # fmt: skip
+FILES, CONSTANTS, C_LINES = 161, 260, 2180
+WALKS = {"fit": (23, 100), "tuned fit": (33, 720), "olsen fit": (61, 27_000)}  # files entered, changes of file
+
+
+def code_lines(path):
+    """Lines of a file with code in them."""
+    docs, code = set(), set()
+    for node in ast.walk(TREES[path]):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            docs.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    quiet = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+    for token in tokenize.generate_tokens(io.StringIO((SOURCE / path).read_text()).readline):
+        if token.type not in quiet:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - docs)
+
+
+def constants(tree):
+    """Names in capitals, at the top of a module, whose value holds a number."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(target, ast.Name) and target.id.isupper() for target in targets):
+            values = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+            yield any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+
+
+def test_packages_keep_their_budgets():
+    lines = Counter()
+    for path in TREES:
+        lines[path.split("/")[0] if "/" in path else "modules"] += code_lines(path)
+    over = {package: count for package, count in lines.items() if count > LINES.get(package, 0)}
+    assert not over, f"code lines over the budget of LINES: {over}"
+    assert len(TREES) <= FILES and sum(sum(constants(tree)) for tree in TREES.values()) <= CONSTANTS
+    sources = [path for kind in ("c", "h") for path in (SOURCE / "_kernel").glob(f"*.{kind}")]
+    assert sum(len(path.read_text().splitlines()) for path in sources) <= C_LINES
+
+
+def walk(work):
+    """Files of ours that a second call enters, and how often it changes from one to another."""
+    work()
+    files, changes = [], 0
+
+    def note(frame, event, _):
+        nonlocal changes
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith(str(SOURCE)) and (not files or name != files[-1]):
+            files.append(name)
+            changes += 1
+
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return len(set(files)), changes
+
+
+def test_walks_keep_their_budgets(tmp_path, olsen):
+    for module in ("pyarrow", "cyclopts", "skops"):
+        pytest.importorskip(module)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 40))
+    y = X[:, 0] + rng.standard_normal(300)
+    table, model = tmp_path / "table.csv", tmp_path / "model.skops"
+    np.savetxt(table, X[:, :20], delimiter=",", header=",".join(f"x{j}" for j in range(20)), comments="")
+    works = {
+        "fit": lambda: OLSEnsembleRegressor(100, n_jobs=1, random_state=0).fit(X, y),
+        "tuned fit": lambda: OLSEnsembleRegressorCV(n_jobs=1, random_state=0).fit(X, y),
+        "olsen fit": lambda: olsen("fit", table, "--target", "x0", "--out", model, "--jobs", 1),
+    }
+    for name, work in works.items():
+        found = walk(lambda work=work: (model.unlink(missing_ok=True), work()))
+        assert all(here <= most for here, most in zip(found, WALKS[name], strict=True)), (name, found, WALKS[name])
+
+
+# The map in CONTRIBUTING.md
+
+CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
+MAP = re.compile(r"(?<=```text\n).*?(?=^```$)", flags=re.M | re.S)
+
+
+def drawn_map():
+    """Packages from the top down: the first sentence of their documentation, and their modules."""
+    blocks = []
+    for package in reversed(LAYERS):
+        head = TREES.get(f"{package}/__init__.py") or TREES[f"{package}.py"]
+        sentence = re.split(r"(?<=[^.])[.:;]( |$)", ast.get_docstring(head).split("\n")[0])[0].replace("``", "")
+        inside = [path.split("/", 1)[1].removesuffix(".py") for path in TREES if path.startswith(f"{package}/")]
+        inside += sorted(path.name for path in (SOURCE / package).glob("*.[ch]"))
+        modules = ", ".join(name for name in inside if not name.endswith("__init__"))
+        text = f"{package:<13}{sentence}{': ' * bool(modules)}{modules}"
+        blocks.append(textwrap.fill(text, 120, subsequent_indent=" " * 13, break_on_hyphens=False))
+    return "\n".join(blocks) + "\n"
+
+
+def test_the_map_is_made_from_the_code_and_its_walks_lead_somewhere():
+    text = CONTRIBUTING.read_text(encoding="utf-8")
+    assert MAP.search(text)[0] == drawn_map(), "python tests/test_architecture.py --write"
+    for path in re.findall(r"`([\w/]+\.py)`", text):
+        assert path in TREES or (CONTRIBUTING.parent / path).exists(), f"CONTRIBUTING.md: there is no {path}"
+    for name, path in re.findall(r"`([\w.]+)` \(`([\w/]+\.py)`\)", text):
+        defined = {getattr(node, "name", None) for node in ast.walk(TREES[path])}
+        assert name.split(".")[-1] in defined, f"CONTRIBUTING.md: {path} has no {name}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        sys.exit(__doc__)
+    before = CONTRIBUTING.read_text(encoding="utf-8")
+    CONTRIBUTING.write_text(MAP.sub(lambda _: drawn_map(), before, count=1), encoding="utf-8")

@@ -526,7 +526,9 @@ def test_arrays_of_another_library_are_answered_or_refused(engines, seed):
 def test_data_changed_in_place_are_noticed_or_do_not_matter(engines, cls, seed):
     """Never different numbers without a word."""
     changes = [*(("memory", change) for change in IN_PLACE), ("sparse", "X doubled"), ("frame", "X doubled")]
-    for (name, change), asked in itertools.product(changes, (False, True)):
+    for at, ((name, change), asked) in enumerate(itertools.product(changes, (False, True))):
+        if cls is OLSEnsembleRegressorCV and at % 4 in (0, 3):
+            continue  # half of them: its standard errors take long
         for engine in engines([name]):
             X, y = correlated(seed, twins=True)
             weight = np.linspace(0.5, 2, 80) if change == "weights reversed" else None

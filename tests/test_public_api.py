@@ -21,11 +21,11 @@ REQUESTS = re.compile(r"set_\w+_request$")  # made by scikit-learn, for what fit
 
 
 def public_modules():
-    """The package and its rooms without underscore; what lies deeper is reached through these."""
+    """The package and its modules without underscore; what lies deeper is reached through these."""
     import olsen
 
-    rooms = [info.name for info in pkgutil.iter_modules(olsen.__path__) if not info.name.startswith("_")]
-    return [olsen, *(importlib.import_module(f"olsen.{room}") for room in sorted(rooms))]
+    modules = [info.name for info in pkgutil.iter_modules(olsen.__path__) if not info.name.startswith("_")]
+    return [olsen, *(importlib.import_module(f"olsen.{module}") for module in sorted(modules))]
 
 
 class Shown:

@@ -1,7 +1,7 @@
 """How much the tests notice: small random changes of the source, and the share that no test minds.
 
 ``python tests/mutation/run.py --mutants 100 --seed 0`` changes a copy of the source at one place after the other and
-runs the tests of that room, cheapest first. What survives them meets a wider set. A survivor is not yet a gap: read it.
+runs the tests of that package, cheapest first. What survives them meets a wider set. A survivor is not yet a gap: read it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("_members", "_selection", "_estimators")
+PACKAGES = ("_members", "_selection", "_estimators")
 SPEED_ONLY = {"check_finite", "copy", "optimize", "overwrite_a", "overwrite_b"}  # arguments that change no result
 
 COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
@@ -188,8 +188,8 @@ class Places(ast.NodeVisitor):
 def all_mutants(source: Path) -> list[Mutant]:
     """Every change of every file, in order."""
     found = []
-    for room in ROOMS:
-        for path in sorted((source / room).rglob("*.py")):
+    for package in PACKAGES:
+        for path in sorted((source / package).rglob("*.py")):
             places = Places(path.relative_to(source).as_posix(), path.read_text())
             places.visit(ast.parse(places.text))
             found += places.found
@@ -278,10 +278,10 @@ def main() -> int:
             if given.out is not None:
                 with given.out.open("a") as file:
                     file.write(json.dumps(result) + "\n")
-    print("\n| room | mutants | killed | survived |\n|---|---|---|---|")
-    for room in ROOMS:
-        killed, survived = counts[room, "killed"], counts[room, "survived"]
-        print(f"| {room} | {killed + survived} | {killed} | {survived} |")
+    print("\n| package | mutants | killed | survived |\n|---|---|---|---|")
+    for package in PACKAGES:
+        killed, survived = counts[package, "killed"], counts[package, "survived"]
+        print(f"| {package} | {killed + survived} | {killed} | {survived} |")
     return 0
 
 
