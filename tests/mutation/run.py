@@ -1,7 +1,7 @@
 """How much the tests notice: small random changes of the source, and the share that no test minds.
 
 ``python tests/mutation/run.py --mutants 100 --seed 0`` changes a copy of the source at one place after the other and
-runs the tests of that package, cheapest first. What survives them meets a wider set. A survivor is not yet a gap: read it.
+runs the tests of its package, cheapest first. What survives meets a wider set. A survivor is not yet a gap: read it.
 """
 
 from __future__ import annotations
