@@ -15,7 +15,7 @@ from .._trust import beyond_double, ordinary_weights
 from ..subsets import Subsets
 from .problem import Problem, Solution
 
-__all__ = ["Members", "by_target", "member_sum"]
+__all__ = ["Members", "by_target", "mean_target", "member_sum"]
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Members:
         return cls(
             coef,
             intercept,
-            _mean_target(problem, samples, shares),
+            mean_target(problem, samples, shares),
             features.counts(),
             shares,
             solution.solver,
@@ -140,7 +140,7 @@ def _mean_coefficients(features: Subsets, solution: Solution, weights: NDArray[n
     return member_sum(features, solution.values * np.repeat(weights, features.sizes)[:, None])
 
 
-def _mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weighted mean over members of the mean target of their rows; zeros without intercept."""
     if not problem.fit_intercept:
         return np.zeros(problem.Y.shape[1])

@@ -19,14 +19,14 @@ from ..subsets import Subsets
 from . import gram, masked_cg, orthogonal
 from .cg import DONE, LIMIT, SLOW
 from .masked_cg import AnySubsets
-from .mean import member_sum
+from .mean import mean_target, member_sum
 from .problem import Problem
 
 __all__ = ["MemberSum", "solve_sum"]
 
 Indices = NDArray[np.int64]
 
-FEW = 8  # members left to the host that are brought there one by one
+FEW = 8  # members on all rows that the host solves one by one
 
 
 @dataclass(frozen=True)
@@ -59,19 +59,14 @@ def solve_sum(
     zeros = problem.space.zeros
     total = MemberSum(zeros((p, q)), zeros((q,)), zeros((q,)), 0, name)
     if name == "orthogonal":
-        return _add_from_host(total, problem, features, samples, np.arange(len(features)), refit=False)
+        return _add_from_host(total, problem, features, samples, np.arange(len(features)), mapper, refit=False)
     for kind, members in masked_cg.kinds(problem, features, samples).items():
         left = members
         if name == "masked_cg" or kind == "dual":
             total, left = _add_iterated(total, problem, features, samples, kind, members, mapper)
-        if kind == "dual":
-            total = _add_from_host(total, problem, features, samples, left, refit=True)
-            continue
-        total, left = _add_factored(total, problem, features, samples, left)
-        if samples is None and len(left) > FEW:
-            total = _add_together(total, problem, features, left, mapper)
-        else:
-            total = _add_from_host(total, problem, features, samples, left, refit=True)
+        if kind != "dual":
+            total, left = _add_factored(total, problem, features, samples, left)
+        total = _add_from_host(total, problem, features, samples, left, mapper, refit=True)
     return total
 
 
@@ -170,47 +165,33 @@ def _scatter(B: Any, features: AnySubsets, members: Indices, problem: Problem) -
     return space.put(np.stack([np.bincount(columns, weights=v, minlength=p) for v in values.T], axis=1))
 
 
-def _add_together(
-    total: MemberSum, problem: Problem, features: AnySubsets, members: Indices, mapper: Sharing | None
-) -> MemberSum:
-    """Add many members on all rows, from one copy of the data on the host: dependent columns are no exception there."""
-    space = problem.space
-    X, Y = (np.asarray(space.get(a), dtype=np.float64) for a in (problem.X, problem.Y))
-    weight = None if problem.weight is None else np.asarray(space.get(problem.weight), dtype=np.float64)
-    host = Problem(X, Y, weight, problem.fit_intercept, problem.rcond)
-    own = Subsets.stack([np.asarray(features[i]) for i in members], problem.shape[1])
-    solution = gram.solve_shared(host, own, None, mapper or Sharing())
-    coef, k = member_sum(own, solution.values), len(members)
-    mean_y = host.moments.mean_y if problem.fit_intercept else np.zeros(Y.shape[1])
-    intercept = solution.intercepts.sum(axis=0)
-    return total.add(space.put(coef), space.put(intercept), space.put(k * mean_y), int(solution.refitted.sum()))
-
-
 def _add_from_host(
     total: MemberSum,
     problem: Problem,
     features: AnySubsets,
     samples: AnySubsets | None,
     members: Indices,
+    mapper: Sharing | None,
     *,
     refit: bool,
 ) -> MemberSum:
-    """Add members solved by QR or SVD on the host, each from its own rows and columns."""
-    space, xp = problem.space, problem.space.xp
-    for i in members:
-        columns = features[i]
-        X = xp.take(problem.X, space.put(columns), axis=1)
-        Y, weight = problem.Y, problem.weight
-        if samples is not None:
-            rows = space.put(samples[i])
-            X, Y = xp.take(X, rows, axis=0), xp.take(Y, rows, axis=0)
-            weight = None if weight is None else xp.take(weight, rows, axis=0)
-        host = Problem(space.get(X), space.get(Y), None if weight is None else space.get(weight), problem.fit_intercept,
-                       problem.rcond)  # fmt: skip
-        whole = np.arange(len(columns))
-        part = host.submatrix(whole, None)
-        b = orthogonal.least_squares(part.A, part.B, host.cutoff(part, whole))
-        coef = np.zeros((problem.shape[1], b.shape[1]))
-        coef[columns] = b
-        total = total.add(space.put(coef), space.put(part.intercept(b)), space.put(part.mean_y), int(refit))
-    return total
+    """Add members solved on the host, which gets the columns they use: by QR or SVD, many on all rows from one Gram."""
+    if not len(members):
+        return total
+    space, mapper, k = problem.space, mapper or Sharing(), len(members)
+    lists = [np.asarray(features[i]) for i in members]
+    columns = np.unique(np.concatenate(lists))
+    given = space.xp.take(problem.X, space.put(columns), axis=1), problem.Y, problem.weight
+    X, Y, weight = (None if a is None else np.asarray(space.get(a), dtype=np.float64) for a in given)
+    host = Problem(X, np.asarray(Y), weight, problem.fit_intercept, problem.rcond)
+    own = Subsets.from_lists([np.searchsorted(columns, one) for one in lists], len(columns))
+    rows = None if samples is None else Subsets.from_lists([np.asarray(samples[i]) for i in members], len(host.Y))
+    if rows is None and k > FEW and refit:  # dependent columns are no exception there
+        solution = gram.solve_shared(host, own, None, mapper)
+        refitted = int(solution.refitted.sum())
+    else:
+        solution, refitted = orthogonal.solve(host, own, rows, mapper, refine=False), refit * k
+    coef = np.zeros((problem.shape[1], host.Y.shape[1]))
+    coef[columns] = member_sum(own, solution.values)
+    mean_y = k * mean_target(host, rows, np.full(k, 1 / k))
+    return total.add(space.put(coef), space.put(solution.intercepts.sum(axis=0)), space.put(mean_y), refitted)
