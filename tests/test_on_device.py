@@ -10,7 +10,7 @@ from olsen._execution.threads import Sharing
 from olsen._moments import Moments, from_data, training_moments
 from olsen._selection import moment_curves
 from olsen._selection.paths import Paths, size_grid
-from olsen.subsets import Design, _keys, _on_device
+from olsen.subsets import Design, _drawing, _on_device
 
 
 @pytest.fixture(params=["array_api_strict", "torch", "cupy"], autouse=True)
@@ -48,14 +48,14 @@ def data(seed, n=400, p=30, q=1, dependent=False):
 @pytest.mark.parametrize(("width", "start", "stop"), [(1, 0, 3), (41, 7, 90), (400, 10**6, 10**6 + 5)])
 def test_keys_are_those_of_the_host(space, width, start, stop, seed):
     found = space.get(_on_device.raw_keys(width, start, stop, (seed, 1, 2), space))
-    np.testing.assert_array_equal(found.view(np.uint64), _keys.raw_keys(width, start, stop, seed, 1, 2))
+    np.testing.assert_array_equal(found.view(np.uint64), _drawing.raw_keys(width, start, stop, seed, 1, 2))
 
 
 @pytest.mark.parametrize("n_items", [1, 2, 3, 64, 65, 5000])
 def test_permutations_are_those_of_the_host(space, n_items, seed):
-    raw = _keys.raw_keys(n_items, 0, 9, seed, 0)
+    raw = _drawing.raw_keys(n_items, 0, 9, seed, 0)
     found = _on_device.order(space.put(raw.view(np.int64)), space)
-    np.testing.assert_array_equal(space.get(found), _keys.order(raw))
+    np.testing.assert_array_equal(space.get(found), _drawing.key_order(raw))
 
 
 @pytest.mark.parametrize("rows", [1.0, 0.3, 35])

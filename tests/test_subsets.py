@@ -10,7 +10,6 @@ from olsen.subsets import (
     Subsets,
     _compressed,
     _drawing,
-    _keys,
     draw,
     draw_members,
     group_size,
@@ -71,7 +70,7 @@ def test_orders_follow_the_whole_key(bits, seed):
     rng = np.random.default_rng(seed)
     raw = rng.integers(0, 2**bits, (200, 300), dtype=np.uint64) << np.uint64(63 - bits)
     raw |= rng.permuted(np.tile(np.arange(300, dtype=np.uint64), (200, 1)), axis=1) << np.uint64(12)
-    np.testing.assert_array_equal(_keys.order(raw), np.argsort(raw, axis=1))
+    np.testing.assert_array_equal(_drawing.key_order(raw), np.argsort(raw, axis=1))
 
 
 @pytest.mark.parametrize(("sampling", "design"), LAWS)

@@ -12,7 +12,7 @@ under both designs; only the overlaps differ, and smaller overlaps mean lower ri
 """
 
 from ._compressed import Subsets
-from ._design import Design
+from ._design import Design, laws_of_members
 from ._determinantal import Determinantal, penalty_of_size
 from ._drawing import (
     COLUMNS,
@@ -23,9 +23,8 @@ from ._drawing import (
     group_sizes,
     permutations,
     resolve_size,
+    row_groups,
 )
-from ._keys import row_groups
-from ._mixtures import laws_of_members
 
 __all__ = [
     "COLUMNS",

@@ -156,8 +156,3 @@ class Subsets(Sequence[NDArray[np.int64]]):
         """Members ``start`` to ``stop``, without copying the indices."""
         first, last = self.indptr[start], self.indptr[stop]
         return Subsets(self.n_items, self.indptr[start : stop + 1] - first, self.indices[first:last])
-
-    def concatenate(self, other: Subsets) -> Subsets:
-        """These members followed by the other ones."""
-        indptr = np.concatenate([self.indptr, self.indptr[-1] + other.indptr[1:]])
-        return Subsets(self.n_items, indptr, np.concatenate([self.indices, other.indices]))

@@ -9,15 +9,13 @@ from functools import partial
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from . import _keys
 from ._compressed import Mapper, Subsets
 from ._determinantal import Determinantal
-from ._drawing import ROWS, draw, draw_members, resolve_size
-from ._mixtures import draw_mixture
+from ._drawing import ROWS, draw, draw_members, resolve_size, row_groups
 
-__all__ = ["Design", "Endless", "MemberRows"]
+__all__ = ["Design", "Endless", "MemberRows", "laws_of_members"]
 
 
 @dataclass(frozen=True)
@@ -117,7 +115,7 @@ class Design:
                 partial(process.draw, seed=self.seed, mapper=mapper, law=i) for i, process in enumerate(self.process)
             ]
             laws.append(lambda first, last: self.uniform.draw(first, last, mapper)[0])
-            return draw_mixture(self.shares, laws[: len(self.shares)], start, stop, self.n_columns), None
+            return _draw_mixture(self.shares, laws[: len(self.shares)], start, stop, self.n_columns), None
         if self.sampling == "determinantal":
             assert self.process is not None
             return self.process[0].draw(start, stop, seed=self.seed, mapper=mapper), None
@@ -171,7 +169,7 @@ class Design:
         assert samples is not None
         if self.row_groups is None:
             return [rows[sample] for sample in samples]
-        group = _keys.row_groups(0, count, self.row_groups, self.seed)
+        group = row_groups(0, count, self.row_groups, self.seed)
         return MemberRows(k, lambda i: np.flatnonzero(np.isin(group, samples[i])))
 
     @property
@@ -246,3 +244,47 @@ class MemberRows(Sequence[NDArray[np.int64]]):
         if not -self._count <= i < self._count:
             raise IndexError(f"there is no member {i}; there are {self._count}.")
         return self._rows_of(i % self._count)
+
+
+def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
+    """Law of each of the first members: whatever their number, every law has its share but for about one member.
+
+    The member j of a law with share w is due at (j + 1/2) / w, and members come as they are due. So a member's law does
+    not depend on how many follow. Of L laws, each is at most 1/2 + L w / 2 members off its share.
+
+    Examples
+    --------
+    >>> from olsen.subsets import laws_of_members
+    >>> laws_of_members([0.5, 0.25, 0.25], 8).tolist()
+    [0, 1, 2, 0, 0, 1, 2, 0]
+    """
+    share = np.asarray(shares, dtype=np.float64)
+    count = np.where(share > 0, np.ceil(share * (stop + len(share))) + 1, 0).astype(np.int64)
+    law = np.repeat(np.arange(len(share)), count)
+    number = np.arange(len(law)) - np.repeat(np.cumsum(count) - count, count)
+    return law[np.argsort((number + 0.5) / share[law], kind="stable")[:stop]]
+
+
+def _draw_mixture(
+    shares: NDArray[np.float64], laws: Sequence[Callable[[int, int], Subsets]], start: int, stop: int, n_columns: int
+) -> Subsets:
+    """Columns of members `start` to `stop`, of which each law, a function that draws its own members, has its share."""
+    law = laws_of_members(shares, stop)
+    before, after = (np.bincount(law[:end], minlength=len(laws)) for end in (start, stop))
+    drawn = [laws[i](int(before[i]), int(after[i])) for i in np.flatnonzero(after > before).tolist()]
+    if not drawn:
+        return Subsets(n_columns, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
+    return _interleaved(drawn, law[start:])
+
+
+def _interleaved(drawn: list[Subsets], law: NDArray[np.int64]) -> Subsets:
+    """Members of several draws in the order in which their laws come."""
+    place = np.argsort(law, kind="stable")  # where the members of one law after the other go
+    sizes = np.empty(len(law), dtype=np.int64)
+    sizes[place] = np.concatenate([features.sizes for features in drawn])
+    ends = np.concatenate([[0], np.cumsum(sizes)])
+    own = np.repeat(ends[place], sizes[place])
+    within = np.arange(ends[-1]) - np.repeat(np.cumsum(sizes[place]) - sizes[place], sizes[place])
+    indices = np.empty(int(ends[-1]), dtype=np.int64)
+    indices[own + within] = np.concatenate([features.indices for features in drawn])
+    return Subsets(drawn[0].n_items, ends, indices)

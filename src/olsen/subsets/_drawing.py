@@ -1,16 +1,18 @@
-"""Members drawn from the laws: fixed sizes and coin flips, independent and balanced, rejected ones drawn again."""
+"""Members drawn from random keys: fixed sizes and coin flips, independent and balanced, rejected ones drawn again.
+
+Keys come from a counter-based generator (Philox): those of a row are a function of the seed and of the row's number.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import _keys, _laws
 from ._compressed import WORTH_SHARING, Mapper, Subsets
 
 __all__ = [
@@ -20,11 +22,19 @@ __all__ = [
     "draw_members",
     "group_size",
     "group_sizes",
+    "key_order",
     "permutations",
+    "raw_keys",
     "resolve_size",
+    "row_groups",
 ]
 
-COLUMNS, ROWS = 0, 1  # the two streams of a seed
+U = TypeVar("U", np.uint32, np.uint64)
+Keys = NDArray[np.uint64]
+Law = Callable[[Keys], "NDArray[Any] | Subsets"]
+
+COLUMNS, ROWS, GROUPS = 0, 1, 2  # streams of a seed: for columns, rows and groups of rows
+FEW_ITEMS = 4000  # up to which three keys of a row seldom share their first bits
 _CHUNK_ITEMS = 1 << 22  # random numbers held at a time
 _MAX_ATTEMPTS = 1000
 
@@ -93,7 +103,7 @@ def permutations(n_items: int, stop: int, *, seed: int, start: int = 0, stream: 
     >>> bool((permutations(5, 4, seed=0)[2:] == permutations(5, 4, seed=0, start=2)).all())
     True
     """
-    return _keys.order(_keys.raw_keys(n_items + 1, start, stop, seed, stream)[:, :n_items])
+    return key_order(raw_keys(n_items + 1, start, stop, seed, stream)[:, :n_items])
 
 
 def draw(
@@ -161,14 +171,14 @@ def draw(
     as_mask = sampling == "bernoulli" or size is None
     if as_mask and start < stop <= (first + 1) * per_group:  # within one group, of which not all need be made
         wanted = range(start - first * per_group, stop - first * per_group)
-        law = _laws.law(n_items, size, probabilities, sampling, per_group, wanted)
-        return _from_array(law(_keys.raw_keys(n_items + 1, first, first + 1, *key)), n_items)
-    law = _laws.law(n_items, size, probabilities, sampling, per_group)
+        law = _law(n_items, size, probabilities, sampling, per_group, wanted)
+        return _from_array(law(raw_keys(n_items + 1, first, first + 1, *key)), n_items)
+    law = _law(n_items, size, probabilities, sampling, per_group)
     return _draw_groups(law, n_items, per_group, start, stop, key, mapper)
 
 
 def _draw_groups(
-    law: _laws.Law,
+    law: Law,
     n_items: int,
     per_group: int,
     start: int,
@@ -182,7 +192,7 @@ def _draw_groups(
     def work(begin: int, end: int) -> list[Subsets]:
         at_once = max(1, _CHUNK_ITEMS // max(1, n_items))
         bounds = [(a, min(a + at_once, end)) for a in range(begin, end, at_once)]
-        keys = (_keys.raw_keys(n_items + 1, first + a, first + b, *key) for a, b in bounds)
+        keys = (raw_keys(n_items + 1, first + a, first + b, *key) for a, b in bounds)
         return [_from_array(law(rows), n_items) for rows in keys]
 
     count = last - first
@@ -269,8 +279,8 @@ def draw_members(
     >>> features.sizes.tolist(), samples.sizes.tolist()
     ([4, 4, 4], [10, 10, 10])
     """
-    columns = _law(max_features, n_columns, "max_features")
-    rows = _law(max_samples, n_rows, "max_samples")
+    columns = _size_or_chances(max_features, n_columns, "max_features")
+    rows = _size_or_chances(max_samples, n_rows, "max_samples")
 
     def draw_both(first: int, last: int, attempt: int) -> tuple[Subsets, Subsets | None]:
         how: dict[str, Any] = {"seed": seed, "sampling": sampling, "design": design, "start": first}
@@ -288,7 +298,7 @@ def draw_members(
     return _redraw_rejected(features, samples, draw_both, start, all_rows, fit_intercept, overdetermined)
 
 
-def _law(size: Any, n_items: int, name: str) -> dict[str, Any]:
+def _size_or_chances(size: Any, n_items: int, name: str) -> dict[str, Any]:
     """`size` or `probabilities` for :func:`draw`, from what the user wrote."""
     if np.ndim(size) == 0:
         return {"size": resolve_size(size, n_items, name)}
@@ -347,3 +357,151 @@ def _restack(
 ) -> tuple[Subsets, Subsets | None]:
     new_features = Subsets.stack(kept_features, features.n_items)
     return new_features, None if samples is None else Subsets.stack(kept_samples, samples.n_items)
+
+
+# Sampling schemes: from random keys to the subsets of a group of members
+
+
+def _law(
+    n_items: int,
+    size: int | None,
+    probabilities: ArrayLike | None,
+    sampling: str,
+    per_group: int,
+    wanted: range | None = None,
+) -> Law:
+    """The function that turns random keys, one row for each group, into the group's subsets.
+
+    They come as rows of ascending item numbers where all have one size, as a mask (subsets, items) or as they are. Of
+    groups with very many members (small probabilities) only the `wanted` ones may be asked for, where probabilities are
+    given.
+    """
+    chance = np.full(n_items, (size or 0) / n_items) if probabilities is None else np.asarray(probabilities, float)
+    steps = np.arange(per_group)[slice(None) if wanted is None else slice(wanted.start, wanted.stop)] / per_group
+    if sampling == "bernoulli":
+        return lambda raw: _flip_coins(raw[:, :n_items], chance, steps)
+    if size is None:
+        return lambda raw: _systematic(raw, chance, steps)
+    if per_group == 1:
+        return lambda raw: _smallest_keys(raw[:, :n_items], size)
+    return lambda raw: _cut_blocks(raw[:, :n_items], size, per_group)
+
+
+def _smallest_keys(raw: Keys, size: int) -> NDArray[Any]:
+    """The `size` items with the smallest keys: uniform over subsets, and a prefix of the permutation of the keys."""
+    n_items = raw.shape[1]
+    if size == n_items:
+        return np.broadcast_to(np.arange(n_items), raw.shape)
+    keys, mask = _numbered(raw)
+    keys.partition(size - 1, axis=1)
+    return _ascending(keys[:, :size] & mask, n_items)
+
+
+def _cut_blocks(raw: Keys, size: int, per_group: int) -> NDArray[Any]:
+    """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one half."""
+    n_groups, n_items = raw.shape
+    block = min(size, n_items - size)
+    order = key_order(raw)[:, : per_group * block].reshape(n_groups * per_group, block)
+    if block == size:
+        return _ascending(order, n_items)
+    kept = np.ones((len(order), n_items), dtype=bool)
+    np.put_along_axis(kept, order, False, axis=1)
+    return kept
+
+
+def _flip_coins(raw: Keys, chance: NDArray[np.float64], steps: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Item j joins member b of a group when frac(u_j + b / per_group) < chance_j: coin flips that avoid each other."""
+    u = _uniform(raw)[:, None, :] + steps[:, None]
+    return ((u % 1.0) < chance).reshape(-1, len(chance))
+
+
+def _systematic(raw: Keys, chance: NDArray[np.float64], steps: NDArray[np.float64]) -> Subsets:
+    """Systematic sampling in random order: lay the probabilities end to end and pick at unit steps.
+
+    Member b of a group starts its steps at frac(u + b / per_group). Item j, laid on [low_j, high_j), is picked when a
+    point u + integer falls there, which has probability exactly chance_j.
+    """
+    n_groups, n_items = len(raw), len(chance)
+    order, start = key_order(raw[:, :n_items]), _uniform(raw[:, n_items])
+    # a search for the points of every order costs less than a look at all items
+    high = np.cumsum(chance[order], axis=1)
+    span = float(np.ceil(high[:, -1].max(initial=0.0))) + 1
+    points = ((start[:, None] + steps) % 1.0)[:, :, None] + np.arange(int(span))  # (groups, members, steps)
+    there = points < high[:, -1, None, None]
+    group, member, _ = np.nonzero(there)
+    ends = np.concatenate([[0], np.cumsum(there.sum(axis=(1, 2)))])
+    places = np.empty(len(group), dtype=np.int64)
+    for g in range(n_groups):
+        here = slice(ends[g], ends[g + 1])
+        places[here] = np.searchsorted(high[g], points[g][there[g]], side="right")
+    items = order[group, np.minimum(places, n_items - 1)]
+    number = group * len(steps) + member
+    picked = np.sort(number * n_items + items)
+    owner, items = np.divmod(picked[np.diff(picked, prepend=-1) > 0], n_items)  # rounding may pick an item twice
+    count = np.bincount(owner, minlength=n_groups * len(steps))
+    return Subsets(n_items, np.concatenate([[0], np.cumsum(count)]), items)
+
+
+# Random keys
+
+
+def raw_keys(width: int, start: int, stop: int, seed: int, stream: int, attempt: int = 0) -> NDArray[np.uint64]:
+    """Rows `start` to `stop` of an endless table of 64-bit keys; row r starts at its own counter value."""
+    counters = -(-width // 4)  # Philox gives four numbers for each counter value
+    key = np.random.SeedSequence(seed, spawn_key=(stream, attempt)).generate_state(2, np.uint64)
+    bits = np.random.Philox(key=key, counter=start * counters)
+    return bits.random_raw((stop - start) * counters * 4).reshape(stop - start, counters * 4)[:, :width]
+
+
+def key_order(raw: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Items in the order of their keys, row by row."""
+    if raw.shape[1] > FEW_ITEMS:
+        return _by_all_bits(raw)
+    # half of the bits sort several times as fast and rarely tie; the other half decides between two that do
+    keys, mask = _numbered((raw >> np.uint64(32)).astype(np.uint32))
+    keys.sort(axis=1)
+    row, j = np.nonzero((keys[:, 1:] ^ keys[:, :-1]) <= mask)
+    found = (keys & mask).astype(np.int64)
+    first, second = found[row, j], found[row, j + 1]
+    swap = raw[row, first] > raw[row, second]
+    found[row[swap], j[swap]], found[row[swap], j[swap] + 1] = second[swap], first[swap]
+    three = row[1:][(np.diff(row) == 0) & (np.diff(j) == 1)]
+    found[three] = _by_all_bits(raw[three])
+    return found
+
+
+def _by_all_bits(raw: NDArray[np.uint64]) -> NDArray[np.int64]:
+    keys, mask = _numbered(raw)
+    keys.sort(axis=1)
+    keys &= mask
+    return keys.view(np.int64)
+
+
+def _numbered(raw: NDArray[U]) -> tuple[NDArray[U], U]:
+    """Keys whose last bits are the item's number, and the mask of these bits.
+
+    Sorting values, twice as fast as sorting indices, then gives the order; enough bits stay for ties to be out of the
+    question.
+    """
+    mask = raw.dtype.type((1 << max(1, int(raw.shape[1] - 1).bit_length())) - 1)
+    keys = np.bitwise_and(raw, ~mask)
+    keys |= np.arange(raw.shape[1], dtype=raw.dtype)
+    return keys, mask
+
+
+def _ascending(items: NDArray[Any], n_items: int) -> NDArray[Any]:
+    """Rows of item numbers, sorted; half as many bytes sort several times as fast."""
+    return np.sort(items.astype(np.int32) if n_items <= 2**31 else items, axis=1)
+
+
+def _uniform(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Numbers in [0, 1) from keys."""
+    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def row_groups(first: int, count: int, n_groups: int, seed: int) -> NDArray[np.uint64]:
+    """Groups of `count` rows from row `first` on: each depends on the seed and on the row's number alone."""
+    key = np.random.SeedSequence(seed, spawn_key=(GROUPS,)).generate_state(2, np.uint64)
+    skip = first % 4  # Philox gives four numbers for each counter value
+    raw = np.random.Philox(key=key, counter=first // 4).random_raw(skip + count)[skip:]
+    return raw % np.uint64(n_groups)
