@@ -33,17 +33,14 @@ from .._members.problem import Units
 from ..subsets import Subsets
 from .combining import simplex_weights
 from .fold_data import Fold, FoldData
-from .signals import Penalised, Signal, lasso_penalty
+from .signals import NAMES, NOTHING, POWER, RIDGE, SPARSE, UNIFORM, Penalties, SchemeFits
 
 __all__ = ["Choice", "FoldFit", "Scheme", "UniformMembers", "choose_schemes"]
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-NAMES = ("ridge", "power", "lasso", "sparse", "uniform", "nothing")
-RIDGE, POWER, LASSO, SPARSE, UNIFORM, NOTHING = range(len(NAMES))
 AROUND = 10.0 ** np.array([1.0, 0.25, -0.5, -1.25, -2.0])  # of ridge regression's penalty, for power and sparse
-LASSO_SHARES = np.geomspace(1.0, 2e-3, 21)  # of the lasso's largest penalty
 DRAWS = 24  # of the products of errors
 GATE = (-0.5, 0.5)  # standard errors of the gain between which shares are drawn to ridge and nothing
 BEYOND = 1.5  # standard errors by which nothing must lose without its best folds, for these to be left out
@@ -154,67 +151,6 @@ class Choice:
         return {**found, **{n: s for n, s in (("uniform", self.uniform), ("nothing", self.nothing)) if s > 0}}
 
 
-@dataclass(frozen=True)
-class _Penalties:
-    """One number for each scheme, in units of the spreads (see ``signals``)."""
-
-    ridge: float
-    power: float
-    lasso: int  # position among LASSO_SHARES
-    sparse: float
-
-
-@dataclass(frozen=True)
-class _Fits:
-    """Penalised fits of some rows, one target; coefficients (count, p) in common units."""
-
-    signal: Signal
-    ridge_penalty: float
-
-    @cached_property
-    def ridge(self) -> Array:
-        return _coefficients(self.signal.penalised(np.ones(len(self.signal.squares))), np.array([self.ridge_penalty]))
-
-    @cached_property
-    def power(self) -> Penalised:
-        return self.signal.penalised(_powers(self.ridge[0], 1.0))
-
-    @cached_property
-    def lasso(self) -> Array:
-        return np.asarray(self.signal.lasso(LASSO_SHARES)[:, :, 0])
-
-    def sparse(self, at: int) -> Penalised:
-        return self.signal.penalised(_powers(self.lasso[at], 2.0))
-
-    def chosen(self, found: _Penalties) -> Array:
-        """Of the four schemes, (4, p)."""
-        power = _coefficients(self.power, np.array([found.power]))
-        sparse = _coefficients(self.sparse(found.lasso), np.array([found.sparse]))
-        return np.concatenate([self.ridge, power, self.lasso[[found.lasso]], sparse])
-
-    def spreads(self, scheme: int, found: _Penalties) -> tuple[Array, float]:
-        """Of a scheme, with its penalty on columns in common units."""
-        signal = self.signal
-        spread = (
-            np.ones(len(signal.squares)),
-            _powers(self.ridge[0], 1.0),
-            _powers(self.lasso[found.lasso], 1.0),
-            _powers(self.lasso[found.lasso], 2.0),
-        )[scheme]
-        unit = float(spread @ signal.squares) / signal.weight
-        if scheme == LASSO:
-            units = lasso_penalty(signal, self.lasso[found.lasso][:, None], float(LASSO_SHARES[found.lasso]))
-        else:
-            units = (found.ridge, found.power, 0.0, found.sparse)[scheme]
-        return spread, units * unit
-
-    def inclusion(self, scheme: int, found: _Penalties) -> Array:
-        """Probability of every column to be in a determinantal member: its degrees of freedom."""
-        spread, penalty = self.spreads(scheme, found)
-        unit = float(spread @ self.signal.squares) / self.signal.weight
-        return self.signal.penalised(spread).probabilities(penalty / unit if unit > 0 else 0.0)
-
-
 def choose_schemes(
     data: FoldData,
     penalty: float,
@@ -229,8 +165,8 @@ def choose_schemes(
     A `scale` that is given leaves no share to nothing.
     """
     ridge_penalty = penalty * data.whole.weight
-    work = _InFolds(data, [_Fits(fold.signal, ridge_penalty) for fold in data.folds], ridge_penalty, sharing)
-    whole = _Fits(data.whole, ridge_penalty)
+    work = _InFolds(data, [SchemeFits(fold.signal, ridge_penalty) for fold in data.folds], ridge_penalty, sharing)
+    whole = SchemeFits(data.whole, ridge_penalty)
     penalties = work.penalties(len(whole.lasso))
     chosen = work.each(lambda fold, fits: fits.chosen(penalties))
     uniform = None if only_ridge else UniformMembers.of(len(data.unit), uniform_size)
@@ -263,7 +199,7 @@ class _InFolds:
     """The schemes in all folds, thread by thread."""
 
     data: FoldData
-    fits: list[_Fits]
+    fits: list[SchemeFits]
     ridge_penalty: float
     sharing: Sharing
 
@@ -276,7 +212,7 @@ class _InFolds:
         """Folds of the first repeat."""
         return len(self.data.folds) // self.data.repeats
 
-    def each(self, work: Callable[[Fold, _Fits], T]) -> list[T]:
+    def each(self, work: Callable[[Fold, SchemeFits], T]) -> list[T]:
         """In every fold; small ones are not worth a thread."""
         n, p = self.data.n_rows, len(self.data.unit)
         pairs = list(zip(self.data.folds, self.fits, strict=True))
@@ -284,17 +220,17 @@ class _InFolds:
             return [work(*pair) for pair in pairs]
         return self.sharing.quiet()(lambda start, _: work(*pairs[start]), len(pairs), chunk=1)
 
-    def penalties(self, lasso_steps: int) -> _Penalties:
+    def penalties(self, lasso_steps: int) -> Penalties:
         """Those of least error over all folds; of the lasso's, as far as its path on all rows goes."""
         grid = self.ridge_penalty * AROUND
 
-        def look(fold: Fold, fits: _Fits) -> tuple[Array, Array]:
-            return fold.errors(fits.lasso[:lasso_steps]), fold.errors(_coefficients(fits.power, grid))
+        def look(fold: Fold, fits: SchemeFits) -> tuple[Array, Array]:
+            return fold.errors(fits.lasso[:lasso_steps]), fold.errors(fits.powers(grid))
 
         lasso, power = zip(*self.each(look), strict=True)
         at = self._least(lasso)
-        sparse = self.each(lambda fold, fits: fold.errors(_coefficients(fits.sparse(at), grid)))
-        return _Penalties(self.ridge_penalty, float(grid[self._least(power)]), at, float(grid[self._least(sparse)]))
+        sparse = self.each(lambda fold, fits: fold.errors(fits.sparse(at, grid)))
+        return Penalties(self.ridge_penalty, float(grid[self._least(power)]), at, float(grid[self._least(sparse)]))
 
     def _least(self, errors: list[Array] | tuple[Array, ...]) -> int:
         """Position of the least error, as far as all folds have gone."""
@@ -334,17 +270,6 @@ def _fold_fits(folds: list[Fold], coefs: list[Array]) -> list[FoldFit]:
         residual = fold.residuals(coef[None])
         fits.append(FoldFit(*fold.in_users_units(coef), fold.rows, None if residual is None else residual[:, 0]))
     return fits
-
-
-def _coefficients(fit: Penalised, penalties: Array) -> Array:
-    """(penalties, p) of one target."""
-    return np.asarray(fit.coefficients(penalties)[:, :, 0])
-
-
-def _powers(coef: Array, q: float) -> Array:
-    """|b_j|^q, the largest one."""
-    top = float(np.abs(coef).max(initial=0.0))
-    return (np.abs(coef) / top) ** q if top > 0 else np.zeros(len(coef))
 
 
 def _shares(products: Array, weight: Array, data: FoldData, usable: NDArray[np.bool_]) -> tuple[Array, float]:

@@ -33,10 +33,16 @@ from .._members.problem import Problem
 from .._moments import Moments
 from ..subsets import Subsets
 
-__all__ = ["Penalised", "Signal", "SignalOfGram", "SignalOfRows", "lasso_penalty"]
+__all__ = [
+    *("LASSO", "LASSO_SHARES", "NAMES", "NOTHING", "POWER", "RIDGE", "SPARSE", "UNIFORM"),
+    *("Penalised", "Penalties", "SchemeFits", "Signal", "SignalOfGram", "SignalOfRows", "lasso_penalty"),
+]
 
 Array = NDArray[np.float64]
 
+NAMES = ("ridge", "power", "lasso", "sparse", "uniform", "nothing")
+RIDGE, POWER, LASSO, SPARSE, UNIFORM, NOTHING = range(len(NAMES))
+LASSO_SHARES = np.geomspace(1.0, 2e-3, 21)  # of the lasso's largest penalty
 ON_TOP = 1e-8  # of its diagonal makes a Gram matrix of dependent columns definite
 SPECTRAL = 20  # penalties from which on one eigendecomposition is cheaper than a factor for each
 TOGETHER = 256  # columns up to which systems of all penalties are solved at once, without the interpreter's lock
@@ -260,3 +266,79 @@ def lasso_penalty(signal: Signal, coef: Array, share: float) -> float:
     """
     b = np.linalg.norm(coef, axis=1)
     return share * largest_lasso_penalty(signal.C) / float(b @ signal.squares) * signal.weight if b.any() else 0.0
+
+
+@dataclass(frozen=True)
+class Penalties:
+    """One number for each scheme, in units of the spreads (see ``signals``)."""
+
+    ridge: float
+    power: float
+    lasso: int  # position among LASSO_SHARES
+    sparse: float
+
+
+@dataclass(frozen=True)
+class SchemeFits:
+    """Penalised fits of some rows, one target; coefficients (count, p) in common units."""
+
+    signal: Signal
+    ridge_penalty: float
+
+    @cached_property
+    def ridge(self) -> Array:
+        return _coefficients(self.signal.penalised(np.ones(len(self.signal.squares))), np.array([self.ridge_penalty]))
+
+    @cached_property
+    def power(self) -> Penalised:
+        return self.signal.penalised(_powers(self.ridge[0], 1.0))
+
+    @cached_property
+    def lasso(self) -> Array:
+        return np.asarray(self.signal.lasso(LASSO_SHARES)[:, :, 0])
+
+    def powers(self, penalties: Array) -> Array:
+        """The power scheme at some penalties, (penalties, p)."""
+        return _coefficients(self.power, penalties)
+
+    def sparse(self, at: int, penalties: Array) -> Array:
+        """The sparse scheme after a step of the lasso's path, at some penalties, (penalties, p)."""
+        return _coefficients(self.signal.penalised(_powers(self.lasso[at], 2.0)), penalties)
+
+    def chosen(self, found: Penalties) -> Array:
+        """Of the four schemes, (4, p)."""
+        power, sparse = self.powers(np.array([found.power])), self.sparse(found.lasso, np.array([found.sparse]))
+        return np.concatenate([self.ridge, power, self.lasso[[found.lasso]], sparse])
+
+    def spreads(self, scheme: int, found: Penalties) -> tuple[Array, float]:
+        """Of a scheme, with its penalty on columns in common units."""
+        signal = self.signal
+        spread = (
+            np.ones(len(signal.squares)),
+            _powers(self.ridge[0], 1.0),
+            _powers(self.lasso[found.lasso], 1.0),
+            _powers(self.lasso[found.lasso], 2.0),
+        )[scheme]
+        unit = float(spread @ signal.squares) / signal.weight
+        if scheme == LASSO:
+            units = lasso_penalty(signal, self.lasso[found.lasso][:, None], float(LASSO_SHARES[found.lasso]))
+        else:
+            units = (found.ridge, found.power, 0.0, found.sparse)[scheme]
+        return spread, units * unit
+
+    def inclusion(self, scheme: int, found: Penalties) -> Array:
+        """Probability of every column to be in a determinantal member: its degrees of freedom."""
+        spread, penalty = self.spreads(scheme, found)
+        unit = float(spread @ self.signal.squares) / self.signal.weight
+        return self.signal.penalised(spread).probabilities(penalty / unit if unit > 0 else 0.0)
+
+
+def _coefficients(fit: Penalised, penalties: Array) -> Array:
+    """(penalties, p) of one target."""
+    return np.asarray(fit.coefficients(penalties)[:, :, 0])
+
+
+def _powers(coef: Array, q: float) -> Array:
+    """|b_j|^q, the largest one."""
+    top = float(np.abs(coef).max(initial=0.0))
+    return (np.abs(coef) / top) ** q if top > 0 else np.zeros(len(coef))
