@@ -1,5 +1,6 @@
-r"""What is believed: the one policy for constant, dependent, too large and too small columns, Gram matrices and exactly
-fitted rows.
+r"""Numerical tolerances shared by all solvers.
+
+One policy for constant, dependent, too large and too small columns, Gram matrices and exactly fitted rows.
 
 Everything here is relative: units and the number of rows do not matter. A Gram matrix squares the condition number of
 its columns, so whoever factors one asks here whether the factor may be used; where it may not, members are solved from
