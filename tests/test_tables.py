@@ -147,8 +147,6 @@ READ = {
     "spaces around.csv": (text(lines(sep=" , ")), None),
     "semicolons.csv": (text(lines(comma, comma, comma, ";")), "semicolons, decimals by a comma"),
     "tabs.txt": (text(lines(sep="\t")), "separated by tabs"),
-    "dos.csv": (text(lines(), "\r\n", "\r\n\x1a"), None),
-    "dos.csv.gz": (gzip.compress(TEXT + b"\x1a\n"), None),
     "both.txt": (text(lines(a=comma, sep="\t")), "decimals by a comma in 1 column ('a'): "),
     "bars.txt": (text(lines(sep="|")), "separated by bars"),
     "says separator.csv": (text(["sep=;", *lines(sep=";")]), "line 1, 'sep=;'"),
@@ -174,23 +172,10 @@ READ = {
     "table.feather": (as_feather(), None),
     "percent.csv": (text(lines(b=lambda v: f"{v} %")), "column 'b' holds percentages, read as numbers"),
     "percent comma.csv": (text(lines(comma, lambda v: f"{comma(v)}%", comma, ";")), "holds percentages"),
-    "dollars.csv": (text(lines(a=lambda v: f'"{"-" * int(v < 0)}${abs(v):,.2f}"')), "amounts of money ($)"),
-    "accounting.csv": (
-        text(lines(a=lambda v: f'"(${-v:,.2f})"' if v < 0 else f'"${v:,.2f}"')),
-        "amounts of money ($)",
-    ),
-    "euros.csv": (text(lines(lambda v: f"{german(v)} €", comma, comma, ";")), "amounts of money (€)"),
-    "windows.txt": (
-        text(lines(lambda v: f"{german(v)} €", comma, comma, ";"), encoding="cp1252"), "read as Windows-1252"),
-    "no character.txt": (  # a byte that Windows-1252 does not have, in a line that is left out
-        b"# \x81\n" + text(lines(lambda v: f"{german(v)} €", comma, comma, ";"), encoding="cp1252"),
-        "amounts of money (€)",
-    ),
-    "francs.csv": (text(lines(a=lambda v: f"CHF {v:,.2f}".replace(",", "'"))), "amounts of money (CHF)"),
+    "windows.txt": (b"# caf\xe9\n" + text(lines(german, comma, comma, ";"), encoding="cp1252"), "read as Windows-1252"),
     "thousands.csv": (text(lines(a=lambda v: f'"{v:,.2f}"')), "'a' holds numbers as text"),
     "narrow spaces.csv": (text(lines(a=lambda v: f"{v:,.2f}".replace(",", "\u202f"))), "'a' holds numbers as text"),
     "minus.csv": (text(lines(a=lambda v: point(v).replace("-", "\u2212"))), "'a' holds numbers as text"),
-    "target of money.csv": (text(lines(y=lambda v: f"£{v}")), "the target holds numbers as text: '£"),
     "texts.parquet": (as_parquet({"a": [point(v) for v in A], "b": B, "y": Y}), "'a' holds numbers as text"),
     "dictionary.parquet": (
         as_parquet({"a": pa.array([point(v) for v in A]).dictionary_encode(), "b": B, "y": Y}),
@@ -214,30 +199,30 @@ REFUSED = {
     "arrays.json": (b"[[1, 2], [3, 4]]", ["arrays.json is JSON"], ()),
     "page.csv": (b"<!DOCTYPE html>\n<html><table><tr><td>1</table>", ["page.csv is a web page (HTML)", "CSV"], ()),
     "feed.xml": (b'<?xml version="1.0"?><rows/>', ["feed.xml is XML"], ()),
-    "old.feather": (b"FEA1" + bytes(40), ["old.feather is a Feather file of the first version", "Parquet"], ()),
+    "old.feather": (b"FEA1" + bytes(40), ["old.feather is neither text", "Parquet"], ()),
     "paper.pdf": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", ["paper.pdf is a PDF document"], ()),
-    "data.db": (as_database(), ["data.db is an SQLite database"], ()),
-    "array.npy": (as_npy(), ["array.npy is a NumPy array"], ()),
-    "frame.pkl": (pickle.dumps({"a": [1]}), ["frame.pkl is a Python pickle"], ()),
+    "data.db": (as_database(), ["data.db is neither text"], ()),
+    "array.npy": (as_npy(), ["array.npy is neither text"], ()),
+    "frame.pkl": (pickle.dumps({"a": [1]}), ["frame.pkl is neither text"], ()),
     "old.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), ["old.xls is a spreadsheet", ".xlsx or CSV"], ()),
     "open office.ods": (as_zip({"mimetype": "x", "content.xml": "<a/>"}), ["spreadsheet", "CSV"], ()),
     "several.zip": (as_zip({"a.csv": TEXT}), ["several.zip is a zip archive ('a.csv')", "unpack"], ()),
     "broken.zip": (as_zip({"a.csv": TEXT})[:60], ["broken.zip", "CSV"], ()),
     "model.csv": (next(MODELS.glob("*.skops")).read_bytes(), ["model.csv looks like a model"], ()),
-    "files.tar": (as_tar(TEXT), ["files.tar is a tar archive"], ()),
-    "files.tar.gz": (gzip.compress(as_tar(TEXT)), ["files.tar.gz is a tar archive"], ()),
-    "packed.xz": (lzma.compress(TEXT), ["packed.xz is compressed with xz", "unpack"], ()),
+    "files.tar": (as_tar(TEXT), ["files.tar is neither text"], ()),
+    "files.tar.gz": (gzip.compress(as_tar(TEXT)), ["files.tar.gz is neither text"], ()),
+    "packed.xz": (lzma.compress(TEXT), ["packed.xz is neither text"], ()),
     "twice.gz": (gzip.compress(bz2.compress(TEXT)), ["twice.gz is compressed twice"], ()),
     "cut.gz": (gzip.compress(TEXT)[:-20], ["cut.gz is a damaged gzip file"], ()),
     "flipped.zst": (zstd(TEXT)[:30] + b"\xff" + zstd(TEXT)[31:], ["flipped.zst is a damaged zstd file"], ()),
     "nothing.gz": (gzip.compress(b""), ["nothing.gz is empty"], ()),
     "nothing.csv": (b"\xef\xbb\xbf\n", ["nothing.csv is empty"], ()),
     "wide.csv": (TEXT.decode().encode("utf-16"), ["wide.csv is encoded as UTF-16", "UTF-8"], ()),
-    "wide, no mark.csv": (TEXT.decode().encode("utf-16-le"), ["seems to be encoded as UTF-16", "UTF-8"], ()),
-    "wide, big end first.csv": (TEXT.decode().encode("utf-16-be"), ["seems to be encoded as UTF-16"], ()),
-    "zero.csv": (spoiled(7, "1,2\x00,3"), ["line 7 of zero.csv holds a zero byte (NUL)", "tr -d"], ()),
-    "bytes.csv": (bytes(range(1, 256)) + bytes(300), ["bytes.csv is neither text nor Parquet"], ()),
-    "picture.csv": (b"\x89PNG\r\n\x1a\n" + bytes(20), ["picture.csv is a picture"], ()),
+    "wide, no mark.csv": (TEXT.decode().encode("utf-16-le"), ["is neither text", "UTF-8"], ()),
+    "wide, big end first.csv": (TEXT.decode().encode("utf-16-be"), ["is neither text", "UTF-8"], ()),
+    "zero.csv": (spoiled(7, "1,2\x00,3"), ["line 7 of zero.csv holds a zero byte (NUL)"], ()),
+    "bytes.csv": (bytes(range(1, 256)) + bytes(300), ["bytes.csv is neither text"], ()),
+    "picture.csv": (b"\x89PNG\r\n\x1a\n" + bytes(20), ["picture.csv is neither text"], ()),
     "pointer.csv": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", ["Git LFS", "git lfs pull"], ()),
     "cut.parquet": (PARQUET[:-30], ["cut.parquet is a damaged Parquet file", "get it again, or write it anew"], ()),
     "cut.arrow": (as_arrow(stream=False)[:-30], ["cut.arrow is a damaged Arrow file"], ()),
@@ -271,10 +256,7 @@ REFUSED = {
         ["'day' holds dates such as '01/05/2024'", "cannot be told apart", "write them as 2024-12-31", "--drop 'day'"],
         ["turn them into days"]),
     "clock.csv": (with_column([f"{i % 24:02}:30" for i in range(N)], "at"), ["'at' holds dates or times"], ()),
-    "two currencies.csv": (
-        with_column([f"{'$€'[i % 2]}{i}" for i in range(N)], "price"), ["'price' holds amounts in '$' and in '€'"], ()),
-    "ambiguous.csv": (
-        with_column([f"1.{i + 100} €" for i in range(N)], "price"), ["'price'", "may be 1.100 or 1100", "--drop"], ()),
+    "money.csv": (with_column([f"{i} €" for i in range(N)], "price"), ["'price'", "40 different texts", "--drop"], ()),
     "thousands or decimals.tsv": (
         text(["f\ty", *(f"{1000 + 9 * i:,}\t{i}" for i in range(N))]),
         ["column 'f' holds '1,000', which may be 1.000 or 1000", "decimal point", "--drop 'f'"], ()),
@@ -696,15 +678,6 @@ def test_a_column_without_gaps_in_training_is_filled_too_but_not_marked(tmp_path
     _, encoding = learn_table(table_of(tmp_path, "a,b,y\n1,2,3\n3,4,5\n5,9,1\n"), "y", missing="mean")
     assert encoding.names == ["a", "b"]
     np.testing.assert_array_equal(stored(encoding).features(table_of(tmp_path, "a,b\n,7\n")), [[3, 7]])
-
-
-def test_money_is_read_as_it_was_learned(tmp_path):
-    """A point that could mean either is what it was in training; another currency is refused."""
-    table = table_of(tmp_path, "price;y\n" + "".join(f"1.{i}00,5 €;{i}\n" for i in range(1, 9)))
-    encoding = stored(Encoding.learn(table, "y"))
-    np.testing.assert_array_equal(encoding.features(table_of(tmp_path, "price;z\n2.345 €;1\n3 €;1\n")), [[2345], [3]])
-    with pytest.raises(TableError, match=r"'price' holds '\$5' in row 2"):
-        encoding.features(table_of(tmp_path, "price;z\n2 €;1\n$5;1\n"))
 
 
 # The notation of numbers, and blanks around texts: what was learned decides

@@ -1,4 +1,4 @@
-"""Texts that are numbers to people: with marks between thousands, decimal commas, percent signs and currencies.
+"""Texts that are numbers to people: with marks between thousands, decimal commas and percent signs.
 
 A column is decided upon as a whole, from its different texts: each of them must be a number in the same notation.
 """
@@ -16,22 +16,12 @@ __all__ = [
     "notation_of", "number", "settled_decimal",
 ]  # fmt: skip
 
-CODES = (
-    "AUD", "BRL", "CAD", "CHF", "CNY", "CZK", "DKK", "EUR", "GBP", "HKD", "HUF", "ILS", "INR", "JPY", "KRW", "MXN",
-    "NOK", "NZD", "PLN", "RUB", "SEK", "SGD", "TRY", "TWD", "USD", "ZAR", "US$", "A$", "C$", "R$", "Fr.", "Fr", "kr",
-    "zł", "Kč",
-)  # fmt: skip
-SYMBOLS = "$€£¥₹₽₩₺₪₫₴₦฿¢"
-CURRENCY = "|".join([*map(re.escape, sorted(CODES, key=len, reverse=True)), f"[{SYMBOLS}]"])
-MARKS = "' \u2019\u00a0\u202f\u2009"  # between thousands, besides point and comma: apostrophes and spaces
+MARKS = " \u00a0\u202f\u2009"  # between thousands, besides point and comma: spaces
 PERCENT = "%"
 CODE = re.compile(r"0\d(?!\d*[.,]\d+$)")
 BLANKS = " \t\r\n\u00a0"  # around a cell they are no part of it
 LONGEST = 60  # characters of a number with all that belongs to it
-CELL = re.compile(
-    rf"(?P<open>\()?(?P<sign>[+-])?\s*(?P<before>{CURRENCY})?\s*(?P<inner>[+-])?"
-    rf"(?P<body>(?:\d|[.,]\d)[\d.,{MARKS}]*?(?:[eE][+-]?\d+)?)\s*(?P<after>{CURRENCY}|%)?(?P<close>\))?"
-)
+CELL = re.compile(rf"(?P<sign>[+-])?\s*(?P<body>(?:\d|[.,]\d)[\d.,{MARKS}]*?(?:[eE][+-]?\d+)?)\s*(?P<unit>%)?")
 DIGITS = {  # of a number, by its decimal point; groups of three digits have one and the same mark between them
     point: re.compile(
         rf"(?:\d+|[1-9]\d{{0,2}}(?P<mark>[{other}{MARKS}])\d{{3}}(?:(?P=mark)\d{{3}})*)?"
@@ -50,7 +40,7 @@ class Ambiguous(ValueError):
 
 
 class Notation(NamedTuple):
-    """How the numbers of a column are written: decimal point or comma, and a percent sign or a currency, or nothing."""
+    """How the numbers of a column are written: decimal point or comma, and a percent sign or nothing."""
 
     decimal: str
     unit: str
@@ -62,17 +52,14 @@ def notation_of(texts: Iterable[str], where_doubtful: str = ".") -> Notation | N
     `where_doubtful` is the decimal point, or comma, of texts that are numbers with both, such as 1,234; empty if nobody
     knows.
 
-    >>> notation_of(["1.234,50 €", "12 €"])
-    Notation(decimal=',', unit='€')
+    >>> notation_of(["1.234,50", "12"])
+    Notation(decimal=',', unit='')
     """
     bodies, units = _bodies_and_units(texts)
     unit = max(units, default="")
     decimals = _decimals(bodies)
-    if not bodies or not decimals or (PERCENT in units and len(units) > 1):
+    if not bodies or not decimals or len(units) > 1:
         return None
-    if len(units - {""}) > 1:
-        first, second = sorted(units - {""})[:2]
-        raise Ambiguous(f"amounts in {quoted(first)} and in {quoted(second)}")
     return Notation(decimals[0] if len(decimals) == 1 else _likely_decimal(bodies, unit, where_doubtful), unit)
 
 
@@ -106,19 +93,17 @@ def _decimals(bodies: set[str]) -> list[str]:
 def _likely_decimal(bodies: set[str], unit: str, where_doubtful: str) -> str:
     """The decimal point where every text allows both, such as 1,234.
 
-    Shares are below 1000 %, so a lone mark is their decimal point. What a lone comma is, the rest of the table tells,
-    or a currency: then it stands between thousands. So does a lone point before three digits in money, perhaps, or it
-    is a price to the tenth of a cent: nobody can tell.
+    Shares are below 1000 %, so a lone mark is their decimal point. What a lone comma is, the rest of the table tells.
     """
     marks = {mark for mark in ".," for body in bodies if mark in body}
     if not marks:
         return "."
     if unit == PERCENT and len(marks) == 1:
         return marks.pop()
-    if marks == {"."} and not unit:
+    if marks == {"."}:
         return "."
-    if marks == {","} and (where_doubtful or unit):
-        return where_doubtful or "."
+    if marks == {","} and where_doubtful:
+        return where_doubtful
     mark = "," if marks == {","} else "."
     example = next(body for body in sorted(bodies) if mark in body)
     raise Ambiguous(f"{quoted(example)}, which may be {example.replace(mark, '.')} or {example.replace(mark, '')}")
@@ -127,12 +112,12 @@ def _likely_decimal(bodies: set[str], unit: str, where_doubtful: str) -> str:
 def number(text: str, notation: Notation) -> float | None:
     """The number that a text is in a notation; None if it is none.
 
-    Money may go without its currency. 12.5 % is 12.5, so that a column means the same with the sign and without it.
+    12.5 % is 12.5, so that a column means the same with the sign and without it.
     """
     cell = _taken_apart(text)
     if cell is None or not DIGITS[notation.decimal].fullmatch(cell[1]):
         return None
-    if cell[2] != notation.unit and (cell[2] or notation.unit == PERCENT):
+    if cell[2] != notation.unit:
         return None
     digits = re.sub(rf"[^\d{re.escape(notation.decimal)}eE+-]", "", cell[1])
     return cell[0] * float(digits.replace(notation.decimal, "."))
@@ -151,9 +136,6 @@ def _taken_apart(text: str) -> tuple[int, str, str] | None:
     decimal point or comma among them.
     """
     cell = None if len(text) > LONGEST else CELL.fullmatch(text.strip().replace("\u2212", "-"))
-    if cell is None or bool(cell["open"]) != bool(cell["close"]) or (cell["sign"] and cell["inner"]):
+    if cell is None or CODE.match(cell["body"]):
         return None
-    if (cell["before"] and cell["after"]) or CODE.match(cell["body"]):
-        return None
-    negative = "-" in (cell["sign"], cell["inner"]) or bool(cell["open"])
-    return -1 if negative else 1, cell["body"].strip(), cell["before"] or cell["after"] or ""
+    return -1 if cell["sign"] == "-" else 1, cell["body"].strip(), cell["unit"] or ""

@@ -56,22 +56,10 @@ def app() -> App:
         command.__doc__ = flowing(command.__doc__ or "")
         found.command(command, help_epilogue=EXAMPLES[command.__name__], sort_key=place)
 
-    def install_completion(*, shell: Literal["bash", "zsh", "fish"] | None = None) -> None:
-        """Have the shell complete commands, options and names of files with the tab key.
-
-        Writes a script into the user's folder, and for bash and zsh a line that loads it into .bashrc or .zshrc.
-
-        Parameters
-        ----------
-        shell : str
-            Shell to complete in. Without it, the one in use.
-        """
-        from . import completion
-
-        print(completion.install(found, shell))
-
-    install_completion.__doc__ = flowing(install_completion.__doc__ or "")
-    found.command(install_completion, name="--install-completion", help_epilogue=EXAMPLES["completion"], group="Setup")
+    found.register_install_completion_command(
+        help="Let the shell complete commands, options and file names with the tab key (bash, zsh, fish).",
+        help_epilogue=EXAMPLES["completion"], group="Setup",
+    )  # fmt: skip
     return found
 
 

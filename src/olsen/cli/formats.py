@@ -31,31 +31,15 @@ STANDARD_INPUT = Path("-")
 PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 TABLES = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow stream"}
 FOREIGN = {  # how a file begins -> what it is, and what to do
-    b"FEA1": ("a Feather file of the first version, which is going out of use", "save it as Parquet"),
     b"PARE": ("an encrypted Parquet file", "write it without encryption"),
-    b"\xd0\xcf\x11\xe0": ("a spreadsheet in the old format of Excel", "save it as .xlsx or CSV first"),
-    b"\xff\xfe": ("encoded as UTF-16", "save it as UTF-8 first"),
-    b"\xfe\xff": ("encoded as UTF-16", "save it as UTF-8 first"),
+    b"\xd0\xcf\x11\xe0": ("a spreadsheet in the old format of Excel", "save it as .xlsx or CSV"),
+    b"\xff\xfe": ("encoded as UTF-16", "save it as UTF-8"),
+    b"\xfe\xff": ("encoded as UTF-16", "save it as UTF-8"),
     b"%PDF": ("a PDF document", "export the table as CSV or Parquet"),
-    b"\x89HDF": ("an HDF5 file", "export the table as CSV or Parquet"),
-    b"SQLite format 3": ("an SQLite database", "export the table as CSV or Parquet"),
-    b"\x93NUMPY": ("a NumPy array, whose columns have no names", "save it as CSV or Parquet with column names"),
-    b"\x80\x04\x95": ("a Python pickle, which is not opened because it can run programs", "save it as CSV or Parquet"),
-    b"\x80\x05\x95": ("a Python pickle, which is not opened because it can run programs", "save it as CSV or Parquet"),
-    b"<stata_dta>": ("a Stata file", "export the table as CSV or Parquet"),
-    b"$FL2": ("an SPSS file", "export the table as CSV or Parquet"),
-    b"ORC": ("an ORC file", "convert it to Parquet"),
-    b"Obj\x01": ("an Avro file", "convert it to Parquet"),
-    b"\xfd7zXZ\x00": ("compressed with xz", "unpack it first (xz -d), or compress it with gzip or zstd"),
-    b"\x04\x22\x4d\x18": ("compressed with lz4", "unpack it first (lz4 -d), or compress it with gzip or zstd"),
-    b"7z\xbc\xaf\x27\x1c": ("a 7-Zip archive", "unpack it first"),
-    b"\x89PNG": ("a picture", "a table is needed"),
-    b"\xff\xd8\xff": ("a picture", "a table is needed"),
     b"version https://git-lfs": ("a pointer of Git LFS, not the table itself", "get the content with git lfs pull"),
 }
 MARKUP = re.compile(rb"<(!doctype\s+html|html|head|body|table|div)\b", re.IGNORECASE)
 JSON = re.compile(rb'\{\s*(["}]|$)|\[\s*([\[{"\]]|-?\d[^\]]*[,\]\n])')
-TAR_MARK = slice(257, 262)
 
 
 @dataclass(frozen=True)
@@ -159,27 +143,11 @@ def open_source(path: Path, unpack: bool = True) -> Source:
         source = _from_content(name, path, _unpacked(source, packing))
         if again := _mark(PACKINGS, source.head):
             raise TableError(f"{name} is compressed twice ({packing}, then {again}); unpack it first.")
-    source = replace(source, kind=_kind(source))
-    return _without_end_mark(source) if source.kind == "text" else source
+    return replace(source, kind=_kind(source))
 
 
-def _without_end_mark(source: Source) -> Source:
-    """A text without the Ctrl-Z that programs of DOS write at the end."""
-    import pyarrow as pa
-
-    with source.native() as file:
-        size = file.size()
-        tail = file.read_at(min(size, 64), max(0, size - 64))
-    kept = tail.rstrip(b"\x1a\r\n \t")
-    if b"\x1a" not in tail[len(kept) :]:
-        return source
-    with pa.memory_map(os.fspath(source.path)) if source.content is None else source.native() as file:
-        content = file.read_buffer(size - len(tail) + tail.index(b"\x1a", len(kept)))
-    return _from_content(source.name, source.path, content, source.kind)
-
-
-def _from_content(name: str, path: Path, content: Any, kind: str = "") -> Source:
-    return Source(name, kind, bytes(content[:SAMPLE_BYTES]), path, content)
+def _from_content(name: str, path: Path, content: Any) -> Source:
+    return Source(name, "", bytes(content[:SAMPLE_BYTES]), path, content)
 
 
 def _mark(marks: dict[bytes, str], head: bytes) -> str:
@@ -197,8 +165,6 @@ def _kind(source: Source) -> str:
     for mark, (what, instead) in FOREIGN.items():
         if head.startswith(mark):
             raise TableError(f"{name} is {what}; {instead}.")
-    if head[TAR_MARK] == b"ustar":
-        raise TableError(f"{name} is a tar archive of files; unpack it and give one of them.")
     _refuse_markup(head.removeprefix(b"\xef\xbb\xbf").lstrip(), name)
     if b"\x00" in head:
         raise TableError(_zeros(head, name))
@@ -206,18 +172,11 @@ def _kind(source: Source) -> str:
 
 
 def _zeros(head: bytes, name: str) -> str:
-    """What is said of a file with zero bytes: text in UTF-16 has one in every other place, a damaged one a few."""
-    fewer, more = sorted([head[::2].count(0), head[1::2].count(0)])
-    if more > len(head) / 4 and fewer < 2:
-        return f"{name} seems to be encoded as UTF-16, without a byte-order mark; save it as UTF-8 first."
-    controls = sum(byte < 32 and byte not in b"\t\n\r\x0c\x1a" for byte in head)  # bytes that are in no text
-    if controls > max(1, len(head) / 100):
-        return f"{name} is neither text nor Parquet, Arrow or Excel; save the table as one of these."
+    """What is said of a file with zero bytes: a text after a damaged transfer has a few, other files have many."""
+    if sum(byte < 32 and byte not in b"\t\n\r\x0c" for byte in head) > max(1, len(head) / 100):
+        return f"{name} is neither text (UTF-8 or cp1252) nor Parquet, Arrow or Excel; save the table as one of these."
     line = len(re.findall(rb"\r\n|\n|\r", head[: head.index(0)])) + 1
-    return (
-        f"line {line} of {name} holds a zero byte (NUL), as after a damaged transfer; get the file again, or remove "
-        f"such bytes, as with tr -d '\\000'."
-    )
+    return f"line {line} of {name} holds a zero byte (NUL), as after a damaged transfer; get the file again."
 
 
 def _refuse_markup(text: bytes, name: str) -> None:

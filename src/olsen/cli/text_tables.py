@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import os
@@ -29,8 +28,7 @@ COLUMN_BYTES = 10_000  # of memory that the reader of text takes for a column, h
 LINE_END = re.compile(r"\r\n|\n|\r")
 WHOLE = r"^-?\d+$"
 PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-HEXADECIMAL = r"^[+-]?0[xX][0-9a-fA-F]+$"  # a number to pyarrow, an address or a key to people
-WINDOWS = "windows-1252-or-latin-1"  # the name under which Python finds the codec below
+HEXADECIMAL = re.compile(r"[+-]?0[xX][0-9a-fA-F]+")  # a number to pyarrow, an address or a key to people
 
 
 class _Dialect(NamedTuple):
@@ -55,7 +53,6 @@ def read_text(source: Source, verbatim: Iterable[str] = ()) -> tuple[Any, list[s
     _refuse_width(source, dialect)
     try:
         table = with_names(_parsed(source, dialect), source.name, dialect.messages)
-        table = _without_hexadecimal(source, dialect, table)
         table, said = _as_written(table, dialect)
         return _verbatim(source, dialect, table, verbatim), dialect.messages + said
     except pa.ArrowInvalid as error:
@@ -63,7 +60,7 @@ def read_text(source: Source, verbatim: Iterable[str] = ()) -> tuple[Any, list[s
         raise TableError(f"{source.name} cannot be read as a table: {where}") from error
     except UnicodeDecodeError:
         raise TableError(
-            f"{source.name} begins as UTF-8, but names of its columns are not; save it as UTF-8."
+            f"{source.name} is neither UTF-8 nor Windows-1252 (cp1252) throughout; save it as UTF-8."
         ) from None
 
 
@@ -81,7 +78,7 @@ def _parsed(source: Source, dialect: _Dialect, texts: Iterable[str] = ()) -> Any
             convert_options=pv.ConvertOptions(
                 null_values=list(MISSING), strings_can_be_null=not texts, quoted_strings_can_be_null=not texts,
                 include_columns=texts or None,
-                column_types=dict.fromkeys(texts, "string"),
+                column_types=dict.fromkeys(texts or _Seen(dialect).hexadecimal(), "string"),
             ),
         )  # fmt: skip
 
@@ -111,31 +108,6 @@ def _texts(source: Source, dialect: _Dialect, names: Iterable[str]) -> Iterator[
 
 
 # What is in the cells
-
-
-def _without_hexadecimal(source: Source, dialect: _Dialect, table: Any) -> Any:
-    """The table with columns of 0x1f61 as texts, which the reader takes for whole numbers."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-    if not whole or not _holds(source, (b"0x", b"0X")):
-        return table
-    for name, column in _texts(source, dialect, whole):
-        if pc.any(pc.match_substring_regex(trimmed(column), HEXADECIMAL)).as_py():
-            table = table.set_column(table.column_names.index(name), name, _with_gaps(column))
-    return table
-
-
-def _holds(source: Source, words: tuple[bytes, bytes]) -> bool:
-    """Whether one of two pairs of bytes is somewhere in a file."""
-    last = b""
-    with source.file() as file:
-        while part := file.read(BLOCK_BYTES):
-            if any(word in part or word in last + part[:1] for word in words):
-                return True
-            last = part[-1:]
-    return False
 
 
 def _with_gaps(column: Any) -> Any:
@@ -192,6 +164,7 @@ class _Seen:
     """The first cells of every column as they stand in the file."""
 
     def __init__(self, dialect: _Dialect) -> None:
+        self.raw = dialect.names
         names = [_clean(name).lstrip("# ") for name in dialect.names]
         rows = [row for row in csv.reader(dialect.lines, delimiter=dialect.separator) if len(row) == len(names)]
         self.cells = dict(zip(names, zip(*rows, strict=True), strict=False))
@@ -200,6 +173,11 @@ class _Seen:
         """A cell such as 1.234, if all with a point are like it."""
         pointed = [cell.strip() for cell in self.cells.get(name, ()) if "." in cell.strip(". ")]
         return pointed[0] if pointed and all(re.match(DOUBTFUL_POINT, cell) for cell in pointed) else ""
+
+    def hexadecimal(self) -> list[str]:
+        """Names, as they stand in the header, of columns with cells such as 0x1f61."""
+        columns = zip(self.raw, self.cells.values(), strict=False)
+        return [raw for raw, cells in columns if any(HEXADECIMAL.fullmatch(cell.strip()) for cell in cells)]
 
     def leading_zero(self, name: str) -> str:
         """A cell such as 00123."""
@@ -264,25 +242,8 @@ def _encoding(head: bytes) -> str:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
         if error.start < len(head) - 4:  # not just a character cut by the end of the sample
-            codecs.register(_windows_codec)
-            return WINDOWS
+            return "cp1252"
     return "utf-8"
-
-
-def _windows_codec(name: str) -> codecs.CodecInfo | None:
-    """Windows-1252, and Latin-1 where that has no character: bytes that are no text at all do not stop the reading."""
-    if name.replace("_", "-") != WINDOWS:
-        return None
-    letters = "".join(bytes([i]).decode("cp1252", errors="ignore") or chr(i) for i in range(256))
-
-    class Decoder(codecs.IncrementalDecoder):
-        def decode(self, data: Any, final: bool = False) -> str:
-            return codecs.charmap_decode(data, "strict", letters)[0]
-
-    def decode(data: Any, errors: str = "strict") -> tuple[str, int]:
-        return codecs.charmap_decode(data, errors, letters)
-
-    return codecs.CodecInfo(codecs.lookup("cp1252").encode, decode, incrementaldecoder=Decoder, name=WINDOWS)
 
 
 def _sample_lines(head: bytes, encoding: str) -> list[str]:
