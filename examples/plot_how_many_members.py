@@ -38,8 +38,7 @@ plt.show()
 # -------------
 #
 # ``members_needed(share)`` is the number with which the variance over draws is that share of the error of prediction.
-# ``monte_carlo_std_`` is what another draw of as many members would do to the coefficients, ``monte_carlo_std(X)`` to
-# predictions. No test rows are needed.
+# ``monte_carlo_std_`` is what another draw of as many members would do to the coefficients. No test rows are needed.
 
 for share in (0.1, 0.01, 0.001):
     print(f"members for a variance of {share:.1%} of the error: {model.members_needed(share)}")

@@ -12,7 +12,6 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
-from olsen._estimators import uncertainty
 from olsen._execution import memory
 
 da = pytest.importorskip("dask.array")
@@ -178,22 +177,19 @@ def test_threads_change_no_bit(seed):
             assert np.array_equal(ends, found[0][0]) and np.array_equal(std, found[0][1]), shape
 
 
-@pytest.mark.parametrize("kwargs", [{"max_features": 9}, {"max_features": 5, "max_samples": 0.5}])
-def test_without_room_for_all_changes_they_are_made_anew(kwargs, seed, monkeypatch):
-    """Nothing is kept, and three new rows at a time are predicted."""
-    X, y = random_problem(seed, n=70)
-    model = OLSEnsembleRegressor(40, random_state=seed, scale=0.7, **kwargs).fit(X, y)
+def test_without_memory_for_them_standard_errors_are_made_anew(seed, monkeypatch):
+    """Nothing is kept, so that changes of X are noticed by every call."""
     new = np.random.default_rng(seed).standard_normal((7, 12))
-    expected = model.predict_interval(new, 0.8, "jackknife+"), model.predict(new, return_std=True)[1]
-    again = OLSEnsembleRegressor(40, random_state=seed, scale=0.7, **kwargs).fit(X, y)
-    monkeypatch.setattr(uncertainty, "KEPT_BYTES", 0.0)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 4.0 * 3 * 8 * 70)
-    np.testing.assert_allclose(again.predict_interval(new, 0.8, "jackknife+"), expected[0], rtol=1e-10)
-    np.testing.assert_allclose(again.predict(new, return_std=True)[1], expected[1], rtol=1e-10)
-    X[:] = X[::-1].copy()
-    for ask in (lambda: again.predict_interval(new), lambda: again.predict(new, return_std=True)):
-        with pytest.raises(ValueError, match="changed in place"):
-            ask()
+    for kwargs in ({"max_features": 9}, {"max_features": 5, "max_samples": 0.5}):
+        X, y = random_problem(seed, n=70)
+        model, again = (OLSEnsembleRegressor(40, random_state=seed, scale=0.7, **kwargs).fit(X, y) for _ in range(2))
+        expected = model.predict(new, return_std=True)[1]
+        with monkeypatch.context() as patched, case(kwargs):
+            patched.setattr(memory, "available_bytes", lambda: 100.0)
+            np.testing.assert_allclose(again.predict(new, return_std=True)[1], expected, rtol=1e-10)
+            X[:] = X[::-1].copy()
+            with pytest.raises(ValueError, match="changed in place"):
+                again.predict(new, return_std=True)
 
 
 def test_where_jackknife_plus_is_out_of_reach_the_jackknife_is_not(seed, monkeypatch):
@@ -201,11 +197,9 @@ def test_where_jackknife_plus_is_out_of_reach_the_jackknife_is_not(seed, monkeyp
     new = np.random.default_rng(seed).standard_normal((50, 12))
     expected = OLSEnsembleRegressor(10, random_state=seed).fit(X, y).predict_interval(new, method="jackknife")
     model = OLSEnsembleRegressor(10, random_state=seed).fit(X, y)
-    monkeypatch.setattr(uncertainty, "KEPT_BYTES", 0.0)
-    for free in (4.0 * 2 * 8 * 70, 100.0):
-        monkeypatch.setattr(memory, "available_bytes", lambda free=free: free)
-        with pytest.raises(MemoryError, match=r"50 rows.*70.*method='jackknife'"):
-            model.predict_interval(new, method="jackknife+")
+    monkeypatch.setattr(memory, "available_bytes", lambda: 100.0)
+    with pytest.raises(MemoryError, match=r"70.*12.*method='jackknife'"):
+        model.predict_interval(new, method="jackknife+")
     np.testing.assert_allclose(model.predict_interval(new, method="jackknife"), expected, rtol=1e-12)
     np.testing.assert_array_equal(model.predict_interval(new), model.predict_interval(new, method="cv+"))
 
@@ -530,21 +524,20 @@ def test_constant_columns_do_not_vary(seed):
 def test_another_draw_of_all_subsets_is_the_same(seed):
     X, y = random_problem(seed)
     model = OLSEnsembleRegressor(20, 1.0, random_state=seed).fit(X, y)
-    assert np.abs(model.monte_carlo_std_).max() < 1e-12 and np.abs(model.monte_carlo_std(X)).max() < 1e-12
+    assert np.abs(model.monte_carlo_std_).max() < 1e-12
     assert model.members_needed() <= 1
 
 
 def test_places_agree_on_the_draw(seed):
     X, y = random_problem(seed, n=300)
     found = [
-        (model.monte_carlo_std_, model.monte_carlo_std(X[:5]), model.members_needed(1e-4))
+        (model.monte_carlo_std_, model.members_needed(1e-4))
         for _, data in engines(X, y)
         for model in [OLSEnsembleRegressor(60, 4, random_state=seed).fit(*data)]
     ]
-    for coef, rows, needed in found[1:]:
+    for coef, needed in found[1:]:
         np.testing.assert_allclose(coef, found[0][0], rtol=1e-6)
-        np.testing.assert_allclose(rows, found[0][1], rtol=1e-6)
-        assert abs(needed / found[0][2] - 1) < 0.25  # errors come from leave-one-out, or from folds
+        assert abs(needed / found[0][1] - 1) < 0.25  # errors come from leave-one-out, or from folds
 
 
 def test_members_needed_are_enough(seed):
@@ -569,7 +562,7 @@ def test_stacked_members_cannot_tell(seed):
     X = rng.standard_normal((60, 30))
     y = 3 * X[:, 0] + 0.5 * rng.standard_normal(60)
     model = OLSEnsembleRegressor(100, 2, mixing="stacking", random_state=seed).fit(X, y)
-    for ask in (lambda: model.monte_carlo_std_, lambda: model.monte_carlo_std(X), model.members_needed):
+    for ask in (lambda: model.monte_carlo_std_, model.members_needed):
         with pytest.raises(ValueError, match="weights"):
             ask()
 

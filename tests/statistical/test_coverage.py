@@ -116,12 +116,8 @@ def test_standard_errors_after_a_choice(kind, lowest, seed):
 def test_another_draw_moves_as_much_as_was_said(design, seed):
     rng = np.random.default_rng([seed, 29])
     X = rng.standard_normal((100, 50))
-    y, new = X[:, :5].sum(axis=1) + rng.standard_normal(100), rng.standard_normal((30, 50))
+    y = X[:, :5].sum(axis=1) + rng.standard_normal(100)
     models = [OLSEnsembleRegressor(60, 15, design=design, random_state=1000 * seed + i).fit(X, y) for i in range(200)]
-    coef, there = np.array([m.coef_ for m in models]), np.array([m.predict(new) for m in models])
-    said = (
-        np.mean([m.monte_carlo_std_**2 for m in models[:40]]),
-        np.mean([m.monte_carlo_std(new) ** 2 for m in models[:40]]),
-    )
-    assert abs(said[0] / coef.var(axis=0, ddof=1).mean() - 1) < 0.15
-    assert abs(said[1] / there.var(axis=0, ddof=1).mean() - 1) < 0.15
+    coef = np.array([m.coef_ for m in models])
+    said = np.mean([m.monte_carlo_std_**2 for m in models[:40]])
+    assert abs(said / coef.var(axis=0, ddof=1).mean() - 1) < 0.15

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Self, overload
 
@@ -26,11 +26,10 @@ from .._selection.curve import SizeCurve
 from .._selection.paths import Splits
 from .._selection.tuning import Selection
 from ..subsets import Design, Subsets
-from .certainty import Certainty
 from .inputs import check_count, options_of, validate_new_rows
-from .kept_rows import KeptRows
 from .shown import Shown
-from .uncertain import Uncertain
+from .training_data import Fingerprint, same_coefficients
+from .uncertainty import UncertaintyMixin
 
 __all__ = ["FittedEnsemble", "FittedResult"]
 
@@ -63,8 +62,8 @@ class FittedResult:
         What tuning found.
     curve : SizeCurve or None
         The part of it that pickles keep.
-    rows : KeptRows or None
-        The training rows.
+    fingerprint : Fingerprint or None
+        Of the training rows, for a warm start.
     why_no_rows : str
         Why there are none, and what to do.
     stream : Stream or None
@@ -81,6 +80,8 @@ class FittedResult:
         Of every target, where each has its own schemes.
     folds : list of FoldFit or None
         The chosen mixture of schemes without each of the folds it was chosen in.
+    computed : dict
+        What was computed from the training data on demand, for uncertainty.
     """
 
     design: Design
@@ -90,7 +91,7 @@ class FittedResult:
     advantage: float | None = None
     selection: list[Selection] | None = None
     curve: SizeCurve | None = None
-    rows: KeptRows | None = None
+    fingerprint: Fingerprint | None = None
     why_no_rows: str = ""
     stream: Stream | None = None
     random_state: Any = None
@@ -99,17 +100,39 @@ class FittedResult:
     n_groups: int | None = None
     designs: tuple[Design, ...] | None = None
     folds: list[FoldFit] | None = None
+    computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
-    def certainty(self) -> Certainty:
-        """How sure it is; computed when it is asked for, and kept."""
-        return Certainty(self)
+    @property
+    def rows(self) -> Problem | None:
+        """The training rows, where they are in memory."""
+        return None if self.data is None else self.data.problem
 
-    def kept_rows(self, what: str) -> KeptRows:
+    @property
+    def all_designs(self) -> tuple[Design, ...]:
+        """How members are drawn, of every target where each has its own."""
+        return self.designs or (self.design,)
+
+    def need_rows(self, what: str) -> Problem:
         """The training rows, or an error that says why there are none and what to do."""
         if self.rows is None:
             raise NeedsRows(f"{what} needs the training rows: {self.why_no_rows}.")
         return self.rows
+
+    def check_unchanged(self, what: str, coef: Any, intercept: Any = None, scale: Any = 1.0) -> None:
+        """Raise unless coefficients (p, q) that were found again are those of the fit: users can change X in place."""
+        assert self.members is not None
+        if same_coefficients(coef, intercept, self.members, self.rows, scale):
+            return
+        if self.rows is not None:
+            raise NeedsRows(
+                f"{what} is computed from the training rows, but X was changed in place after fit. Fit again, or give "
+                f"fit a copy (X.copy()) if you go on changing X."
+            )
+        raise NeedsRows(
+            f"{what} reads the training data again, and they gave other coefficients than in the fit: they were "
+            f"changed since, or columns are nearly dependent. A function that returns blocks must return the same ones "
+            f"every time. Fit again, or load X as an array in memory."
+        )
 
     def plain(self, most_bytes: float) -> dict[str, Any]:
         """What a pickle or a model file keeps, as numbers, texts and arrays: no module of this package is named.
@@ -199,7 +222,9 @@ def _memory_of(rows: dict[str, Any], design: Design) -> Memory:
     return Memory(problem, options, bool(rows["single_target"]), int(rows["n_given"]), rows.get("kept_rows"))
 
 
-class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator):
+class FittedEnsemble(
+    Shown, UncertaintyMixin, MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator
+):
     """What both ensembles have in common once they are fitted: predictions, uncertainty, members."""
 
     _fitted: FittedResult | None = None
@@ -344,11 +369,10 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
 
     def _drawable_designs(self, what: str) -> tuple[Design, ...]:
         """How members are drawn, of every target where each has its own."""
-        fitted = self._result()
-        designs = fitted.designs or (fitted.design,)
+        designs = self._result().all_designs
         if all(design.sampling != "determinantal" or design.process is not None for design in designs):
             return designs
-        return tuple(drawable(fitted.certainty.data_now(what), design) for design in designs)
+        return tuple(drawable(self._data(what), design) for design in designs)
 
     def _members_again(self, what: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
         """Members solved once more from the training rows, of every target where each has its own.
@@ -356,9 +380,9 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
         An error if all of them together are not those of the fit.
         """
         fitted = self._result()
-        rows, members = fitted.kept_rows(what), fitted.members
+        options, problem = options_of(self), replace(fitted.need_rows(what))  # without the moments of then
+        members = fitted.members
         assert members is not None
-        options, problem = options_of(self), replace(rows.problem)  # without the moments of then
         designs, found, means = self._drawable_designs(what), [], []
         for design in designs:
             features, samples = design.draw(0, len(members) if n_members is None else n_members)
@@ -366,11 +390,11 @@ class FittedEnsemble(Shown, Uncertain, MultiOutputMixin, RegressorMixin, callbac
             solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
             found.append((features, solution))
             if len(features) < members.number:
-                means.append(fitted.certainty.data_now(what).solve(design, 0, members.number, members.weights))
+                means.append(self._data(what).solve(design, 0, members.number, members.weights))
             else:
                 means.append(Members.of(problem, features, samples, solution, members.weights))
         again = by_target(means)
-        rows.check_members(what, again.coef, again.intercept, members)
+        fitted.check_unchanged(what, again.coef, again.intercept)
         return found
 
     def _for_file(self, rows: bool) -> Self:
@@ -445,7 +469,6 @@ def _from_plain(plain: dict[str, Any]) -> FittedResult:
         plain["scale"],
         options=Options(design.fit_intercept),
         curve=None if plain["curve"] is None else SizeCurve(**plain["curve"]),
-        rows=None if data is None else KeptRows(data.problem, None),
         why_no_rows=plain["why_no_rows"] or NOT_KEPT,
         stream=stream,
         data=stream if data is None else data,

@@ -25,7 +25,7 @@ from .inputs import (
     check_switch,
     resolve_seed,
 )
-from .kept_rows import KeptRows
+from .training_data import fingerprint, same_rows
 
 __all__ = ["FittingEnsemble"]
 
@@ -93,7 +93,7 @@ class FittingEnsemble(FittedEnsemble):
         before = self._fitted
         if not self.warm_start or before is None or before.rows is None or engine.problem is None:
             return None
-        return before if before.rows.same_as(engine.problem) else None
+        return before if same_rows(before.rows, before.fingerprint, engine.problem) else None
 
     def _seed(self, kept: FittedResult | None) -> int:
         """Drawn once from `random_state`; a warm start from the same object keeps its seed."""
@@ -136,14 +136,14 @@ class FittingEnsemble(FittedEnsemble):
             new = engine.solve(design, start, k, how.weights)
             members = new if members is None else members.merge(new)
         assert members is not None
-        rows = None if engine.problem is None else KeptRows.of(engine.problem, remember=self.warm_start)
+        look = None if engine.problem is None else fingerprint(engine.problem, at_any_cost=self.warm_start)
         return FittedResult(
             design,
             members,
             how.scale,
             options=engine.options,
             advantage=how.advantage,
-            rows=rows,
+            fingerprint=look,
             why_no_rows=engine.why_no_rows,
             data=engine.again(),
             random_state=self.random_state,

@@ -29,7 +29,7 @@ from .._report.pages import render
 from .._report.summary import summarise
 from ..subsets import resolve_size
 from .inputs import check_choice, check_number, validate_new_rows
-from .kept_rows import KeptRows
+from .training_data import same_rows
 
 __all__ = ["Shown"]
 
@@ -363,7 +363,7 @@ def _explained(model: Any) -> float | None:
     rows = model._result().rows
     if rows is None:
         return None
-    Y, weight = rows.problem.Y, rows.problem.weight
+    Y, weight = rows.Y, rows.weight
     share = np.full(len(Y), 1 / len(Y)) if weight is None else weight / weight.sum()
     away = (Y - share @ Y) / (1 - share)[:, None]
     spread = float(np.mean(share @ away**2))
@@ -397,8 +397,8 @@ def _report_rows(model: Any, X: Any, y: Any) -> tuple[Array, Array, str]:
                 f"report needs the training rows: {fitted.why_no_rows}, or give it the rows: report(path, X, y). For a "
                 f"table that does not fit into memory, use the command: olsen fit table.parquet --report page.html."
             )
-        _check_unchanged(model, fitted.rows)
-        return _dense(fitted.rows.problem.X), fitted.rows.problem.Y[:, 0], "y"
+        _check_unchanged(model)
+        return _dense(fitted.rows.X), fitted.rows.Y[:, 0], "y"
     name = getattr(y, "name", None)
     X = validate_new_rows(model, X)
     y = column_or_1d(np.asarray(y, dtype=np.float64))
@@ -410,11 +410,12 @@ def _report_rows(model: Any, X: Any, y: Any) -> tuple[Array, Array, str]:
     return _dense(X[kept]), y[kept], "y" if name is None else str(name)
 
 
-def _check_unchanged(model: Any, rows: KeptRows) -> None:
-    """Raise where X is not what was fitted any more; where its look was not kept, members solved again tell."""
-    if rows.look is None:
+def _check_unchanged(model: Any) -> None:
+    """Raise where X is not what was fitted any more; without a fingerprint, members solved again tell."""
+    fitted = model._result()
+    if fitted.fingerprint is None:
         model._members_again("report")
-    elif not rows.same_as(rows.problem):
+    elif not same_rows(fitted.rows, fitted.fingerprint, fitted.rows):
         raise NeedsRows(
             "report is made from the training rows, but X was changed in place after fit. Fit again, or give it the "
             "rows as they were: report(path, X, y)."
@@ -428,7 +429,7 @@ def _dense(X: Any) -> Array:
 def _report_notes(model: Any) -> Iterator[str]:
     """What differs from a fit of the command, for which the page was written."""
     rows = model._result().rows
-    if rows is not None and rows.problem.weight is not None:
+    if rows is not None and rows.weight is not None:
         yield "Rows have weights; errors of ridge, of least squares and of the mean do not take them into account."
     if model.cv is not None:
         yield f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever this page says of rows left out."

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -23,11 +25,11 @@ from .._selection.fold_data import SEED as FOLD_SEED
 from .._selection.paths import Splits
 from .._selection.tuning import Evidence, Request, Selection, select
 from ..subsets import Design, resolve_size
-from .draws import Replicates
 from .fitted import FittedResult
 from .fitting import FittingEnsemble
 from .inputs import check_choice, check_switch, open_training, unchanged_on_failure
 from .splits import row_splits, suspicious_repeats
+from .standard_errors import Refits
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
@@ -480,36 +482,25 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
 
     # Uncertainty that repeats the choice
 
-    def _replicates(self, what: str) -> Replicates | None:
-        fitted = self._result()
-        if "replicates" not in vars(fitted.certainty):
-            data = fitted.certainty.data_now(what)
-            if isinstance(data, Stream):
-                raise NeedsRows(f"{what} needs the training rows: {fitted.why_no_rows}.")
+    def _refits(self, what: str) -> Refits | None:
+        fitted, data = self._result(), self._data(what)
+        if isinstance(data, Stream):
+            raise NeedsRows(f"{what} needs the training rows: {fitted.why_no_rows}.")
+
+        def make() -> Refits:
+            members = fitted.members
+            assert members is not None
             if isinstance(data, Memory):
-                fitted.certainty.check_unchanged(what)
-            coefs, intercepts, share = self._of_rows(data) if isinstance(data, Memory) else self._of_groups(data)
-            fitted.certainty.replicates = Replicates(coefs, intercepts, share)
-        return fitted.certainty.replicates
+                designs = fitted.all_designs
+                again = by_target([data.solve(design, 0, members.number, members.weights) for design in designs])
+                fitted.check_unchanged(what, again.coef, again.intercept)
+            parts, share = _parts_of_rows(data) if isinstance(data, Memory) else _parts_of_groups(data, fitted.design)
+            fixed = _clone_for_parts(self)
+            coefs, intercepts = zip(*(fixed._coefficients(part) for part in parts), strict=True)
+            return Refits(np.stack(coefs), np.stack(intercepts), share)
 
-    def _of_rows(self, data: Memory) -> tuple[Array, Array, float]:
-        n, quiet = len(data.problem.Y), replace(data.options, listen=nobody)
-        count, rng, fits, fixed = _most_of(n), np.random.default_rng(FOLD_SEED), [], _clone_for_parts(self)
-        for _ in range(REPLICATES):
-            rows = np.sort(rng.permutation(n)[:count])
-            part = replace(data, problem=data.problem.take(rows), n_given=count, kept_rows=None, options=quiet)
-            fits.append(fixed._coefficients(part))
-        return *_stacked(fits), count / n
-
-    def _of_groups(self, data: Engine) -> tuple[Array, Array, float]:
-        """From moments of groups of rows."""
-        count = int(np.clip(self._result().design.n_rows // 10, 6, GROUPS))  # few rows have fewer groups
-        parts = [part.on_host() for part in data.folds(count, FOLD_SEED + 1)]
-        rng, fits, fixed = np.random.default_rng(FOLD_SEED), [], _clone_for_parts(self)
-        for _ in range(REPLICATES):
-            some = [parts[i] for i in rng.permutation(count)[: _most_of(count)]]
-            fits.append(fixed._coefficients(Summed(some, data.options)))
-        return *_stacked(fits), _most_of(count) / count
+        found: Refits = self._once("refits", make)
+        return found
 
     def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
         """Coefficients (q, p) and intercepts (q,) of a fit of some data; nothing is kept of it."""
@@ -517,6 +508,23 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         assert fitted.members is not None
         coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
         return np.asarray(coef), np.asarray(intercept)
+
+
+def _parts_of_rows(data: Memory) -> tuple[Iterator[Engine], float]:
+    """Random parts of the rows, one after the other, and their share of the rows."""
+    n, quiet, rng = len(data.problem.Y), replace(data.options, listen=nobody), np.random.default_rng(FOLD_SEED)
+    count = _most_of(n)
+    some = (np.sort(rng.permutation(n)[:count]) for _ in range(REPLICATES))
+    part = partial(replace, data, n_given=count, kept_rows=None, options=quiet)
+    return (part(problem=data.problem.take(rows)) for rows in some), count / n
+
+
+def _parts_of_groups(data: Engine, design: Design) -> tuple[Iterator[Engine], float]:
+    """The same from moments of groups of rows."""
+    count = int(np.clip(design.n_rows // 10, 6, GROUPS))  # few rows have fewer groups
+    groups, rng = [part.on_host() for part in data.folds(count, FOLD_SEED + 1)], np.random.default_rng(FOLD_SEED)
+    some = (rng.permutation(count)[: _most_of(count)] for _ in range(REPLICATES))
+    return (Summed([groups[i] for i in own], data.options) for own in some), _most_of(count) / count
 
 
 def _most_of(n: int) -> int:
@@ -528,11 +536,6 @@ def _clone_for_parts(model: OLSEnsembleRegressorCV) -> OLSEnsembleRegressorCV:
     how = {"cv": None if not isinstance(model.cv, (str, int)) else model.cv, "warm_start": False, "verbose": 0}
     fixed: OLSEnsembleRegressorCV = clone(model).set_params(**how)
     return fixed
-
-
-def _stacked(fits: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    coefs, intercepts = zip(*fits, strict=True)
-    return np.stack(coefs), np.stack(intercepts)
 
 
 def _fold_fits(found: list[Selection]) -> list[FoldFit]:

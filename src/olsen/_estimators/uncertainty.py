@@ -1,323 +1,427 @@
-r"""How sure a prediction is: intervals for new observations, standard errors of the expected prediction.
-
-The ensemble with all rows is linear in y, :math:`\hat y(x_0) = w(x_0)' y`, and every member can be had without row l
-for the price of one inverse (``_members.jackknife``). From sums over members,
-
-- **jackknife+** (Barber, Candes, Ramdas, Tibshirani 2021): the interval spans order statistics of
-  :math:`\hat y_{-l}(x_0) \pm |e_l|`. Status: theorem, coverage at least 1 - 2(1 - coverage) for exchangeable rows when
-  the size was not chosen from them; close to `coverage` in simulation.
-- **standard error**: :math:`(1 - \hat\kappa) \sum_l w_l(x_0)^2 e_l^2` with leave-one-out residuals e and
-  :math:`1 - \hat\kappa = (1 - \mathrm{tr} H / n)^2 / (1 - 2\,\mathrm{tr} H / n + \mathrm{tr}(H H')/n)`.
-  Status: asymptotic. It is the spread of the prediction over repeated data sets, not its distance from the truth:
-  shrinkage bias is not in it. Where the ensemble fits every row (tr H = n), :math:`\hat\kappa` is not defined and taken
-  as 0, an upper bound.
-
-The scale shrinks every member about its own mean target: without row l it predicts mean_{-l} + scale * (prediction_{-l}
-- mean_{-l}). With rows about the means of all, and coefficients that row l changes by :math:`c_l`, that row changes the
-prediction at :math:`x_0` by scale :math:`(x_0 - \bar x)' c_l` and a number of its own.
-
-Memory: residuals take that of y. The changes :math:`c_l` of all rows take q times that of X and are kept up to
-`KEPT_BYTES`; beyond, they are made anew for as many new rows at a time as there is room for. The hat matrix is never
-formed: with rows A = Q R and coefficients that depend on the targets through an operator O, the squares of A O sum to
-those of R O.
-"""
+"""Intervals and standard errors of a fitted ensemble: which data they are computed from, and how."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution import memory
-from .._execution.threads import Sharing, one_blas_thread
-from .._members.jackknife import Deleted, Operator, TrainingRows, Visit, delete_rows, delete_rows_of_limit
-from .._members.problem import Problem, Units
-from .._moments import weighted_mean
-from .._trust import power_of_two
-from ..subsets import Design
-from .left_out import AT_A_TIME, LeftOut, about, order_statistics, rank_of, steps
+from .. import _engines
+from .._engines import Blocks, Memory, NeedsRows, Stream
+from .._engines.determinantal import drawable, uniform_members
+from .._engines.left_out import Refit
+from .._execution.arrays import space_of
+from .._execution.threads import Sharing
+from .._members import by_target
+from .._selection.fold_data import SEED as FOLD_SEED
+from .inputs import check_choice, check_coverage, check_number, options_of, validate_new_rows
+from .prediction_intervals import CVPlus, Jackknife
+from .standard_errors import Batches, MomentErrors, Refits, mean_inverse
 
-__all__ = ["Deletions"]
+__all__ = ["UncertaintyMixin"]
 
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
-INTERPOLATES = 1e-12  # (1 - tr H / n)^2 from which on it is rounding
-KEPT_BYTES = float(1 << 28)  # of changes that are kept with a fitted model
-MOST_PASSES = 20  # over all members, for one call
-
-
-@dataclass(frozen=True)
-class _Derivative:
-    """The ensemble's predictions as functions of the targets."""
-
-    operator: Operator
-    rows: TrainingRows
-    units: Units
-    scale: float
-    kept: Array | None  # (p, n) of coefficients with respect to the targets, where there is room for it
-    shrink: float = 1.0  # 1 - kappa
-
-    @cached_property
-    def base(self) -> Array:
-        """At the means of all rows, (n,)."""
-        return self.operator.centre + self.scale * self.operator.moved
-
-    def columns(self, here: slice) -> Array:
-        """Of coefficients with respect to the targets of a block of rows, (p, rows)."""
-        if self.kept is not None:
-            return self.kept[:, here]
-        found: Array = self.operator.M @ self.rows.block(here)[:-1] * self.rows.weight[here]
-        return self.scale * (found if self.operator.F is None else found + self.operator.F[:, here])
+METHODS = ("auto", "jackknife+", "jackknife", "cv+", "normal")
+FOLDS_IN_MEMORY, FOLDS = 10, 5
+MOST_ROWS = 200_000  # whose errors make intervals: their quantiles are good to a tenth of a per cent
+PILOT = 200  # members that tell how much infinitely many vary one by one
 
 
-class Deletions:
-    """The ensemble without each of its n rows; what is asked for is computed then, and kept where there is room.
+class UncertaintyMixin:
+    """Standard errors and intervals from the result of a fit; what is computed is kept with it."""
 
-    Parameters
-    ----------
-    problem : Problem
-        The training rows.
-    design : Design
-        How members are drawn.
-    weights : ndarray of shape (k,)
-        Of the members; empty where they are infinitely many.
-    scale : float
-        About the mean target.
-    check : callable
-        Is given coefficients (p, q) and intercept (q,) of the mean member, as found from the rows, and raises if they
-        are not those that were fitted.
-    """
+    coef_: Any
+    intercept_: Any
+    n_estimators_: float
+    _result: Any
 
-    def __init__(
-        self,
-        problem: Problem,
-        design: Design,
-        weights: Array,
-        scale: float,
-        check: Callable[[Array, Array], None],
-    ) -> None:
-        self.problem, self.design = problem, design
-        self.weights, self.scale, self.check = weights, scale, check
-        self._left: LeftOut | None = None
-        self._derivative: _Derivative | None = None
+    def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "auto") -> NDArray[np.float64]:
+        """Intervals that hold new observations with the given probability.
 
-    def interval(self, X: Any, prediction: Array, coverage: float, plus: bool, sharing: Sharing) -> Array:
-        """Lower and upper ends, shape (rows, q, 2), for new rows X with their predictions of shape (rows, q).
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
+            Rows to predict.
+        coverage : float, default=0.9
+            Probability that a new observation falls inside.
+        method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
+            - ``"jackknife+"`` leaves out every training row, and moves the centre with it. Needs the rows in memory,
+              and members of a given size, or uniform ones.
+            - ``"jackknife"`` gives all rows one width, from the same residuals, and serves any number of training rows
+              with little more memory than they take.
+            - ``"cv+"`` leaves out folds: those in which schemes and shares were chosen, at no further cost; for other
+              members those of `cv` (groups stay together), otherwise ten random ones, or five of data in blocks, on a
+              cluster or on a device, which are read again.
+            - ``"normal"`` adds and subtracts the root of the estimated error times a quantile of the normal
+              distribution.
+            - ``"auto"``: cv+ where schemes were chosen; otherwise jackknife+ where rows are in memory, not in groups,
+              and leave room for it, else cv+.
 
-        Ranks are ceil(coverage (n + 1)) of n; where that exceeds n the interval is the whole line.
+        Returns
+        -------
+        interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
+            Lower and upper ends; infinite where there are too few training rows for the coverage.
+
+        Notes
+        -----
+        Status: for exchangeable rows (or groups of them), and members that were not chosen with their targets,
+        jackknife+ and cv+ cover at least 1 - 2 (1 - coverage) (theorem; for cv+ up to a term that vanishes with the
+        rows of a fold). In simulation they are close to `coverage`, also after tuning (asymptotic; residuals of schemes
+        that were chosen with the targets are enlarged to the estimated error, a heuristic). The plain jackknife and
+        ``"normal"`` carry no guarantee. No interval is narrower where the noise is, unless rows there differ.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_diabetes
+        >>> from olsen import OLSEnsembleRegressorCV
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> model = OLSEnsembleRegressorCV(200, random_state=0).fit(X[:300], y[:300])
+        >>> low, high = model.predict_interval(X[300:], coverage=0.9).T
+        >>> round(float(((low <= y[300:]) & (y[300:] <= high)).mean()), 1)
+        0.9
         """
-        with one_blas_thread():
-            return self._interval(X, prediction, coverage, plus, sharing)
+        fitted = self._result()
+        check_coverage(coverage)
+        check_choice("method", method, METHODS)
+        if method == "auto":
+            alone = fitted.rows is not None and fitted.n_groups is None and fitted.folds is None
+            method = "jackknife+" if alone and self._jackknife().plus_is_cheap else "cv+"
+        if method.startswith("jackknife"):
+            self._check_jackknife(method)
+        rows, back = self._on_host(X)
+        ends = self._interval(rows, coverage, method)
+        found: NDArray[np.float64] = back(ends[:, 0] if self.coef_.ndim == 1 else ends)
+        return found
 
-    def std(self, X: Any, sharing: Sharing) -> Array:
-        """Standard error of the expected prediction, shape (rows, q)."""
-        with one_blas_thread():
-            return self._std(X, sharing)
+    def _check_jackknife(self, method: str) -> None:
+        """Refuse to leave out rows one at a time where that says little, or cannot be done."""
+        fitted = self._result()
+        if fitted.n_groups is not None:
+            raise ValueError(
+                f"method={method!r} leaves out rows one at a time, but the model was fitted with groups, whose other "
+                f"rows would stay. Use method='cv+', which leaves out the folds of whole groups that the fit used."
+            )
+        if fitted.folds is not None:
+            raise ValueError(
+                f"method={method!r} leaves out rows one at a time, but schemes and their shares were chosen with these "
+                f"rows in. Use method='cv+', in whose folds the choice was made."
+            )
+        if fitted.rows is None:
+            again = fitted.data is not None and fitted.stream is None
+            other = "; method='cv+' reads the data again" if again else ""
+            raise NeedsRows(
+                f"predict_interval(method={method!r}) needs the training rows: {fitted.why_no_rows}{other}."
+            )
 
-    def coef_std(self, sharing: Sharing) -> Array:
-        """Standard error of the expected coefficients, shape (p, q)."""
-        with one_blas_thread():
-            return self._coef_std(sharing)
+    def _interval(self, X: Any, coverage: float, method: str) -> NDArray[np.float64]:
+        """Ends (rows, q, 2) for checked rows on the host."""
+        if method == "cv+":
+            return self._cv_plus().interval(X, coverage)
+        y = self._predict_on_host(X)
+        if method == "normal":
+            half = NormalDist().inv_cdf((1 + coverage) / 2) * np.sqrt(self._error("predict_interval(method='normal')"))
+            return np.stack([y - half, y + half], axis=2)
+        return self._jackknife().interval(X, y, coverage, method == "jackknife+", self._threads)
 
-    def _interval(self, X: Any, prediction: Array, coverage: float, plus: bool, sharing: Sharing) -> Array:
-        n = len(self.problem.Y)
-        rank = rank_of(coverage, n)
-        if not plus or rank > n:
-            return self._left_behind(sharing).interval(X, prediction, coverage, False, sharing)
-        if self.changes_fit:
-            return self._all_changes(sharing).interval(X, prediction, coverage, True, sharing)
-        out = np.empty((*prediction.shape, 2))
-        for here in self._passes(X.shape[0]):
-            change, left = self._changes_at(X[here], sharing)
-            order_statistics(change, prediction[here], left, rank, out[here], sharing)
-        return out
+    def members_needed(self, share: float = 0.01) -> int:
+        """Number of members with which another draw of them would not matter.
 
-    def _coef_std(self, sharing: Sharing) -> Array:
-        found = self._by_targets(sharing)
-        squares, unit = self._squared_errors(sharing)
-        blocks = found.rows.blocks()
+        Parameters
+        ----------
+        share : float, default=0.01
+            Of the mean squared error of prediction, that the variance over draws may take.
 
-        def work(start: int, stop: int) -> Array:
-            rows = slice(blocks[start].start, blocks[stop - 1].stop)
-            return found.columns(rows) ** 2 @ squares[rows]
-
-        total = sum(sharing.quiet()(work, len(blocks), chunk=1))
-        return np.asarray(np.sqrt(found.shrink * total) * unit / found.units.x)
-
-    def _squared_errors(self, sharing: Sharing) -> tuple[Array, float]:
-        """Squares of the leave-one-out residuals, (n, q), in a unit in which none is too large."""
-        residual = self._left_behind(sharing).residual
-        unit = power_of_two(float(np.abs(residual).max(initial=0.0)))
-        return (residual / unit) ** 2, unit
-
-    def _std(self, X: Any, sharing: Sharing) -> Array:
-        found = self._by_targets(sharing)
-        squares, unit = self._squared_errors(sharing)
-        blocks = found.rows.blocks()
-        out = np.empty((X.shape[0], squares.shape[1]))
-        for here in steps(X.shape[0], 8.0 * len(squares) / len(blocks), AT_A_TIME):
-            new = about(X[here], found.rows.mean_x, found.units.x)
-
-            def work(start: int, stop: int, new: Array = new) -> Array:
-                rows = slice(blocks[start].start, blocks[stop - 1].stop)
-                return (new @ found.columns(rows) + found.base[rows]) ** 2 @ squares[rows]
-
-            out[here] = sum(sharing.quiet()(work, len(blocks), chunk=1))
-        return np.asarray(np.sqrt(found.shrink * out) * unit)
+        Returns
+        -------
+        n_members : int
+            With a balanced design whole groups of members that avoid each other; with fewer than one, errors do not
+            cancel. Status: exact up to the noise of the two estimates.
+        """
+        check_number("share", share, "a positive number", np.nextafter(0.0, 1.0))
+        batches = self._batches("members_needed")
+        error = float(np.sum(self._error("members_needed")))
+        needed = batches.members_for(share * error, self._result().data)
+        if not math.isfinite(needed):
+            raise ValueError(
+                f"share={share!r} of an error of {error:.3g} is nothing: no number of members varies so little over "
+                f"draws."
+            )
+        return math.ceil(needed)
 
     @property
-    def changes_fit(self) -> bool:
-        """Whether there is room for what the jackknife+ needs, whatever the new rows."""
-        (n, p), q = self.problem.shape, self.problem.Y.shape[1]
-        return (self._left is not None and self._left.changes is not None) or _can_be_kept(8.0 * p * n * q)
+    def coef_std_(self) -> NDArray[np.float64]:
+        """Standard errors of the *expected* coefficients, in the shape of ``coef_``.
 
-    def left_out(self, sharing: Sharing, *, plus: bool) -> LeftOut:
-        """What intervals need: for the jackknife+ if there is room for it, otherwise for the plain jackknife."""
-        with one_blas_thread():
-            if plus and self.changes_fit:
-                return self._all_changes(sharing)
-            return replace(self._left_behind(sharing), changes=None)
+        How much coefficients would vary over training sets. Shrinkage is not in them: they do not say how far a
+        coefficient is from the truth. Status: asymptotic; with fixed sizes below the number of rows within 3 % of
+        simulation, an upper bound (40 % too large at 30 x 60) for members that fit every row. In memory errors may have
+        any variance; of data in blocks, on a cluster or on a device they are taken to have one. A column that differs
+        from a constant in a few rows only rests on the residuals of these rows.
 
-    def _passes(self, count: int) -> list[slice]:
-        """New rows to be predicted in each pass over all members, or an error where there would be too many."""
-        n, q = self.problem.Y.shape
-        free = memory.available_bytes()
-        parts = steps(count, 8.0 * n * q, free / 4)
-        if 8.0 * n * q > free / 4 or len(parts) > MOST_PASSES:
-            raise MemoryError(
-                f"method='jackknife+' predicts each of {count} rows without each of {n} training rows, which takes "
-                f"{memory.describe(8.0 * count * n * q)} or more than {MOST_PASSES} passes over all members, but "
-                f"{memory.describe(free)} of memory are free. Use method='jackknife', which is exact from "
-                f"leave-one-out residuals alone whatever the number of rows, or give fewer rows at a time."
+        A tuned model repeats the whole choice on 30 parts of the rows, which takes the time of as many fits, once
+        (status: heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every
+        method.
+        """
+        with _missing_attribute():
+            refits, fitted = self._refits("coef_std_"), self._result()
+            if refits is not None:
+                found = refits.coef_std()
+            elif fitted.rows is not None:
+                found = self._jackknife().coef_std(self._threads)
+            else:
+                found = self._moment_errors("coef_std_").coef_std()
+        return self._like_coef(found)
+
+    def coef_interval(self, coverage: float = 0.9) -> NDArray[np.float64]:
+        """Intervals for the expected coefficients: ``coef_`` plus and minus a normal quantile of ``coef_std_``.
+
+        Parameters
+        ----------
+        coverage : float, default=0.9
+            Probability that the expected coefficient of as many rows falls inside; the truth, from which members are
+            shrunk, falls inside less often.
+
+        Returns
+        -------
+        interval : ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
+            Lower and upper ends. Status: asymptotic, see ``coef_std_``.
+        """
+        check_coverage(coverage)
+        coef, half = _host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std_
+        return np.stack([coef - half, coef + half], axis=-1)
+
+    @property
+    def monte_carlo_std_(self) -> NDArray[np.float64]:
+        """How much coefficients would move with another draw of as many subsets, in the shape of ``coef_``.
+
+        Status: exact up to the noise of a variance from five to a hundred batches of members, each of whole groups of
+        a balanced design. Not for stacked members, which another draw would weigh anew.
+        """
+        with _missing_attribute():
+            if np.isfinite(self.n_estimators_):
+                return self._like_coef(self._batches("monte_carlo_std_").coef_std())
+            found, data = np.zeros((np.shape(self.coef_)[-1], self._n_targets)), self._data("monte_carlo_std_")
+        scales = np.broadcast_to(self._result().scale, (self._n_targets,))
+        for t, design in enumerate(self._result().all_designs):  # of infinitely many only uniform ones were drawn
+            if design.shares is not None and design.uniform_share > 0:
+                count, share = uniform_members(design.uniform_share), float(scales[t]) * design.uniform_share
+                found[:, t] = Batches.solve(data, design.uniform, np.full(count, 1 / count), share).coef_std()[:, t]
+        return self._like_coef(found)
+
+    @property
+    def limit_coef_(self) -> NDArray[np.float64]:
+        """Coefficients of infinitely many members like these, in the shape of ``coef_``: ridge regression.
+
+        With ``sampling="determinantal"`` only. What ``coef_`` is away from it is the error that more members remove,
+        of which ``monte_carlo_std_`` is the size to expect. Status: theorem.
+        """
+        fitted = self._result()
+        if fitted.design.sampling != "determinantal":
+            raise AttributeError("limit_coef_ is known for sampling='determinantal' only.")
+        with _missing_attribute():
+            data = self._data("limit_coef_")
+        designs = [data.complete(replace(design, process=None)) for design in fitted.all_designs]
+        limit = by_target([data.solve(design, 0, np.inf) for design in designs])
+        return self._like_coef(np.asarray(limit.space.get(limit.coef), dtype=float) * fitted.scale)
+
+    # Of new rows
+
+    def _std(self, X: Any) -> NDArray[np.float64]:
+        """Standard error of the expected prediction, (rows, q)."""
+        refits = self._refits("predict(return_std=True)")
+        if refits is not None:
+            return refits.std(X)
+        if self._result().rows is not None:
+            return self._jackknife().std(X, self._threads)
+        return self._moment_errors("predict(return_std=True)").std(X)
+
+    def _error(self, what: str) -> NDArray[np.float64]:
+        """Mean squared error of prediction for each target: as tuning found it where there is one target."""
+        tuned, fitted = getattr(self, "best_score_", -math.inf), self._result()
+        if self.coef_.ndim == 1 and math.isfinite(tuned):
+            return np.full(1, -tuned)
+        if fitted.rows is not None and fitted.folds is None:
+            return np.asarray(np.mean(self._jackknife().residuals(self._threads) ** 2, axis=0))
+        self._data(what)
+        return self._cv_plus().mse
+
+    def _left_out_errors(self) -> NDArray[np.float64]:
+        """Absolute errors of left-out rows for the first target, ascending; none where the training rows are gone."""
+        fitted = self._result()
+        if fitted.folds is not None and fitted.folds[0].residual is not None:
+            return np.sort(np.abs(np.concatenate([fit.residual[:, 0] for fit in fitted.folds])))
+        if fitted.rows is None:
+            return np.zeros(0)
+        return np.sort(np.abs(self._jackknife().residuals(self._threads)[:, 0]))
+
+    # Computed once
+
+    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
+        """What was computed before for this fit, or is computed now and kept."""
+        kept = self._result().computed
+        if name not in kept:
+            kept[name] = compute()
+        return kept[name]
+
+    def _jackknife(self) -> Jackknife:
+        """The ensemble without each of its rows; these must be in memory."""
+
+        def make() -> Jackknife:
+            fitted = self._result()
+            check = partial(fitted.check_unchanged, "predict_interval (and return_std)")
+            return Jackknife(fitted.rows, fitted.design, fitted.members.weights, fitted.scale, check)
+
+        found: Jackknife = self._once("jackknife", make)
+        return found
+
+    def _cv_plus(self) -> CVPlus:
+        """The ensemble without folds of rows: those of the choice, those of `cv`, or random ones."""
+        fitted = self._result()
+        found: CVPlus = self._once("cv+", self._refit_folds if fitted.folds is None else self._folds_of_choice)
+        return found
+
+    def _refit_folds(self) -> CVPlus:
+        fitted, data = self._result(), self._data("predict_interval(method='cv+')")
+        if isinstance(data, Stream):
+            raise NeedsRows(f"predict_interval needs the training rows: {fitted.why_no_rows}.")
+        design, members, in_memory = fitted.design, fitted.members, isinstance(data, Memory)
+        refit = Refit(design, np.asarray(members.weights), fitted.scale)
+        if in_memory:
+            again = data.solve(design, 0, members.number, members.weights)
+            fitted.check_unchanged("predict_interval", again.coef, again.intercept)
+            if fitted.splits is not None:
+                return CVPlus.from_folds(data.left_out_of(list(fitted.splits), refit), fitted.n_groups)
+        whole, fits = data.left_out(refit, FOLDS_IN_MEMORY if in_memory else FOLDS, design.seed, MOST_ROWS)
+        n = sum(len(np.asarray(fit.residual)) for fit in fits)
+        if design.n_rows <= MOST_ROWS and n != design.n_rows:
+            raise NeedsRows(f"the data gave {design.n_rows} rows when they were fitted and {n} now. Fit again.")
+        if whole is not None:
+            coef, intercept = whole.space.get(whole.coef), whole.space.get(whole.intercept)
+            fitted.check_unchanged("predict_interval", coef, intercept)
+        return CVPlus.from_folds(fits)
+
+    def _folds_of_choice(self) -> CVPlus:
+        """The mixture without the folds in which it was chosen; of data that were summed, errors are read."""
+        fitted = self._result()
+        fits, n = fitted.folds, fitted.design.n_rows
+        if fits[0].residual is None:
+            data = self._data("predict_interval(method='cv+')")
+            return CVPlus.from_folds(data.errors_of(fits, FOLD_SEED, MOST_ROWS, fitted.design.n_given or n))
+        rows = sum(len(np.asarray(fit.residual)) for fit in fits)
+        repeated = rows > n and fitted.n_groups is None  # every row is in several folds
+        return CVPlus.from_folds(fits, n if repeated else fitted.n_groups)
+
+    def _moment_errors(self, what: str) -> MomentErrors:
+        """Standard errors where rows are not in memory."""
+        fitted, data = self._result(), self._data(what)
+        design, members = fitted.design, fitted.members
+        if not design.all_rows:
+            raise NeedsRows(
+                f"standard errors of members with max_samples={design.max_samples!r} need the training rows: "
+                f"{fitted.why_no_rows}."
             )
-        return parts
 
-    # Passes over all members
+        def make() -> MomentErrors:
+            moments = data.sums()
+            if members.number < np.inf:
+                inverse = mean_inverse(moments.G, design.draw(0, len(members))[0], Sharing())
+            else:
+                inverse = design.process[0].mean_inverse()
+            errors = MomentErrors.from_moments(moments, inverse, fitted.scale)
+            fitted.check_unchanged(what, errors.coef)
+            return errors
 
-    def _left_behind(self, sharing: Sharing) -> LeftOut:
-        if self._left is None:
-            self._pass(*self._present(), sharing)
-        assert self._left is not None
-        return self._left
+        found: MomentErrors = self._once("moment errors", make)
+        return found
 
-    def _all_changes(self, sharing: Sharing) -> LeftOut:
-        """With changes of the coefficients, (q, p, n), by each row."""
-        if self._left is None or self._left.changes is None:
-            problem, units = self._present()
-            (n, p), q = problem.shape, problem.Y.shape[1]
-            changes = np.zeros((q, p, n))
+    def _batches(self, what: str) -> Batches:
+        """Batches of members, solved again; of infinitely many, of some."""
+        fitted, data = self._result(), self._data(what)
+        members = fitted.members
+        weights = np.asarray(members.weights) if len(members) else np.full(PILOT, 1 / PILOT)
+        if np.ptp(weights) > 0:
+            raise ValueError(
+                "members of this fit are stacked, and another draw of them would get weights of its own: how much it "
+                "would change cannot be told from these. Use mixing='mean'."
+            )
 
-            def visit(columns: Indices, rows: Any, change: Array) -> None:
-                if isinstance(rows, slice):  # of all columns
-                    changes[:, :, rows] += change
-                else:
-                    changes[np.ix_(np.arange(q), columns, rows)] += change
+        def make() -> Batches:
+            scales = np.broadcast_to(fitted.scale, (self._n_targets,))
+            designs = [drawable(data, design) for design in fitted.all_designs]
+            each = [Batches.solve(data, design, weights, float(scales[t])) for t, design in enumerate(designs)]
+            batches = Batches.by_target(each)
+            if len(members):
+                fitted.check_unchanged(what, batches.mean_coef(), scale=scales)
+            return batches
 
-            left = self._pass(problem, units, sharing, visit)[0]
-            changes *= self.scale * units.y
-            self._left = replace(left, changes=changes)
-        return self._left
+        found: Batches = self._once("batches", make)
+        return found
 
-    def _changes_at(self, X: Any, sharing: Sharing) -> tuple[Array, LeftOut]:
-        """Changes of predictions for new rows, (q, new, n), but for the offset of each row."""
-        problem, units = self._present()
-        n, q = problem.Y.shape
-        centre = weighted_mean(problem.X, problem.weight) if problem.fit_intercept else np.zeros(problem.shape[1])
-        new = about(X, centre, units.x)
-        found = np.zeros((q, len(new), n))
+    def _refits(self, what: str) -> Refits | None:
+        """Fits of parts of the rows that repeat the choice; None where nothing was chosen."""
+        return None
 
-        def visit(columns: Indices, rows: Any, change: Array) -> None:
-            found[:, :, rows] += new[:, columns] @ change
+    # Where data are
 
-        left = self._pass(problem, units, sharing, visit)[0]
-        found *= self.scale * units.y
-        return found, left
+    def _data(self, what: str) -> Any:
+        """The training data as they are now, without the moments of then, or an error that says why they are gone."""
+        fitted = self._result()
+        if fitted.data is None or fitted.members is None:
+            again = ""
+            if fitted.why_no_rows == Blocks.why_no_rows:
+                again = ", or give fit a function that returns the iterator, or a file, so that it can be read again"
+            raise NeedsRows(f"{what} needs the training data: {fitted.why_no_rows}{again}.")
+        data = fitted.data
+        return replace(data, problem=replace(data.problem)) if isinstance(data, Memory) else data
 
-    def _by_targets(self, sharing: Sharing) -> _Derivative:
-        """Derivatives; kept with all they need, so that nothing is read again of rows that may have been changed."""
-        if self._derivative is not None:
-            return self._derivative
-        problem, units = self._present()
-        n, p = problem.shape
-        _, sums, rows = self._pass(problem, units, sharing, operator=True)
-        assert sums.operator is not None
-        found = _Derivative(sums.operator, rows, units, self.scale, None)
-        kept = np.empty((p, n)) if _can_be_kept(8.0 * n * p) else None
-        found = replace(found, shrink=_shrink(found, kept, sharing))
-        if kept is None:
-            return found
-        self._derivative = replace(found, kept=kept, operator=replace(found.operator, F=None))
-        return self._derivative
+    @property
+    def _threads(self) -> Sharing:
+        return options_of(self).quietly
 
-    def _present(self) -> tuple[Problem, Units]:
-        """The rows as they are now, without the moments of then: users can change X in place."""
-        return replace(self.problem).in_units
+    @property
+    def _n_targets(self) -> int:
+        return 1 if self.coef_.ndim == 1 else len(self.coef_)
 
-    def _pass(
-        self,
-        problem: Problem,
-        units: Units,
-        sharing: Sharing,
-        visit: Visit | None = None,
-        operator: bool = False,
-    ) -> tuple[LeftOut, Deleted, TrainingRows]:
-        """Sums over all members, checked to be those of the fit."""
-        if len(self.weights):
-            drawn = self.design.draw(0, len(self.weights), sharing.without_blas)
-            sums, rows = delete_rows(problem, *drawn, self.weights, sharing, visit=visit, operator=operator)
-        else:
-            assert self.design.process is not None
-            sums, rows = delete_rows_of_limit(problem, self.design.process[0], visit=visit, operator=operator)
-        self.check(units.coefficients(sums.coef), sums.intercept * units.y)
-        predicted = sums.mean_y + self.scale * (problem.Y - sums.residual - sums.mean_y)
-        offset = self.scale * sums.moved + (1 - self.scale) * sums.mean_change
-        residual = (problem.Y - predicted) * units.y
-        kept = None if self._left is None else self._left.changes
-        self._left = LeftOut(residual, offset * units.y, rows.mean_x, units.x, kept)
-        return self._left, sums, rows
+    def _like_coef(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
+        """From (p, q) to the shape of ``coef_``."""
+        return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
+
+    def _on_host(self, X: Any) -> tuple[Any, Any]:
+        """Checked rows on the host, and what brings results back to where they came from."""
+        if _engines.is_dask(X):
+            raise ValueError(
+                f"X is of type {type(X).__name__}, but standard errors and intervals are computed in memory. Give X as "
+                f"an array (X.compute()), if it is large a part at a time (X.partitions[i].compute())."
+            )
+        space = space_of(X) if _engines.lives_elsewhere(X) else None
+        if space is None:
+            return validate_new_rows(self, X), lambda found: found
+        return validate_new_rows(self, space.get(X)), space.put
+
+    def _predict_on_host(self, X: Any) -> NDArray[np.float64]:
+        """Predictions (rows, q) of checked rows."""
+        coef, intercept = np.atleast_2d(_host(self.coef_)), np.atleast_1d(_host(self.intercept_))
+        return np.asarray(np.asarray(X @ coef.T) + intercept, dtype=np.float64)
 
 
-def _shrink(found: _Derivative, kept: Array | None, sharing: Sharing) -> float:
-    """1 - kappa, from the trace of the hat matrix H and the sum of its squares; writes the derivatives to `kept`.
-
-    Of an ensemble that fits every row it is 0 / 0, and leaving kappa out is the safe side.
-    """
-    rows, n = found.rows, len(found.rows.weight)
-    blocks = rows.blocks()
-    R, total = _triangle(rows)
-
-    def work(start: int, stop: int) -> Array:
-        here = slice(blocks[start].start, blocks[stop - 1].stop)
-        x, operator, base = rows.block(here)[:-1], found.columns(here), found.base[here]
-        if kept is not None:
-            kept[:, here] = operator
-        trace = np.einsum("jl,jl->", x, operator) + base.sum()
-        squares = np.sum((R @ operator) ** 2) + 2 * (total @ operator) @ base + n * (base @ base)
-        return np.array([trace, squares])
-
-    trace, squares = np.sum(sharing.quiet()(work, len(blocks), chunk=1), axis=0) / n
-    left = (1 - trace) ** 2
-    return min(1.0, float(left / (1 - 2 * trace + squares))) if left > INTERPOLATES else 1.0
+class _MissingAttribute(NeedsRows, AttributeError):
+    """An attribute that is computed from training rows that are not kept: for `hasattr` there is none."""
 
 
-def _triangle(rows: TrainingRows) -> tuple[Array, Array]:
-    """R (at most p, p) with R'R = A'A for rows A about their means, without weights, and their sum, (p,).
-
-    By QR: products of the columns would lose twice the digits where rows are far out.
-    """
-    n, p = rows.problem.shape
-    R, total = np.zeros((0, p)), np.zeros(p)
-    for here in steps(n, 1.0, max(4.0 * p, 1024.0)):
-        x = rows.block(here)[:-1]
-        R = np.asarray(np.linalg.qr(np.vstack([R, x.T]), mode="r"))
-        total += x.sum(axis=1)
-    return R, total
+@contextmanager
+def _missing_attribute() -> Iterator[None]:
+    try:
+        yield
+    except NeedsRows as error:
+        raise _MissingAttribute(*error.args) from None
 
 
-def _can_be_kept(n_bytes: float) -> bool:
-    """Whether there is room for an array; how much memory is free is looked up for large ones only."""
-    return n_bytes <= KEPT_BYTES and (n_bytes < 64e6 or n_bytes <= memory.available_bytes() / 4)
+def _host(array: Any) -> NDArray[Any]:
+    space = space_of(array) if _engines.lives_elsewhere(array) else None
+    return np.asarray(array) if space is None else np.asarray(space.get(array))

@@ -10,10 +10,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from .._estimators.fitted import FittedEnsemble
-from .._estimators.inputs import options_of
 from .._execution import messages
 from .._execution.files import atomically
 from . import models
@@ -54,7 +50,7 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
 
     Examples
     --------
-    >>> import olsen, tempfile, os
+    >>> import numpy as np, olsen, tempfile, os
     >>> from olsen.datasets import load_soil_carbon
     >>> X, y = load_soil_carbon(return_X_y=True)
     >>> model = olsen.OLSEnsembleRegressor(50, max_features=20, random_state=0).fit(X[:, ::10], y)
@@ -75,7 +71,7 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
         )
     name = str(target or getattr(model, TARGET_ATTRIBUTE, TARGET))
     kept = ensemble._for_file(intervals)
-    errors = _errors_of(kept)
+    errors = kept._left_out_errors()
     if intervals and not len(errors):
         messages.warn(
             "the model does not know its training rows (it came from a pickle, or was fitted from blocks, a cluster, a "
@@ -106,7 +102,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Examples
     --------
-    >>> import olsen, tempfile, os
+    >>> import numpy as np, olsen, tempfile, os
     >>> X = np.arange(12.0).reshape(6, 2) ** 2
     >>> model = olsen.OLSEnsembleRegressor(10, max_features=1, random_state=0).fit(X, X[:, 0])
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -118,14 +114,3 @@ def load(path: str | os.PathLike[str]) -> Any:
     encoding = saved.encoding
     steps = steps_of_columns(encoding) if isinstance(encoding, Encoding) else encoding.steps
     return built(steps, saved.estimator, encoding.target)
-
-
-def _errors_of(ensemble: FittedEnsemble) -> Any:
-    """Sizes of errors of left-out rows, ascending; none where the training rows are gone."""
-    fitted = ensemble._result()
-    if fitted.folds is not None and fitted.folds[0].residual is not None:
-        return np.sort(np.concatenate(fitted.certainty.folded.sizes_of_errors()))
-    if fitted.rows is None:
-        return np.zeros(0)
-    left = fitted.certainty.deletions.left_out(options_of(ensemble).quietly, plus=False)
-    return np.sort(np.abs(left.residual[:, 0]))
