@@ -127,19 +127,21 @@ class Device:
         return self.rows.moments.on_host()
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
-        fold = row_groups(0, self.n_given, count, seed)
-        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        fold = self._folds_of_rows(count, seed)
         fits = [self._fold_fit(np.flatnonzero(fold != f), np.flatnonzero(fold == f), refit) for f in range(count)]
         return LeftOutFits(self.solve(refit.design, 0, refit.number), fits)
 
     def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
-        fold = row_groups(0, self.n_given, len(fits), seed)
-        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        fold = self._folds_of_rows(len(fits), seed)
         get, found = self.rows.space.get, []
         for f, fit in enumerate(fits):
             part = _take(self.rows, np.flatnonzero(fold == f))
             found.append(fit._replace(residual=residuals(fit, get(part.X), get(part.Y))))
         return found
+
+    def _folds_of_rows(self, count: int, seed: int) -> NDArray[np.uint64]:
+        fold = row_groups(0, self.n_given, count, seed)
+        return fold if self.kept_rows is None else fold[self.kept_rows]
 
     def _fold_fit(self, train: NDArray[np.int64], test: NDArray[np.int64], refit: Refit) -> FoldFit:
         part = replace(self, rows=_take(self.rows, train), kept_rows=None, n_given=len(train))
@@ -156,8 +158,7 @@ class Device:
     def folds(self, count: int, seed: int) -> list[Moments]:
         """Made on the device, and left there if there is room; rows fall where they would in blocks."""
         refuse_extremes(self.rows.largest_entries)
-        fold = row_groups(0, self.n_given, count, seed)
-        fold = fold if self.kept_rows is None else fold[self.kept_rows]
+        fold = self._folds_of_rows(count, seed)
         rows = [np.flatnonzero(fold == f) for f in range(count)]
         if min(map(len, rows)) == 0:
             raise ValueError(
