@@ -271,11 +271,16 @@ def _deletion_costs_a_rank(data: PathData, path: _Path, size: int, l: int) -> bo
 
 
 def prefix_coefficients(data: PathData, order: Indices, sizes: Indices, rows: Rows = None) -> Array:
-    """Coefficients of all sizes of one member, shape (sizes, p, q); zero for columns that add no rank."""
+    """Coefficients of all sizes of one member, shape (sizes, p, q); zero for columns that add no rank.
+
+    Those of the first m columns solve L' b = (z_1, ..., z_m, 0, ...): one triangular system for all sizes.
+    """
     path = _Path.along(data, order[: sizes[-1]], rows)
-    out = np.zeros((len(sizes), len(data.Xt), data.Y.shape[1]))
-    for s, size in enumerate(sizes):
-        out[s, order[path.kept[: path.within(size)]]] = path.coefficients(size, path.z)
+    kept, q = path.kept, data.Y.shape[1]
+    cut = (kept[:, None] < sizes)[:, :, None] * path.z[kept][:, None, :]  # (kept, sizes, q)
+    b = la.solve_triangular(path.L, cut.reshape(len(kept), -1), lower=True, trans="T", check_finite=False)
+    out = np.zeros((len(sizes), len(data.Xt), q))
+    out[:, order[kept]] = b.reshape(cut.shape).transpose(1, 0, 2)
     return out
 
 
@@ -298,7 +303,8 @@ def predictions(
     for order, own in zip(orders, rows, strict=True):
         coef, centre = prefix_coefficients(data, order, sizes, own), data.mean(data.Y, own)
         shift = np.zeros(len(data.Xt)) if own is None else data.mean(data.Xt.T, own)
-        found.append(np.stack([centre + (X - shift) @ b for b in coef]))
+        at = (X - shift) @ coef.transpose(1, 0, 2).reshape(X.shape[1], -1)
+        found.append(centre + at.reshape(len(X), len(sizes), -1).transpose(1, 0, 2))
     return found
 
 
