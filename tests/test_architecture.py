@@ -188,7 +188,7 @@ def test_imports_are_light():
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "cli": 4590, "_members": 2510, "_estimators": 2480, "_engines": 1810, "_selection": 1680, "theory": 1630,
+    "cli": 4590, "_members": 2550, "_estimators": 2480, "_engines": 1810, "_selection": 1680, "theory": 1630,
     "displays": 960, "subsets": 900, "figures": 790, "_report": 720, "_execution": 680, "modules": 500, "_dropout":
     490, "_moments": 430, "simulation": 430, "explorer": 140, "datasets": 30, "_kernel": 20,
 }  # fmt: skip

@@ -20,6 +20,8 @@ intercept) and :math:`P_i = G_{SS}^{-1}`, zero outside the columns of member i,
 
 so a block of rows and a batch of members are one stacked product :math:`P_i A`: :math:`2 m^2` flops a row and member,
 and nothing larger than a batch is kept. Threads share the rows, so that sums over members do not depend on them.
+For members of most columns, with P the inverse of the whole Gram matrix, C the columns left out and :math:`g_l = P
+a_l`, :math:`P_i a_l = g_l - P_{:C} P_{CC}^{-1} g_{l,C}`: the same product of size p - m (complement form).
 
 **Infinitely many determinantal members** are ridge regression with the mean inverse :math:`M = (G + \lambda
 D^{-1})^{-1}` (``subsets.Determinantal``) in place of :math:`P_i`. Status: exact for a given penalty; that the penalty
@@ -69,6 +71,7 @@ Visit = Callable[[Indices, Any, NDArray[np.float64]], None]
 BLOCK_BYTES = 1 << 18  # of rows: they stay in the cache of a core while members are applied to them
 BATCH_BYTES = 3 << 17  # of a batch of members, for the same reason
 GROUP_BYTES = 1 << 26  # of inverses at a time
+LARGEST_WHOLE_INFLATION = LARGEST_INFLATION**0.5  # of all columns: the complement form multiplies by it once more
 
 
 @dataclass(frozen=True)
@@ -345,9 +348,42 @@ def delete_rows(
 
 
 @dataclass(frozen=True)
+class _Form:
+    """Members as principal submatrices: of the Gram matrix, or what they leave out as submatrices of its inverse."""
+
+    features: Subsets  # columns of all members
+    subsets: Subsets  # these, or what they leave out
+    G: Array  # (p + 1, p + 1), the last row and column zero
+    C: Array  # (p + 1, q)
+    whole: tuple[Array, Array] | None = None  # complement form: inverse (p, p) and solution (p, q) of all columns
+    inflation: float = 1.0  # of all columns, in the complement form
+
+    def complement(self) -> _Form | None:
+        """The other form; None where the inverse of the whole matrix is not trusted."""
+        P, inflation = inverses(self.G[None, :-1, :-1])
+        if not inflation[0] < LARGEST_WHOLE_INFLATION:
+            return None
+        solution = P[0] @ self.C[:-1]
+        G, C = np.pad(P[0], (0, 1)), np.pad(solution, ((0, 1), (0, 0)))
+        return _Form(self.features, self.features.complement(), G, C, (P[0], solution), float(inflation[0]))
+
+    def split(self, members: Indices, n: int) -> list[tuple[_Form, Indices]]:
+        """Members in the form that is less work, largest first: a batch fills up to its largest."""
+        p, sizes = self.features.n_items, self.features.sizes[members]
+        members = members[np.argsort(-sizes, kind="stable")]
+        sizes = self.features.sizes[members]
+        large = sizes > p - sizes
+        saved = 2.0 * n * np.sum(sizes[large] ** 2.0 - (p - sizes[large]) ** 2.0)
+        form = self.complement() if saved > 3.0 * p**3 + 4.0 * n * p**2 else None
+        parts = [(self, members)] if form is None else [(form, members[large][::-1]), (self, members[~large])]
+        return [(one, part) for one, part in parts if len(part)]
+
+
+@dataclass(frozen=True)
 class _Batch:
     """Some members with their inverses, filled up to the same size by columns of zeros."""
 
+    form: _Form
     members: Indices  # (b,)
     weights: Array  # (b,) of the members in the ensemble
     columns: Indices  # (b, m)
@@ -355,21 +391,20 @@ class _Batch:
     doubt: Array  # (b,) what is left of a row below which its residual is not trusted
 
     @classmethod
-    def from_gram(
-        cls, problem: Problem, features: Subsets, weights: Array, members: Indices, G: Array, C: Array
-    ) -> _Batch:
-        """The members whose inverse is trusted; G (p + 1, p + 1) and C (p + 1, q) end with zeros."""
-        filler = features.n_items
-        sizes, starts = features.sizes[members, None], features.indptr[members, None]
+    def inverted(cls, problem: Problem, form: _Form, weights: Array, members: Indices) -> _Batch:
+        """The members whose inverse is trusted."""
+        subsets, filler = form.subsets, form.subsets.n_items
+        sizes, starts = subsets.sizes[members, None], subsets.indptr[members, None]
         place = np.arange(sizes.max())
-        columns = np.where(place < sizes, features.indices.take(starts + place, mode="clip"), filler)
-        P, inflation = inverses(G[columns[:, :, None], columns[:, None, :]])
-        solver = np.concatenate([P, (P @ C[columns]).transpose(0, 2, 1)], axis=1)
+        columns = np.where(place < sizes, subsets.indices.take(starts + place, mode="clip"), filler)
+        P, inflation = inverses(form.G[columns[:, :, None], columns[:, None, :]])
+        inflation = inflation * form.inflation
+        solver = np.concatenate([P, (P @ form.C[columns]).transpose(0, 2, 1)], axis=1)
         doubt = _doubtful_below(inflation)
         good = (inflation < LARGEST_INFLATION) & _keeps_all_directions(problem, filler, inflation)
         if good.all():
-            return cls(members, weights[members], columns, solver, doubt)
-        return cls(members[good], weights[members[good]], columns[good], solver[good], doubt[good])
+            return cls(form, members, weights[members], columns, solver, doubt)
+        return cls(form, members[good], weights[members[good]], columns[good], solver[good], doubt[good])
 
     @property
     def coef(self) -> Array:
@@ -391,43 +426,51 @@ class _Batch:
         np.put_along_axis(wide[:, :m], np.broadcast_to(columns, own.shape), own, axis=2)
         return np.asarray(self.adder(p) @ wide.reshape(-1, p + 1))
 
-    def residuals(self, rows: TrainingRows, here: slice, x: Array) -> tuple[Array, Array]:
-        """Residuals without each row of a block, (b, q, rows), and solvers times columns x, (b, m + q, rows)."""
-        A = np.take(x, self.columns, axis=0)
+    def residuals(self, rows: TrainingRows, here: slice, x: Array, data: Array) -> tuple[Array, Array]:
+        """Residuals without each row of a block, (b, q, rows), and solvers times data, (b, m + q, rows)."""
+        A = np.take(data, self.columns, axis=0)
         D, m = self.solver @ A, A.shape[1]
-        left = 1 - rows.share[here] - rows.weight[here] * np.einsum("bjl,bjl->bl", A, D[:, :m])
+        leverage, fitted = np.einsum("bjl,bjl->bl", A, D[:, :m]), D[:, m:]
+        if self.form.whole is not None:
+            leverage = np.einsum("jl,jl->l", x, data) - leverage
+            fitted = self.form.whole[1].T @ x[:-1] - fitted
+        left = 1 - rows.share[here] - rows.weight[here] * leverage
         close = left <= self.doubt[:, None]
-        residual = (rows.problem.Y[here] - rows.mean_y).T - D[:, m:]
+        residual = (rows.problem.Y[here] - rows.mean_y).T - fitted
         residual /= np.where(close, 1.0, left)[:, None, :] if close.any() else left[:, None, :]
         if close.any():
-            self._delete_close_rows(residual, D[:, :m], rows, here, *np.nonzero(close))
+            self._delete_close_rows(residual, D[:, :m], data, rows, here, *np.nonzero(close))
         return residual, D
 
     def _delete_close_rows(
-        self, residual: Array, D: Array, rows: TrainingRows, here: slice, which: Indices, places: Indices
+        self, residual: Array, D: Array, data: Array, rows: TrainingRows, here: slice, which: Indices, places: Indices
     ) -> None:
         """Residuals of rows that members fit too closely for rounding: by Greville's formula, or from the data."""
-        d, p = D[which, :, places], rows.problem.shape[1]
-        direction = np.zeros((len(which), p + 1))  # fillers all write a zero to the last place
-        direction[np.arange(len(which))[:, None], self.columns[which]] = d
-        beside, number = np.zeros(len(which)), here.start + places
+        count, p = len(which), rows.problem.shape[1]
+        wide = np.zeros((count, 1 + residual.shape[1], p + 1))  # fillers all write a zero to the last place
+        own = np.concatenate([D[which, :, places][:, None], self.coef[which]], axis=1)
+        np.put_along_axis(wide, np.broadcast_to(self.columns[which][:, None], own.shape), own, axis=2)
+        direction, coef = wide[:, 0, :-1], wide[:, 1:, :-1]
+        if self.form.whole is not None:
+            P, solution = self.form.whole
+            direction, coef = data[:-1, places].T - direction @ P, solution.T - coef @ P
+        beside, number = np.zeros(count), here.start + places
         root, share = np.sqrt(rows.weight), np.sqrt(rows.share)
         for block in rows.blocks():  # rows of the hat matrices beside the diagonal
-            hat = direction @ rows.block(block) * root[block] * root[number][:, None]
+            hat = direction @ rows.block(block)[:-1] * root[block] * root[number][:, None]
             hat += share[block] * share[number][:, None]
-            own = (number >= block.start) & (number < block.stop)
-            hat[own, number[own] - block.start] = 0.0
+            inside = (number >= block.start) & (number < block.stop)
+            hat[inside, number[inside] - block.start] = 0.0
             beside += np.einsum("il,il->i", hat, hat)
-        length = rows.weight[number] * np.einsum("ij,ij->i", d, d)
-        greville = np.einsum("iqj,ij->iq", self.coef[which], d) / length[:, None]
+        length = rows.weight[number] * np.einsum("ij,ij->i", direction, direction)
+        greville = np.einsum("iqj,ij->iq", coef, direction) / length[:, None]
         again: dict[int, Array] = {}
         for k, (i, l) in enumerate(zip(which.tolist(), places.tolist(), strict=True)):
             if costs_a_rank(float(beside[k]), len(root)):
                 residual[i, :, l] = greville[k]
                 continue
             if i not in again:
-                own = self.columns[i][self.columns[i] < p]
-                again[i] = delete_each_row(rows.problem, own, None).residual
+                again[i] = delete_each_row(rows.problem, self.form.features[int(self.members[i])], None).residual
             residual[i, :, l] = again[i][here.start + l]
 
 
@@ -443,37 +486,43 @@ def _add_batches(
     """Add members on all rows from one Gram matrix; the rows, and the members that were trusted."""
     moments, p, quiet = problem.moments_by(sharing), features.n_items, sharing.quiet()
     rows = TrainingRows(problem, moments.mean_x, moments.mean_y, np.flatnonzero(np.diagonal(moments.G) <= 0))
-    G, C = np.pad(moments.G, (0, 1)), np.pad(moments.C, ((0, 1), (0, 0)))
     blocks, done = rows.blocks(), [members[:0]]
-    members = members[np.argsort(-features.sizes[members], kind="stable")]  # a batch fills up to its largest
-    largest = max(1, int(features.sizes[members[0]]))
-    step = max(1, BATCH_BYTES // (8 * largest * blocks[0].stop))
-    count = step * max(1, GROUP_BYTES // (8 * largest**2) // step)
-    for first in range(0, len(members), count):
-        group = members[first : first + count]
-        parts = [group[start : start + step] for start in range(0, len(group), step)]
+    direct = _Form(features, features, np.pad(moments.G, (0, 1)), np.pad(moments.C, ((0, 1), (0, 0))))
+    for form, part in direct.split(members, problem.shape[0]):
+        largest = max(1, int(form.subsets.sizes[part[0]]))
+        step = max(1, BATCH_BYTES // (8 * largest * blocks[0].stop))
+        count = step * max(1, GROUP_BYTES // (8 * largest**2) // step)
+        for first in range(0, len(part), count):
+            group = part[first : first + count]
+            few = [group[start : start + step] for start in range(0, len(group), step)]
 
-        def invert(start: int, stop: int, parts: list[Indices] = parts) -> list[_Batch]:
-            return [_Batch.from_gram(problem, features, weights, part, G, C) for part in parts[start:stop]]
+            def invert(start: int, stop: int, form: _Form = form, few: list[Indices] = few) -> list[_Batch]:
+                return [_Batch.inverted(problem, form, weights, one) for one in few[start:stop]]
 
-        batches = list(chain.from_iterable(quiet(invert, len(parts))))
-        done += [batch.members for batch in batches]
-        _add_members(rows, batches, quiet, sums)
-        adders = [batch.adder(p) for batch in batches] if visit is not None else []
+            batches = list(chain.from_iterable(quiet(invert, len(few))))
+            done += [batch.members for batch in batches]
+            _add_members(rows, form, batches, quiet, sums)
+            adders = [batch.adder(p) for batch in batches] if visit is not None else []
 
-        def work(start: int, stop: int, batches: list[_Batch] = batches, adders: list[sp.csc_array] = adders) -> None:
-            for here in blocks[start:stop]:
-                total, change = _on_block(rows, here, batches, adders)
-                sums.residual[here] += total.T
-                sums.moved[here] += (rows.share[here] * total).T
-                if visit is not None:
-                    visit(np.arange(p), here, change)
+            def work(
+                start: int,
+                stop: int,
+                form: _Form = form,
+                batches: list[_Batch] = batches,
+                adders: list[sp.csc_array] = adders,
+            ) -> None:
+                for here in blocks[start:stop]:
+                    total, change = _on_block(rows, form, here, batches, adders)
+                    sums.residual[here] += total.T
+                    sums.moved[here] += (rows.share[here] * total).T
+                    if visit is not None:
+                        visit(np.arange(p), here, change)
 
-        quiet(work, len(blocks), chunk=1)
+            quiet(work, len(blocks), chunk=1)
     return rows, np.concatenate(done)
 
 
-def _add_members(rows: TrainingRows, batches: list[_Batch], sharing: Sharing, sums: Deleted) -> None:
+def _add_members(rows: TrainingRows, form: _Form, batches: list[_Batch], sharing: Sharing, sums: Deleted) -> None:
     """Coefficients, intercepts, and what else does not take the rows."""
     (p, q), weight, M = sums.coef.shape, sum(float(batch.weights.sum()) for batch in batches), None
     coef = np.zeros((p, q))
@@ -487,18 +536,21 @@ def _add_members(rows: TrainingRows, batches: list[_Batch], sharing: Sharing, su
             return np.asarray(sum(batch.inverse_sum(p) for batch in batches[start:stop]))
 
         M = np.asarray(sum(sharing(work, len(batches), chunk=max(1, -(-len(batches) // 8)))))[:-1, :-1]
+    if form.whole is not None:
+        P, solution = form.whole
+        coef, M = weight * solution - P @ coef, None if M is None else weight * P - P @ M @ P
     sums.add_shared(rows, coef, weight, M)
 
 
 def _on_block(
-    rows: TrainingRows, here: slice, batches: list[_Batch], adders: list[sp.csc_array]
+    rows: TrainingRows, form: _Form, here: slice, batches: list[_Batch], adders: list[sp.csc_array]
 ) -> tuple[Array, Array]:
     """Sums over members of residuals without each of these rows, (q, rows), and of changes, (q, p, rows)."""
     x, q = rows.block(here), rows.problem.Y.shape[1]
-    size = x.shape[1]
+    data, size = x if form.whole is None else form.G @ x, x.shape[1]
     total, change = np.zeros((q, size)), np.zeros((q, len(x), size if adders else 0))
     for number, batch in enumerate(batches):
-        residual, D = batch.residuals(rows, here, x)
+        residual, D = batch.residuals(rows, here, x, data)
         residual *= batch.weights[:, None, None]
         total += residual.sum(axis=0)
         if adders:
@@ -506,7 +558,10 @@ def _on_block(
                 by_row = (residual[:, t] * rows.weight[here])[:, None, :]
                 own = np.multiply(D, by_row, out=D if t == q - 1 else None)
                 change[t] += adders[number] @ own.reshape(-1, size)
-    return total, change[:, :-1]
+    change = change[:, :-1]
+    if form.whole is not None and adders:
+        change = data[:-1] * (rows.weight[here] * total)[:, None, :] - form.whole[0] @ change
+    return total, change
 
 
 def _add_one_by_one(
