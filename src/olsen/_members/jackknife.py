@@ -369,9 +369,8 @@ class _Form:
 
     def split(self, members: Indices, n: int) -> list[tuple[_Form, Indices]]:
         """Members in the form that is less work, largest first: a batch fills up to its largest."""
+        members = members[np.argsort(-self.features.sizes[members], kind="stable")]
         p, sizes = self.features.n_items, self.features.sizes[members]
-        members = members[np.argsort(-sizes, kind="stable")]
-        sizes = self.features.sizes[members]
         large = sizes > p - sizes
         saved = 2.0 * n * np.sum(sizes[large] ** 2.0 - (p - sizes[large]) ** 2.0)
         form = self.complement() if saved > 3.0 * p**3 + 4.0 * n * p**2 else None
@@ -558,10 +557,9 @@ def _on_block(
                 by_row = (residual[:, t] * rows.weight[here])[:, None, :]
                 own = np.multiply(D, by_row, out=D if t == q - 1 else None)
                 change[t] += adders[number] @ own.reshape(-1, size)
-    change = change[:, :-1]
-    if form.whole is not None and adders:
-        change = data[:-1] * (rows.weight[here] * total)[:, None, :] - form.whole[0] @ change
-    return total, change
+    if form.whole is None or not adders:
+        return total, change[:, :-1]
+    return total, data[:-1] * (rows.weight[here] * total)[:, None, :] - form.whole[0] @ change[:, :-1]
 
 
 def _add_one_by_one(
