@@ -188,11 +188,11 @@ def test_imports_are_light():
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "cli": 4590, "_members": 2550, "_estimators": 2480, "_engines": 1810, "_selection": 1680, "theory": 1630,
-    "displays": 960, "subsets": 900, "figures": 790, "_report": 720, "_execution": 680, "modules": 500, "_dropout":
+    "cli": 4450, "_members": 2560, "_estimators": 2320, "_engines": 1810, "_selection": 1680, "theory": 1630,
+    "displays": 960, "subsets": 880, "figures": 790, "_report": 720, "_execution": 680, "modules": 500, "_dropout":
     490, "_moments": 430, "simulation": 430, "explorer": 140, "datasets": 30, "_kernel": 20,
 }  # fmt: skip
-FILES, CONSTANTS, C_LINES = 161, 260, 2180
+FILES, CONSTANTS, C_LINES = 153, 252, 2180
 WALKS = {"fit": (23, 100), "tuned fit": (33, 720), "olsen fit": (61, 27_000)}  # files entered, changes of file
 
 
