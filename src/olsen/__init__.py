@@ -35,7 +35,7 @@ _HOMES = {
     "OLSEnsembleRegressor": "olsen._estimators.ensemble",
     "OLSEnsembleRegressorCV": "olsen._estimators.tuned",
     "load": "olsen.cli.pipelines",
-    "member_coefficients": "olsen._estimators.given_members",
+    "member_coefficients": "olsen._estimators.member_coefficients",
     "save": "olsen.cli.pipelines",
 }
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from . import datasets, displays, equivalence, explorer, figures, onnx, simulation, subsets, theory
     from ._dropout.estimator import DropoutRegressor
     from ._estimators.ensemble import OLSEnsembleRegressor
-    from ._estimators.given_members import member_coefficients
+    from ._estimators.member_coefficients import member_coefficients
     from ._estimators.tuned import OLSEnsembleRegressorCV
     from .cli.pipelines import load, save
 else:  # hidden from type checkers, which would believe any name otherwise

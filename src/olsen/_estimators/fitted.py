@@ -27,7 +27,7 @@ from .._selection.paths import Splits
 from .._selection.tuning import Selection
 from ..subsets import Design, Subsets
 from .inputs import check_count, options_of, validate_new_rows
-from .shown import Shown
+from .summary import SummaryMixin
 from .training_data import Fingerprint, same_coefficients
 from .uncertainty import UncertaintyMixin
 
@@ -223,7 +223,7 @@ def _memory_of(rows: dict[str, Any], design: Design) -> Memory:
 
 
 class FittedEnsemble(
-    Shown, UncertaintyMixin, MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator
+    SummaryMixin, UncertaintyMixin, MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator
 ):
     """What both ensembles have in common once they are fitted: predictions, uncertainty, members."""
 

@@ -6,6 +6,7 @@ that hold one value, sizes at which the expected risk is infinite.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +24,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from .._engines import Engine, Options, engine_of
 from .._engines.sources import refuse_text
 from .._execution import callbacks, messages, threads
+from .._execution.arrays import Space
 from ..subsets import Design
 
 try:
@@ -40,6 +42,7 @@ __all__ = [
     "check_shape",
     "check_switch",
     "item_numbers",
+    "on_host",
     "open_training",
     "options_of",
     "refuse_text_columns",
@@ -192,6 +195,14 @@ def refuse_text_columns(X: Any) -> None:
 
 def _is_frame(X: Any) -> bool:
     return nw.dependencies.is_into_dataframe(X) or nw.dependencies.is_polars_lazyframe(X)
+
+
+def on_host(array: Any) -> NDArray[np.float64]:
+    """A copy in double precision, whichever library the array is of and whether or not scikit-learn follows it now."""
+    library = sys.modules[type(array).__module__.partition(".")[0]]
+    if library.__name__ in ("torch", "cupy", "array_api_strict"):
+        array = Space(library, None, None).get(array)
+    return np.array(array, dtype=np.float64)
 
 
 def item_numbers(given: NDArray[Any], n_items: int) -> NDArray[np.int64] | None:

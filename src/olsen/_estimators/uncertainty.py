@@ -21,7 +21,7 @@ from .._execution.arrays import space_of
 from .._execution.threads import Sharing
 from .._members import by_target
 from .._selection.fold_data import SEED as FOLD_SEED
-from .inputs import check_choice, check_coverage, check_number, options_of, validate_new_rows
+from .inputs import check_choice, check_coverage, check_number, on_host, options_of, validate_new_rows
 from .prediction_intervals import CVPlus, Jackknife
 from .standard_errors import Batches, MomentErrors, Refits, mean_inverse
 
@@ -193,7 +193,7 @@ class UncertaintyMixin:
             Lower and upper ends. Status: asymptotic, see ``coef_std_``.
         """
         check_coverage(coverage)
-        coef, half = _host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std_
+        coef, half = on_host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std_
         return np.stack([coef - half, coef + half], axis=-1)
 
     @property
@@ -406,7 +406,7 @@ class UncertaintyMixin:
 
     def _predict_on_host(self, X: Any) -> NDArray[np.float64]:
         """Predictions (rows, q) of checked rows."""
-        coef, intercept = np.atleast_2d(_host(self.coef_)), np.atleast_1d(_host(self.intercept_))
+        coef, intercept = np.atleast_2d(on_host(self.coef_)), np.atleast_1d(on_host(self.intercept_))
         return np.asarray(np.asarray(X @ coef.T) + intercept, dtype=np.float64)
 
 
@@ -420,8 +420,3 @@ def _missing_attribute() -> Iterator[None]:
         yield
     except NeedsRows as error:
         raise _MissingAttribute(*error.args) from None
-
-
-def _host(array: Any) -> NDArray[Any]:
-    space = space_of(array) if _engines.lives_elsewhere(array) else None
-    return np.asarray(array) if space is None else np.asarray(space.get(array))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from html import escape
 from typing import Any
@@ -23,19 +22,18 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._engines import NeedsRows
-from .._execution.arrays import Space
 from .._execution.files import atomically
 from .._report.pages import render
 from .._report.summary import summarise
 from ..subsets import resolve_size
-from .inputs import check_choice, check_number, validate_new_rows
+from .inputs import check_coverage, on_host, validate_new_rows
 from .training_data import same_rows
 
-__all__ = ["Shown"]
+__all__ = ["SummaryMixin"]
 
 Array = NDArray[np.float64]
 
-LIBRARIES = ("pandas", "polars")  # of data frames, in the order in which they are tried
+LIBRARIES = ("pandas", "polars")  # of data frames
 CRITERIA = {
     "loo": "leave-one-out",
     "gcv": "generalised cross-validation",
@@ -48,7 +46,7 @@ LONGEST_COMMAND = 700  # characters
 
 # The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
 STYLE = """
-.olsen-shown { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 0.5em 1.5em; }
+.olsen-summary { display: flex; flex-wrap: wrap; align-items: flex-start; gap: 0.5em 1.5em; }
 .olsen-facts { color: inherit; background: none; border: 1px solid rgba(128, 128, 128, 0.4); border-collapse: collapse;
   margin: 0.2em 0; font-size: 0.9em; }
 .olsen-facts caption { caption-side: top; color: inherit; font-weight: bold; padding: 0.2em 0; text-align: left; }
@@ -60,26 +58,24 @@ STYLE = """
 """
 
 
-class Shown(BaseEstimator):
-    """What can be looked at in a fitted ensemble."""
+class SummaryMixin(BaseEstimator):
+    """Tables, notebook view and report of a fitted ensemble."""
 
     _frame_library: str | None = None  # of the X that was fitted
 
-    def summary(self, coverage: float = 0.9, library: str | None = None) -> Any:
+    def summary(self, coverage: float = 0.9) -> Any:
         """Coefficients with their uncertainty, and what the members say about each, as a data frame.
 
         Parameters
         ----------
         coverage : float, default=0.9
             Of the intervals from ``lower`` to ``upper``, see :meth:`coef_interval`.
-        library : {"pandas", "polars"}, default=None
-            Of the data frame. None: that of the X given to `fit`; for other X pandas, or polars if only that is there.
 
         Returns
         -------
         frame : data frame
-            One row for each column of X, and for each target where y had two dimensions (then ``target``, its
-            number, comes first):
+            Of the library of the X given to `fit`, pandas for other X. One row for each column of X, and for each
+            target where y had two dimensions (then ``target``, its number, comes first):
 
             - ``feature``: name of the column, or x0, x1, ...
             - ``coef``, ``std``, ``lower``, ``upper``: coefficient, standard error and interval.
@@ -97,19 +93,15 @@ class Shown(BaseEstimator):
         >>> from olsen import OLSEnsembleRegressor
         >>> X = np.random.default_rng(0).standard_normal((50, 3))
         >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(X, X[:, 1])
-        >>> frame = model.summary(library="pandas")
+        >>> frame = model.summary()
         >>> frame["feature"].tolist(), frame["same_sign"][1].item()
         (['x0', 'x1', 'x2'], 1.0)
         """
         check_is_fitted(self)
-        check_number("coverage", coverage, "a number strictly between 0 and 1", 0.0, 1.0)
-        if coverage in (0, 1):
-            raise ValueError(f"coverage={coverage!r} must be a number strictly between 0 and 1.")
-        if library is not None:
-            check_choice("library", library, LIBRARIES)
-        data_frame = _frame_maker((library,) if library else (self._frame_library, *LIBRARIES))
+        check_coverage(coverage)
+        data_frame = _data_frame(self._frame_library or "pandas")
         model: Any = self
-        coef = _on_host(model.coef_)
+        coef = on_host(model.coef_)
         interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
         columns = {
             "feature": np.tile(np.array(_names(model), dtype=object), coef.size // coef.shape[-1]),
@@ -177,9 +169,9 @@ class Shown(BaseEstimator):
         """
         check_is_fitted(self)
         model: Any = self
-        intercept = _on_host(model.intercept_)
+        intercept = on_host(model.intercept_)
         fitted = {
-            "coef_": _on_host(model.coef_),
+            "coef_": on_host(model.coef_),
             "intercept_": intercept if intercept.ndim else float(intercept),
             "n_features_in_": int(model.n_features_in_),
         }
@@ -201,7 +193,7 @@ class Shown(BaseEstimator):
             f'<tr><th scope="row">{escape(name)}</th><td>{escape(fact)}</td></tr>' for name, fact in _facts(model)
         )
         table = f'<table class="olsen-facts"><caption>What was fitted</caption><tbody>{rows}</tbody></table>'
-        return f'<style>{STYLE}</style><div class="olsen-shown"><div>{diagram}</div>{table}</div>'
+        return f'<style>{STYLE}</style><div class="olsen-summary"><div>{diagram}</div>{table}</div>'
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
         """The table of fitted attributes in scikit-learn's diagram (from 1.9 on), with what a fit has set.
@@ -241,32 +233,19 @@ class Shown(BaseEstimator):
 # Tables
 
 
-def _frame_maker(libraries: Iterable[str | None]) -> Callable[[dict[str, Any]], Any]:
-    """The data frame class of the first library that is installed."""
-    tried = dict.fromkeys(name for name in libraries if name is not None)
-    for name in tried:
-        try:
-            found: Callable[[dict[str, Any]], Any] = importlib.import_module(name).DataFrame
-        except ModuleNotFoundError as error:
-            if error.name != name:
-                raise  # it is there, and lacks something itself
-            continue
-        return found
-    missing = " or ".join(tried)
-    raise ModuleNotFoundError(f"summary makes a data frame, which needs {missing}: pip install {next(iter(tried))}")
+def _data_frame(library: str) -> Callable[[dict[str, Any]], Any]:
+    try:
+        found: Callable[[dict[str, Any]], Any] = importlib.import_module(library).DataFrame
+    except ModuleNotFoundError as error:
+        if error.name != library:
+            raise  # it is there, and lacks something itself
+        raise ModuleNotFoundError(f"summary makes a data frame, which needs {library}: pip install {library}") from None
+    return found
 
 
 def _names(model: Any) -> list[str]:
     names = getattr(model, "feature_names_in_", None)
     return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
-
-
-def _on_host(array: Any) -> Array:
-    """A copy in double precision, whichever library the array is of and whether or not scikit-learn follows it now."""
-    library = sys.modules[type(array).__module__.partition(".")[0]]
-    if library.__name__ in ("torch", "cupy", "array_api_strict"):
-        array = Space(library, None, None).get(array)
-    return np.array(array, dtype=np.float64)
 
 
 def _where_rows_are(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array:
