@@ -110,13 +110,8 @@ def _check_arrays(
 
 def _refuse_odd_kinds(X: Any, y: Any) -> None:
     """What scikit-learn would turn into numbers that nobody meant."""
-    for name, array in (("X", X), ("y", y)):
-        if np.ma.is_masked(array):
-            hidden = int(np.ma.getmaskarray(array).sum())
-            raise ValueError(
-                f"{name} is a masked array with {hidden} masked entries, and what is under the mask would be fitted. "
-                f"Fill them, or drop their rows."
-            )
+    _refuse_masked("X", X)
+    _refuse_masked("y", y)
     if y is None and isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], tuple):
         raise ValueError(
             "y is None and X is a list of tuples: for blocks of (X, y), give an iterator, or better a function that "
@@ -127,6 +122,12 @@ def _refuse_odd_kinds(X: Any, y: Any) -> None:
     kind = getattr(getattr(y, "dtype", None), "kind", "")
     if kind in ("m", "M"):
         raise ValueError(f"y is of type {y.dtype}: times are not numbers. Convert it, for instance to days or seconds.")
+
+
+def _refuse_masked(name: str, array: Any) -> None:
+    if np.ma.is_masked(array):
+        hidden = int(np.ma.getmaskarray(array).sum())
+        raise ValueError(f"{name} is a masked array with {hidden} masked entries. Fill them, or drop their rows.")
 
 
 def _real_targets(y: Any) -> Any:
@@ -172,8 +173,7 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
             f"X is the path {str(X)!r}, but only fit reads files. Load the rows (numpy.load, pandas.read_parquet), "
             f"predict block by block, or use the command: olsen predict."
         )
-    if np.ma.is_masked(X):
-        raise ValueError(f"X has {int(np.ma.getmaskarray(X).sum())} masked entries. Fill them, or drop their rows.")
+    _refuse_masked("X", X)
     return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
 
 
@@ -251,10 +251,8 @@ def check_number(name: str, value: object, what: str, least: float, most: float 
 
 def check_coverage(coverage: object) -> None:
     """Raise where a coverage is no probability between 0 and 1."""
-    wanted = "a number strictly between 0 and 1"
-    check_number("coverage", coverage, wanted, 0.0, 1.0)
-    if coverage in (0, 1):
-        raise ValueError(f"coverage={coverage!r} must be {wanted}.")
+    least, most = np.nextafter([0.0, 1.0], [1.0, 0.0])
+    check_number("coverage", coverage, "a number strictly between 0 and 1", least, most)
 
 
 def check_common(estimator: Any) -> None:

@@ -148,8 +148,8 @@ class Jackknife:
 
     @property
     def plus_is_cheap(self) -> bool:
-        """Whether the jackknife+ takes little memory."""
-        return _can_be_kept(self._changes_bytes)
+        """Whether the jackknife+ takes little memory, or none any more."""
+        return (self._found is not None and self._found.changes is not None) or _can_be_kept(self._changes_bytes)
 
     def residuals(self, sharing: Sharing) -> Array:
         """Leave-one-out residuals, (n, q)."""

@@ -29,12 +29,10 @@ def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
     rows, kept = engine.n_given, engine.kept_rows
     if groups is not None and len(groups) != rows:
         raise ValueError(f"groups has {len(groups)} entries, but there are {rows} rows; every row needs its group.")
-    if hasattr(cv, "__iter__"):
-        splits = _renumbered(_pairs(cv), rows, kept)
-    elif isinstance(cv, PredefinedSplit):  # its numbers are those of the rows that were given
-        splits = _renumbered(_pairs(cv.split()), rows, kept)
+    if hasattr(cv, "__iter__") or isinstance(cv, PredefinedSplit):  # in numbers of the rows that were given
+        splits = _renumbered(_pairs(cv.split() if isinstance(cv, PredefinedSplit) else cv), rows, kept)
     else:
-        splits = _split_rows(cv, engine.problem, groups if groups is None or kept is None else _take(groups, kept))
+        splits = _split_rows(cv, engine.problem, groups if groups is None or kept is None else np.asarray(groups)[kept])
     whole = [(train, test) for train, test in splits if len(train) and len(test)]
     if not whole:
         raise ValueError(
@@ -67,33 +65,25 @@ def _pairs(splits: Any) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     return found
 
 
-def _take(groups: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
-    return np.asarray(groups)[rows]
-
-
 def _renumbered(splits: Splits, n: int, kept: NDArray[np.int64] | None) -> Splits:
     """Given splits, in the numbers of the rows with positive weight."""
     position = np.full(n, -1)
     position[np.arange(n) if kept is None else kept] = np.arange(n if kept is None else len(kept))
-    found = []
-    for split in splits:
-        train, test = (_row_numbers(rows, n) for rows in split)
-        beyond = [int(row) for rows in (train, test) for row in rows if not -n <= row < n]
-        if beyond:
+
+    def renumber(rows: NDArray[Any]) -> NDArray[Any]:
+        numbers = item_numbers(rows, n)
+        if numbers is None:
+            raise ValueError(
+                f"cv holds a split with rows of type {rows.dtype} and shape {rows.shape}; whole numbers are needed, or "
+                f"a mask of all {n} rows."
+            )
+        beyond = numbers[(numbers < -n) | (numbers >= n)]
+        if len(beyond):
             raise ValueError(f"cv holds a split with row {beyond[0]}, but there are {n} rows (0 to {n - 1}).")
-        found.append(tuple(position[rows][position[rows] >= 0] for rows in (train, test)))
-    return [(train, test) for train, test in found]
+        found = position[numbers]
+        return found[found >= 0]
 
-
-def _row_numbers(rows: NDArray[Any], n: int) -> NDArray[np.int64]:
-    """One side of a split as numbers of rows: whole numbers, or a mask of all of them."""
-    numbers = item_numbers(rows, n)
-    if numbers is None:
-        raise ValueError(
-            f"cv holds a split with rows of type {rows.dtype} and shape {rows.shape}; whole numbers are needed, or a "
-            f"mask of all {n} rows."
-        )
-    return numbers
+    return [(renumber(train), renumber(test)) for train, test in splits]
 
 
 def suspicious_repeats(problem: Problem) -> int:
