@@ -30,8 +30,8 @@ SOURCE = Path(olsen.__file__).parent
 # packages from the bottom up: each may import from those before it, and from none after it
 LAYERS = [
     "_kernel", "_execution", "subsets", "theory", "datasets", "_trust", "_moments", "_members", "equivalence",
-    "_selection", "_engines", "_report", "_estimators", "_dropout", "onnx", "simulation", "figures", "displays",
-    "explorer", "cli",
+    "_selection", "_engines", "_report", "_estimators", "_dropout", "onnx", "_persistence", "simulation", "figures",
+    "displays", "explorer", "cli",
 ]  # fmt: skip
 NEVER = {"simulation": {"theory"}}  # evidence stays independent of what it is evidence for
 ENTRANCES = {"__init__", "__main__"}  # may import everything
@@ -136,6 +136,7 @@ def test_all_is_what_is_defined():
             if not item.startswith("_") and getattr(value, "__module__", None) == module.__name__
             and (inspect.isfunction(value) or inspect.isclass(value))
         }  # fmt: skip
+        defined -= set(getattr(module, "_HOMES", ()))  # loaded when asked for, and not all of them for users
         assert not declared or defined <= declared, f"not in __all__ of {path}: {defined - declared}"
 
 
@@ -188,8 +189,8 @@ def test_imports_are_light():
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "cli": 4450, "_members": 2560, "_estimators": 2320, "_engines": 1810, "_selection": 1680, "theory": 1630,
-    "displays": 960, "subsets": 880, "figures": 790, "_report": 720, "_execution": 680, "modules": 500, "_dropout":
+    "cli": 3330, "_members": 2560, "_estimators": 2320, "_engines": 1810, "_selection": 1680, "theory": 1630,
+    "displays": 960, "subsets": 880, "figures": 790, "_report": 720, "_execution": 680, "modules": 720, "_dropout":
     490, "_moments": 430, "simulation": 430, "explorer": 140, "datasets": 30, "_kernel": 20,
 }  # fmt: skip
 FILES, CONSTANTS, C_LINES = 153, 252, 2180

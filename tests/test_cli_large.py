@@ -74,7 +74,7 @@ def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
     assert "read in blocks, out of core" in found["data"]["messages"][0]
     assert "column 'place' holds text: its 3 categories become 2 columns" in found["data"]["messages"][1]
     assert found["model"]["criterion"] == "kfold" and found["written"] == [str(out)]
-    names = [f"x{j}" for j in range(P)] + ["place=north", "place=south"]
+    names = [f"x{j}" for j in range(P)] + ["place_north", "place_south"]
     for line in found["coefficients"]:
         j = names.index(line["name"])
         assert line["coefficient"] == pytest.approx(expected.coef_[j], abs=1e-8)
@@ -153,7 +153,7 @@ def test_a_folder_of_files_is_one_table(olsen, parquet, tmp_path):
 
 def test_the_report_says_how_errors_were_estimated(olsen, parquet, tmp_path):
     alone = ["--inclusion", "uniform"]
-    for extra, words in (alone, "left out one at a time"), (["--out-of-core"], "left out a fold at a time"):
+    for extra, words in (alone, "leave-one-out"), (["--out-of-core"], "k-fold cross-validation"):
         assert olsen("fit", parquet, "--target", "y", "--report", tmp_path / "r.html", *extra)[0] == 0
         assert words in (tmp_path / "r.html").read_text()
 

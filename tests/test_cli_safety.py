@@ -27,7 +27,6 @@ pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 
-OLD_MODELS = sorted((Path(__file__).parent / "models").glob("*.skops"))
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals, limits and locks of POSIX")
 
 
@@ -272,11 +271,6 @@ def test_predictions_with_names_of_rows_are_replaced(place):
     before = hashes(place)
     code, _, err = run("predict", "m.skops", "y.csv", "--out", "mine.csv", *ids, cwd=place)
     assert code == 2 and "not predictions written by olsen" in one_line(err) and hashes(place) == before
-
-
-@pytest.mark.parametrize("path", OLD_MODELS, ids=lambda p: p.stem)
-def test_models_of_earlier_versions_are_known(path):
-    assert recognition.is_model(path)
 
 
 def test_write_protected_files_are_not_replaced(olsen, place, monkeypatch):

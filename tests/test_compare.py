@@ -8,18 +8,18 @@ import pytest
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNetCV, LassoCV, LinearRegression, RidgeCV
-from sklearn.model_selection import KFold, RepeatedKFold, cross_validate
+from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from olsen import OLSEnsembleRegressorCV, cli
+from olsen import OLSEnsembleRegressorCV, cli, load
 from olsen.datasets import load_soil_carbon
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 
-from olsen.cli import compare, models, recognition, show
+from olsen.cli import compare, recognition, show
 from olsen.cli.tables import TableError
 
 DESCENT = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}
@@ -28,6 +28,7 @@ BY_HAND = {
     "ridge": RidgeCV(np.logspace(-4, 6, 60)),
     "lasso": LassoCV(**DESCENT),
     "elastic net": ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], **DESCENT),
+    "PLS": GridSearchCV(PLSRegression(scale=False), {"n_components": range(1, 11)}, scoring="neg_mean_squared_error"),
     "least squares": LinearRegression(),
 }
 
@@ -73,27 +74,6 @@ def test_errors_are_those_of_scikit_learn_on_the_same_folds(diabetes, name):
     assert line["rmse"] == pytest.approx(np.mean(line["folds"]["rmse"]))
     assert line["r2"] == pytest.approx(np.mean(line["folds"]["r2"]))
     assert line["seconds"] == np.median(line["folds"]["seconds"]) > 0
-
-
-def test_partial_least_squares_takes_the_components_with_the_least_error_left_out(diabetes):
-    """Every number of components fitted on its own."""
-    X, y, found = diabetes
-    train, test = next(RepeatedKFold(n_splits=4, n_repeats=1, random_state=3).split(X))
-    scaler = StandardScaler().fit(X[train])
-    Z, target = scaler.transform(X[train]), y[train]
-
-    def left_out(k):
-        fits = ((PLSRegression(k, scale=False).fit(Z[i], target[i]), out) for i, out in KFold(5).split(Z))
-        return sum(float(np.sum((target[out] - np.ravel(pls.predict(Z[out]))) ** 2)) for pls, out in fits)
-
-    squares = [left_out(k) for k in range(1, 11)]
-    best = 1 + int(np.argmin(squares))
-    ours = compare.PartialLeastSquares().fit(Z, target)
-    assert ours.n_components_ == best
-    expected = np.ravel(PLSRegression(best, scale=False).fit(Z, target).predict(scaler.transform(X[test])))
-    assert ours.predict(scaler.transform(X[test])) == pytest.approx(expected, rel=1e-8)
-    rmse = math.sqrt(np.mean((y[test] - expected) ** 2))
-    assert named(found)["PLS"]["folds"]["rmse"][0] == pytest.approx(rmse, rel=1e-10)
 
 
 def test_standard_errors_are_paired_and_allow_for_shared_rows(diabetes):
@@ -162,7 +142,7 @@ def test_a_model_that_fails_is_left_out_and_named(tmp_path, olsen):
 def test_progress_is_told_from_nothing_to_everything():
     told = []
     compare.run(*problem(n=20, p=2), folds=2, jobs=1, tell=lambda *what: told.append(what))
-    assert told == [("comparing", done, 12) for done in range(13)]
+    assert told == [("comparing", done, 6) for done in range(7)]
 
 
 @pytest.mark.parametrize(
@@ -258,8 +238,8 @@ def model(tmp_path_factory):
 
 def test_show_tells_what_the_estimator_holds(olsen, model):
     code, out, err = olsen("show", model, "--json")
-    found, estimator = json.loads(out), models.load(model).estimator
-    names = models.load(model).encoding.names
+    found, pipeline = json.loads(out), load(model)
+    estimator, names = pipeline[-1], pipeline[:-1].get_feature_names_out()
     assert (code, err) == (0, "")
     assert found["target"] == "y" and found["rows"] == 90
     assert found["columns"]["table"] == 7 and found["columns"]["encoded"] == 7 and found["columns"]["numbers"] == 6
@@ -285,18 +265,14 @@ def test_show_for_people_fits_a_screen(olsen, model):
 
 
 def test_show_reads_a_model_that_was_not_tuned(tmp_path):
-    from olsen import OLSEnsembleRegressor
-    from olsen.cli.tables import Encoding
+    from olsen import OLSEnsembleRegressor, save
 
     X, y = problem()
     ensemble = OLSEnsembleRegressor(10, max_features=2, random_state=0).fit(X, y)
-    residuals = np.sort(np.abs(y - ensemble.predict(X)))
-    models.save(
-        tmp_path / "m.skops", models.SavedModel(ensemble, Encoding("y", [{"name": c} for c in "abcde"]), residuals)
-    )
+    save(ensemble, tmp_path / "m.skops")
     found = show.contents(tmp_path / "m.skops")
     assert found["laws"] is None and found["kept"] is None
-    assert found["error"]["rmse"] == pytest.approx(math.sqrt(np.mean(residuals**2)))
+    assert found["error"]["rmse"] == pytest.approx(math.sqrt(np.mean((y - ensemble.predict(X)) ** 2)), rel=0.3)
     assert "10 of 2 of 5 columns (40%)" in show.as_text(found)
 
 
@@ -304,3 +280,19 @@ def test_show_refuses_what_is_no_model(olsen, table, tmp_path):
     for path in (table, tmp_path / "none.skops"):
         code, out, err = olsen("show", path)
         assert code == 1 and not out and err.startswith("olsen: ") and err.count("\n") == 1
+
+
+def test_tables_are_read_as_for_a_fit(olsen, tmp_path):
+    """Dates, missing cells and groups: whole groups are left out, so that what names them does not help."""
+    rng = np.random.default_rng(0)
+    lines = ["a,day,group,row,y"]
+    for i in range(60):
+        a = rng.standard_normal()
+        lines.append(f"{'' if i == 7 else a},2024-01-{1 + i % 28:02d},{i // 6},r{i},{a + 0.1 * rng.standard_normal()}")
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    options = ("--missing", "mean", "--dates", "day", "--id", "row", "--groups", "group")
+    code, out, err = olsen("compare", tmp_path / "t.csv", "--target", "y", *options, "--folds", 3, "--json")
+    assert code == 0, err
+    assert json.loads(out)["data"]["columns"] == 3
+    code, _, err = olsen("compare", tmp_path / "t.csv", "--target", "y", *options, "--folds", 11)
+    assert code == 1 and "10 groups" in err

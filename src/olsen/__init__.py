@@ -34,9 +34,10 @@ _HOMES = {
     "DropoutRegressor": "olsen._dropout.estimator",
     "OLSEnsembleRegressor": "olsen._estimators.ensemble",
     "OLSEnsembleRegressorCV": "olsen._estimators.tuned",
-    "load": "olsen.cli.pipelines",
+    "load": "olsen._persistence",
     "member_coefficients": "olsen._estimators.member_coefficients",
-    "save": "olsen.cli.pipelines",
+    "save": "olsen._persistence",
+    "TableColumns": "olsen.cli.table_columns",  # named by model files
 }
 
 TYPE_CHECKING = False  # the module typing would take as long to import as all the rest here
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from ._estimators.ensemble import OLSEnsembleRegressor
     from ._estimators.member_coefficients import member_coefficients
     from ._estimators.tuned import OLSEnsembleRegressorCV
-    from .cli.pipelines import load, save
+    from ._persistence import load, save
 else:  # hidden from type checkers, which would believe any name otherwise
 
     def __getattr__(name):

@@ -398,11 +398,10 @@ class FittedEnsemble(
         return found
 
     def _for_file(self, rows: bool) -> Self:
-        """A copy of numbers and texts: it refers to no names of columns (a file has its own) and to no objects, such
-        as splitters and random states, which parameters may be but which predict nothing; to training rows if wanted.
+        """A copy of numbers and texts: it refers to no objects, such as splitters and random states, which parameters
+        may be but which predict nothing; to training rows if wanted.
         """
         other = self.__copy__()
-        other.__dict__.pop("feature_names_in_", None)
         default = type(self)()
         objects = [name for name, value in self.get_params(deep=False).items() if not _is_plain(value)]
         other.set_params(**{name: getattr(default, name) for name in objects})

@@ -1,11 +1,10 @@
 """How one column of a table becomes numbers: decided once, from a training table, and done to every table after it.
 
-A decision is a dict of plain values, so that it can be stored beside a model: ``name``, and
+A decision is a dict, from which `encoding` makes scikit-learn's transformers: ``name``, and
 
 * ``categories`` for text: columns of 0 and 1, one for each category but the first; with ``ordinal``, one column with
   the place of the category;
-* ``decimal`` and ``unit`` for numbers in texts, ``date`` (the order of year, month and day) for dates;
-* ``means`` where gaps are filled, one for each encoded column; with ``indicator`` there is a last column of 0 and 1.
+* ``decimal`` and ``unit`` for numbers in texts, ``date`` (the order of year, month and day) for dates.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from .shown_text import quoted, shortened
 from .table_errors import TableError, counted, listed, option, way_out
 
 __all__ = [
-    "HAS_MARKS", "MAX_CATEGORIES", "PLAIN_NUMBERS", "as_text", "decide_numbers", "decide_order", "decide_text",
-    "different_texts", "encode", "examples", "is_text", "labels", "mark", "marked", "notation_news", "numbers",
-    "numbers_of_texts", "texts_of", "trimmed", "unknown_cells", "zeros_message",
+    "HAS_MARKS", "MAX_CATEGORIES", "PLAIN_NUMBERS", "as_text", "days_of", "decide_numbers", "decide_order",
+    "decide_text", "different_texts", "examples", "is_text", "mark", "marked", "notation_news", "numbers",
+    "numbers_of_texts", "texts_of", "trimmed", "written_numbers", "zeros_message",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
@@ -217,44 +216,14 @@ def _dates_refused(name: str, what: str) -> str:
 # Encoding
 
 
-def labels(how: dict[str, Any]) -> list[str]:
-    """Names of the encoded columns of a column."""
-    name = how["name"]
-    one = "categories" not in how or how.get("ordinal")
-    found = [name] if one else [f"{name}={value}" for value in how["categories"][1:]]
-    return [*found, f"{name} is missing"] if how.get("indicator") else found
-
-
-def encode(column: Any, how: dict[str, Any], first_row: int = 0, unknown: str = "error") -> Array:
-    """The encoded columns of a column, NaN where cells are missing and not filled.
-
-    With `unknown` "ignore", categories that are not among those learned are none of them: 0 in every column.
-    """
-    if "categories" in how:
-        found = _encode_categories(column, how, unknown)
-    elif "date" in how:
-        found = _days(column, how, first_row)[:, None]
-    elif is_text(column.type):
-        found = _encode_texts(column, how, first_row)[:, None]
-    else:
-        found = numbers(column, how["name"])[:, None]
-    return _filled(found, is_missing(column), how) if "means" in how else found
-
-
-def _filled(found: Array, gaps: NDArray[np.bool_], how: dict[str, Any]) -> Array:
-    found = np.where(gaps[:, None], how["means"], found)
-    return np.column_stack([found, gaps]) if how.get("indicator") else found
-
-
-def _encode_texts(column: Any, how: dict[str, Any], first_row: int) -> Array:
-    name = how["name"]
-    if "decimal" not in how:
+def written_numbers(column: Any, name: str, decimal: str | None, unit: str, first_row: int = 0) -> Array:
+    """Numbers of a column of texts, in the notation that was learned for it."""
+    if decimal is None:
         raise TableError(_text_refused(column, name))
-    notation = Notation(how["decimal"], how["unit"])
-    unit = f" with or without {quoted(notation.unit)}" if notation.unit else ""
-    return numbers_of_texts(
-        column, name, lambda text: number(text, notation), f"numbers{unit}, with {quoted(notation.decimal)}", first_row
-    )
+    notation = Notation(decimal, unit)
+    with_unit = f" with or without {quoted(unit)}" if unit else ""
+    wanted = f"numbers{with_unit}, with {quoted(decimal)}"
+    return numbers_of_texts(column, name, lambda text: number(text, notation), wanted, first_row)
 
 
 def _text_refused(column: Any, name: str) -> str:
@@ -330,66 +299,8 @@ def _or_nan(value: float | None) -> float:
     return np.nan if value is None else value
 
 
-def _encode_categories(column: Any, how: dict[str, Any], unknown: str) -> Array:
-    name, known = how["name"], how["categories"]
-    texts = column if is_text(column.type) else as_text(column)
-    place, gaps = _places(texts, known), is_missing(column)
-    strange = (place < 0) & ~gaps
-    if strange.any() and (unknown == "error" or how.get("ordinal")):
-        found = sorted(set(different_texts(texts.filter(strange))))
-        ignore = "" if how.get("ordinal") else ", or take them for none of these with --unknown ignore"
-        raise TableError(
-            f"column {quoted(name)} holds {listed(found, 5)}, which the model has not seen; it knows "
-            f"{listed(known, 8)}. Correct these cells{ignore}."
-        )
-    levels = [place] if how.get("ordinal") else [place == i for i in range(1, len(known))]
-    encoded = np.array(levels, dtype=float).reshape(len(levels), len(place)).T
-    encoded[gaps] = np.nan
-    return encoded
-
-
-def unknown_cells(table: Any, decided: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Column -> cells of a table whose category was not learned, where there are some; orders have no such cells."""
-    found = {}
-    for how in decided:
-        if "categories" in how and not how.get("ordinal"):
-            column = table.column(how["name"])
-            place = _places(column if is_text(column.type) else as_text(column), how["categories"])
-            found[how["name"]] = int(((place < 0) & ~is_missing(column)).sum())
-    return {name: count for name, count in found.items() if count}
-
-
-def _places(column: Any, categories: list[str]) -> NDArray[np.int64]:
-    """Number of the category of every text, -1 where it is none of them."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    known = pa.array(categories, "string")
-    found = [np.zeros(0, dtype=np.int64)]
-    for chunk in column.chunks:
-        if pa.types.is_dictionary(chunk.type):
-            place = _places_of_texts(chunk.dictionary.cast("string"), known).take(chunk.indices)
-        else:
-            place = _places_of_texts(chunk.cast("string"), known)
-        found.append(pc.fill_null(place, -1).to_numpy(zero_copy_only=False).astype(np.int64))
-    return np.concatenate(found)
-
-
-def _places_of_texts(texts: Any, known: Any) -> Any:
-    """The same with blanks around texts left out where they match nothing as they are: null where nothing does.
-
-    Categories of earlier versions may have blanks around them.
-    """
-    import pyarrow.compute as pc
-
-    place = pc.index_in(texts, value_set=known)
-    if place.null_count == texts.null_count:
-        return place
-    return pc.coalesce(place, pc.index_in(trimmed(texts), value_set=trimmed(known)))
-
-
-def _days(column: Any, how: dict[str, Any], first_row: int) -> Array:
-    name, order = how["name"], how["date"]
+def days_of(column: Any, name: str, order: str, first_row: int = 0) -> Array:
+    """Dates of a column as days since 1970-01-01, those in texts in an order of year, month and day."""
     if is_text(column.type):
         example = {"ymd": "2024-12-31", "dmy": "31.12.2024", "mdy": "12/31/2024"}[order]
         return numbers_of_texts(column, name, lambda text: days(text, order), f"dates such as {example}", first_row)

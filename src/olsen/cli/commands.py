@@ -9,10 +9,8 @@ from __future__ import annotations
 import math
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,8 +30,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from .. import OLSEnsembleRegressorCV
+    from .._persistence import SavedModel
+    from .encoding import Encoding
     from .fitting import Reading
-    from .models import SavedModel
 
     Array = NDArray[np.float64]
 
@@ -160,31 +159,38 @@ def fit(
     if out is not None:
         from_extra("skops.io", "cli", "--out")  # said before a long fit, not after it
 
-    from .. import OLSEnsembleRegressorCV
+    from .. import OLSEnsembleRegressorCV, _persistence
     from .._report.pages import render
     from .._report.summary import as_text
-    from . import fitting, models
 
     number = math.inf if members == "all" else members
     model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
-    how = fitting.Reading(
-        target or "",
-        tuple(drop or ()),
-        missing,
-        tuple(dates or ()),
-        tuple(ordinal or ()),
-        tuple(id or ()),
-        weight,
-        groups,
-    )  # the embedded data bring their own target
+    how = _reading(target, drop, missing, dates, ordinal, id, weight, groups)
     summary, saved = _tuned(model, data, how, out_of_core)
     if out is not None:
         kept = saved.for_file(rows=not no_intervals)
-        atomically(out, lambda file: models.save(file, kept))
+        atomically(out, lambda file: _persistence.write(file, kept))
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
     written = [str(path) for path in (out, report) if path is not None]
     terminal.show({**summary, "written": written} if json else None, as_text(summary) + _listed(written))
+
+
+def _reading(
+    target: str | None,
+    drop: list[str] | None,
+    missing: Literal["error", "drop", "mean"],
+    dates: list[str] | None,
+    ordinal: list[str] | None,
+    ids: list[str] | None,
+    weight: str | None = None,
+    groups: str | None = None,
+) -> Reading:
+    """The options about a table, those of fit and of compare; the embedded data bring their own target."""
+    from .fitting import Reading
+
+    left_out, days, orders, named = (tuple(names or ()) for names in (drop, dates, ordinal, ids))
+    return Reading(target or "", left_out, missing, days, orders, named, weight, groups)
 
 
 def _tuned(
@@ -245,22 +251,25 @@ def predict(
     wanted = [] if out is None else [Output("--out", out, outputs.predictions_of(id or []))]
     outputs.check({"model": model, "table": data}, wanted, force)
 
-    from . import fitting, models
+    from .. import _persistence
+    from . import fitting
+    from .encoding import Encoding
     from .predictions import beside, collected, predicted_parts, with_limits, write_predictions
 
-    saved = models.load(model)
-    saved = replace(saved, encoding=replace(saved.encoding, unknown=unknown))
+    saved = _persistence.read(model)
+    with _persistence.damaged_model(model.name):
+        encoding = Encoding.of_model(saved.model, saved.target, unknown)
+        _ = encoding.columns, encoding.names
     if interval is not None and not saved.has_intervals:
         saved.half_width(interval)  # a model without errors is refused before the table is read
     large = fitting.open_large(data, out_of_core)
-    table, names = (None, {}) if large is not None else _named_rows(saved, data, id or [])
+    table, names = (None, {}) if large is not None else _named_rows(encoding, data, id or [])
     if large is not None and id:
         raise UsageError("--id needs the table in memory, but it is read in blocks; join the predictions by row.")
-    ignored: Counter[str] = Counter()
     shown = json or out is not None  # a bar would be mixed with predictions on the screen
     with terminal.row_bar("finishing") if shown else nullcontext() as tell:
-        predicted = predicted_parts(saved, table if large is None else large, interval, tell, ignored)
-        parts: Iterable[Mapping[str, Array]] = with_limits(saved.encoding.target, predicted)
+        predicted = predicted_parts(saved, encoding, model.name, table if large is None else large, interval, tell)
+        parts: Iterable[Mapping[str, Array]] = with_limits(encoding.target, predicted)
         if names:
             parts = beside(names, parts)
         if json:
@@ -272,7 +281,7 @@ def predict(
             write_predictions(None, parts)
     if json:
         terminal.show(whole, "")
-    if ignored:
+    if ignored := encoding.ignored:
         named = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
         cells = f"{ignored.total()} cell{'s' * (ignored.total() != 1)}"
         terminal.note(f"categories that the model has not seen, taken for none of those it knows: {cells}, {named}.")
@@ -280,13 +289,13 @@ def predict(
         print(f"{rows} predictions written to {visible(out)}", file=sys.stderr)
 
 
-def _named_rows(saved: SavedModel, data: Path, ids: list[str]) -> tuple[Any, dict[str, list[str]]]:
+def _named_rows(encoding: Encoding, data: Path, ids: list[str]) -> tuple[Any, dict[str, list[str]]]:
     """A table in memory, and its columns that name the rows; notes about it are for the user."""
     from .tables import read_table, texts_of
     from .text_tables import SEPARATED
 
     # a column may name the rows and be one of the model's: then it is read as such
-    needed = [column["name"] for column in saved.encoding.columns]
+    needed = [column.name for column in encoding.columns]
     table, messages = read_table(data, verbatim=[name for name in ids if name not in needed])
     for message in messages:
         if not message.startswith(SEPARATED):  # another separator than in training is no news: columns have names
@@ -295,8 +304,8 @@ def _named_rows(saved: SavedModel, data: Path, ids: list[str]) -> tuple[Any, dic
         names = texts_of(table, ids)
     except KeyError as error:
         raise UsageError(error.args[0]) from None
-    if saved.encoding.target in names:
-        raise UsageError(f"--id {saved.encoding.target} has the name that the predictions get; rename that column.")
+    if encoding.target in names:
+        raise UsageError(f"--id {encoding.target} has the name that the predictions get; rename that column.")
     return table, names
 
 
@@ -329,6 +338,11 @@ def compare(
     *,
     target: str | None = None,
     drop: list[str] | None = None,
+    missing: Literal["error", "drop", "mean"] = "error",
+    dates: list[str] | None = None,
+    ordinal: list[str] | None = None,
+    id: list[str] | None = None,
+    groups: str | None = None,
     report: Path | None = None,
     folds: int = 5,
     repeats: int = 1,
@@ -350,6 +364,16 @@ def compare(
         Column to predict. Needed with a table, not with the embedded data.
     drop : str
         Column to leave out; may be repeated. All others are used.
+    missing : str
+        What to do with missing cells, as in fit: "error", "drop" or "mean".
+    dates : str
+        Column of dates, which become days since 1970-01-01; may be repeated.
+    ordinal : str
+        Column of categories that have an order, as in fit; may be repeated.
+    id : str
+        Column that only names the rows and is left out; may be repeated.
+    groups : str
+        Column of groups, which folds keep together.
     report : path
         Where to write a page with the table and a plot (one self-contained .html or .htm file). Without it there is
         none.
@@ -375,7 +399,8 @@ def compare(
     from . import compare as comparing
 
     settings = {"folds": folds, "repeats": repeats, "seed": seed, "jobs": jobs}
-    found = comparing.compare_table(data, target or "", drop or [], **settings, command=_command())
+    how = _reading(target, drop, missing, dates, ordinal, id, groups=groups)
+    found = comparing.compare_table(data, how, **settings, command=_command())
     if report is not None:
         atomically(report, lambda file: file.write_text(render_comparison(found), encoding="utf-8"))
     written = [] if report is None else [str(report)]

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import math
 import textwrap
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +25,7 @@ from . import fitting, terminal
 from .shown_text import shortened, visible
 from .tables import TableError
 
-__all__ = ["PartialLeastSquares", "as_text", "compare_table", "run"]
+__all__ = ["as_text", "compare_table", "run"]
 
 Array = NDArray[np.float64]
 
@@ -47,64 +45,24 @@ FOLDS_SHARE_ROWS = (
 )
 
 
-class PartialLeastSquares:
-    """Partial least squares with the number of components chosen by cross-validation.
-
-    Components do not depend on those that come after them: one fit with the most components holds all smaller ones.
-    Folds are those that LassoCV makes, of neighbouring rows; columns are taken as they are.
-
-    Attributes
-    ----------
-    n_components_ : int
-        The number with the smallest sum of squares on rows left out.
-    """
-
-    n_components_: int
-
-    def fit(self, X: Array, y: Array) -> Self:
-        """Choose the number of components, then fit all rows."""
-        from sklearn.model_selection import KFold
-
-        errors = [self._errors(X, y, train, test) for train, test in KFold(INNER_FOLDS).split(X)]
-        common = min(map(len, errors))  # a small fold may have fewer components
-        self.n_components_ = 1 + int(np.argmin(np.sum([squares[:common] for squares in errors], axis=0)))
-        coef, intercept = self._all(X, y)
-        self._coef, self._intercept = coef[self.n_components_ - 1], intercept[self.n_components_ - 1]
-        return self
-
-    def predict(self, X: Array) -> Array:
-        """Predictions of rows."""
-        return np.asarray(X @ self._coef + self._intercept)
-
-    def _errors(self, X: Array, y: Array, train: Any, test: Any) -> Array:
-        """Sums of squares over the test rows, for 1, 2, ... components."""
-        coef, intercept = self._all(X[train], y[train])
-        return np.asarray(np.sum((y[test] - coef @ X[test].T - intercept[:, None]) ** 2, axis=1))
-
-    def _all(self, X: Array, y: Array) -> tuple[Array, Array]:
-        """Coefficients (components, p) and intercepts of 1, 2, ... components."""
-        from sklearn.cross_decomposition import PLSRegression
-
-        most = min(MOST_COMPONENTS, len(X) - 1, X.shape[1])
-        pls = PLSRegression(most, scale=False).fit(X, y)
-        coef = np.cumsum(pls.x_rotations_ * pls.y_loadings_, axis=1).T
-        return coef, y.mean() - coef @ X.mean(axis=0)
-
-
-def _models(seed: int, jobs: int) -> dict[str, tuple[str, Callable[[], Any]]]:
-    """Name -> what it is, and how one is made. Ours is the first."""
+def _models(seed: int, jobs: int, components: int) -> dict[str, tuple[str, Any]]:
+    """Name -> what it is, and one of it. Ours is the first."""
+    from sklearn.cross_decomposition import PLSRegression
     from sklearn.linear_model import ElasticNetCV, LassoCV, LinearRegression, RidgeCV
+    from sklearn.model_selection import GridSearchCV
 
+    grid = {"n_components": range(1, components + 1)}
     return {
-        OURS: ("OLSEnsembleRegressorCV", lambda: OLSEnsembleRegressorCV(n_jobs=jobs, random_state=seed)),
-        "ridge": ("RidgeCV, 60 penalties", lambda: RidgeCV(PENALTIES)),
-        "lasso": ("LassoCV, 60 penalties", lambda: LassoCV(n_jobs=jobs, **DESCENT)),
-        "elastic net": (
-            "ElasticNetCV, 3 x 60 penalties", lambda: ElasticNetCV(l1_ratio=MIXTURES, n_jobs=jobs, **DESCENT)
+        OURS: ("OLSEnsembleRegressorCV", OLSEnsembleRegressorCV(n_jobs=jobs, random_state=seed)),
+        "ridge": ("RidgeCV, 60 penalties", RidgeCV(PENALTIES)),
+        "lasso": ("LassoCV, 60 penalties", LassoCV(n_jobs=jobs, **DESCENT)),
+        "elastic net": ("ElasticNetCV, 3 x 60 penalties", ElasticNetCV(l1_ratio=MIXTURES, n_jobs=jobs, **DESCENT)),
+        "PLS": (
+            f"PLSRegression, up to {MOST_COMPONENTS} components",
+            GridSearchCV(PLSRegression(scale=False), grid, scoring="neg_mean_squared_error", cv=INNER_FOLDS),
         ),
-        "PLS": (f"PLSRegression, up to {MOST_COMPONENTS} components", PartialLeastSquares),
-        "least squares": ("LinearRegression", LinearRegression),
-    }  # fmt: skip
+        "least squares": ("LinearRegression", LinearRegression()),
+    }
 
 
 def run(
@@ -115,6 +73,7 @@ def run(
     repeats: int = 1,
     seed: int = 0,
     jobs: int = -1,
+    groups: list[str] | None = None,
     tell: terminal.Tell | None = None,
 ) -> dict[str, Any]:
     """Compare the models on arrays.
@@ -129,6 +88,8 @@ def run(
         Of the folds and of the ensemble's members.
     jobs : int
         Threads of one fit; fits come one after another, so that their seconds can be compared.
+    groups : list of str, default=None
+        Groups of rows that folds keep together.
     tell : callable, default=None
         Is told what is being done, how much of it is done and how much there is.
 
@@ -140,8 +101,9 @@ def run(
         the ``best``, and its ``folds``; ``best``, ``verdict``, ``notes`` and the settings.
     """
     _check_rows(y, folds)
-    models = _models(seed, jobs)
-    splits = list(_splits(len(y), folds, repeats, seed))
+    splits = _splits(y, folds, repeats, seed, groups)
+    inner = min(len(train) for train, _ in splits) * (INNER_FOLDS - 1) // INNER_FOLDS
+    models = _models(seed, jobs, max(1, min(MOST_COMPONENTS, inner - 1, X.shape[1])))
     scores, notes = _scores(X, y, models, splits, jobs, tell)
     larger = 1 / len(splits) + float(np.mean([len(test) / len(train) for train, test in splits]))
     lines = [_line(name, models[name][0], scores[name], scores[OURS], larger) for name in models]
@@ -174,67 +136,59 @@ def _check_rows(y: Array, folds: int) -> None:
         raise TableError(f"the target varies by {spread:.3g}, and its squares are too small; multiply it.")
 
 
-def _splits(n: int, folds: int, repeats: int, seed: int) -> Any:
-    from sklearn.model_selection import RepeatedKFold
+def _splits(y: Array, folds: int, repeats: int, seed: int, groups: list[str] | None) -> list[Any]:
+    """Rows to train and to test on, the same for all models."""
+    from sklearn.model_selection import GroupKFold, RepeatedKFold
 
-    return RepeatedKFold(n_splits=folds, n_repeats=repeats, random_state=seed).split(np.empty((n, 1)))
+    if groups is None:
+        return list(RepeatedKFold(n_splits=folds, n_repeats=repeats, random_state=seed).split(y))
+    if len(set(groups)) < folds:
+        raise TableError(f"{len(set(groups))} groups are too few for {folds} folds.")
+    folders = [GroupKFold(folds, shuffle=True, random_state=seed + i) for i in range(repeats)]
+    return [split for one in folders for split in one.split(y, y, groups)]
 
 
 def _scores(
-    X: Array, y: Array, models: dict[str, tuple[str, Callable[[], Any]]], splits: list[Any], jobs: int,
-    tell: terminal.Tell | None,
-) -> tuple[dict[str, Array], list[str]]:  # fmt: skip
+    X: Array, y: Array, models: dict[str, tuple[str, Any]], splits: list[Any], jobs: int, tell: terminal.Tell | None
+) -> tuple[dict[str, Array], list[str]]:
     """Error, R2 and seconds of every model in every fold, (folds, 3), and notes about fits that went wrong."""
     from joblib import effective_n_jobs
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.model_selection import cross_validate
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
     from threadpoolctl import threadpool_limits
 
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in models}
-    warned = dict.fromkeys(models, 0)
-    done, total = 0, len(splits) * len(models)
-    with threadpool_limits(effective_n_jobs(jobs)):
-        for train, test in splits:
-            for name, (_, make) in models.items():
-                if tell is not None:
-                    tell("comparing", done, total)
-                with warnings.catch_warnings(record=True) as caught:
-                    warnings.simplefilter("always")
-                    try:
-                        found[name].append(_fit_and_score(make(), X, y, train, test))
-                    except ValueError:  # errors of linear algebra among them
-                        if name == OURS:
-                            raise
-                        found[name].append((math.nan, math.nan, math.nan))
-                warned[name] += any(_is_convergence(w.category) for w in caught)
-                done += 1
+    found: dict[str, Array] = {}
+    notes = []
+    for done, (name, (_, model)) in enumerate(models.items()):
+        if tell is not None:
+            tell("comparing", done, len(models))
+        with warnings.catch_warnings(record=True) as caught, threadpool_limits(effective_n_jobs(jobs)):
+            warnings.simplefilter("always")
+            try:
+                scored = cross_validate(
+                    make_pipeline(StandardScaler(), model),
+                    X,
+                    y,
+                    cv=splits,
+                    scoring=["neg_root_mean_squared_error", "r2"],
+                    error_score="raise" if name == OURS else math.nan,
+                )
+                found[name] = np.column_stack(
+                    [-scored["test_neg_root_mean_squared_error"], scored["test_r2"], scored["fit_time"]]
+                )
+            except ValueError:  # errors of linear algebra among them: no fold could be fitted
+                if name == OURS:
+                    raise
+                found[name] = np.full((len(splits), 3), math.nan)
+        if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
+            notes.append(f"{name} had not converged in some folds.")
+        if failed := int(np.isnan(found[name][:, 0]).sum()):
+            notes.append(f"{name} could not be fitted in {failed} of {len(splits)} folds.")
     if tell is not None:
-        tell("comparing", done, total)
-    notes = [f"{name} had not converged in {count} of {len(splits)} folds." for name, count in warned.items() if count]
-    scores = {name: np.array(values) for name, values in found.items()}
-    failed = {name: int(np.isnan(values[:, 2]).sum()) for name, values in scores.items()}
-    notes += [
-        f"{name} could not be fitted in {count} of {len(splits)} folds." for name, count in failed.items() if count
-    ]
-    return scores, notes
-
-
-def _is_convergence(category: type[Warning]) -> bool:
-    from sklearn.exceptions import ConvergenceWarning
-
-    return issubclass(category, ConvergenceWarning)
-
-
-def _fit_and_score(model: Any, X: Array, y: Array, train: Any, test: Any) -> tuple[float, float, float]:
-    """Root mean squared error and R2 on the test rows, and seconds of the fit, scaling included."""
-    from sklearn.preprocessing import StandardScaler
-
-    start = time.perf_counter()
-    scaler = StandardScaler().fit(X[train])
-    model.fit(scaler.transform(X[train]), y[train])
-    seconds = time.perf_counter() - start
-    residuals = y[test] - np.ravel(model.predict(scaler.transform(X[test])))
-    spread = float(np.sum((y[test] - y[test].mean()) ** 2))
-    r2 = 1 - float(residuals @ residuals) / spread if spread > 0 else math.nan
-    return math.sqrt(float(residuals @ residuals) / len(test)), r2, seconds
+        tell("comparing", len(models), len(models))
+    return found, notes
 
 
 def _line(name: str, what: str, scores: Array, ours: Array, larger: float) -> dict[str, Any]:
@@ -282,14 +236,14 @@ def _the(name: str) -> str:
 
 
 def compare_table(
-    data: Path | None, target: str, drop: list[str], *, folds: int, repeats: int, seed: int, jobs: int, command: str
+    data: Path | None, how: fitting.Reading, *, folds: int, repeats: int, seed: int, jobs: int, command: str
 ) -> dict[str, Any]:
     """The comparison on a table, or on the embedded data, with what is known about the table."""
     if fitting.open_large(data, forced=False) is not None:
         raise TableError(f"{data} is too large to be loaded, which comparing needs; compare on a sample of its rows.")
-    rows = fitting.training_data(data, fitting.Reading(target, tuple(drop)))
+    rows = fitting.training_data(data, how)
     with terminal.progress_bars() as tell:
-        found = run(rows.X, rows.y, folds=folds, repeats=repeats, seed=seed, jobs=jobs, tell=tell)
+        found = run(rows.X, rows.y, folds=folds, repeats=repeats, seed=seed, jobs=jobs, groups=rows.groups, tell=tell)
     about = {
         "name": rows.name, "rows": len(rows.y), "columns": rows.X.shape[1], "target": rows.encoding.target,
         "messages": rows.messages,

@@ -1,39 +1,72 @@
-"""A table as numbers: what to do with each of its columns, learned from one table and done to others."""
+"""A table as numbers: scikit-learn's transformers chosen from one table, and what is refused in others."""
 
 from __future__ import annotations
 
+import warnings
 from bisect import bisect
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from . import columns as kinds
 from . import terminal
 from .cells import BLANKS, Ambiguous, Notation, looks_like_number, notation_of, number, settled_decimal
 from .gaps import Stage, is_missing, refuse_missing, without_gaps
 from .shown_text import quoted
+from .table_columns import FIRST_ROW, TableColumns, texts_without_blanks
 from .table_errors import TableError, counted, listed, option
 
-__all__ = ["Encoding", "learn_table"]
+__all__ = ["Encoding", "InputColumn", "learn_table", "leaves"]
 
 Array = NDArray[np.float64]
 Missing = Literal["error", "drop", "mean"]
 ROWS_LOOKED_AT = 1000  # of columns of text, for what they tell about the others
 
 
+class InputColumn(NamedTuple):
+    """What a fitted model knows about a column of its tables."""
+
+    name: str
+    categories: tuple[Any, ...] | None = None
+    ordered: bool = False  # unknown categories have no place in an order
+    fills: bool = False  # missing cells
+    lenient: bool = False  # about unknown categories, by itself
+    parser: TableColumns | None = None
+
+
+def _refuse_infinite(table: Any, names: Iterable[str], first_row: int) -> None:
+    """Raise for the first infinite cell of some columns of numbers."""
+    import pyarrow.compute as pc
+
+    for name in names:
+        if str(table.schema.field(name).type) == "double":
+            row = pc.index(pc.is_inf(table.column(name)), True).as_py()
+            if row >= 0:
+                raise TableError(f"column {quoted(name)} is infinite in row {first_row + row + 1}; correct that cell.")
+
+
 @dataclass(frozen=True)
 class Encoding:
-    """How a table becomes numbers: plain types only, so that it can be stored beside a model.
+    """How a table becomes numbers: what is done before the ensemble of a model, with errors that name cells.
 
     Parameters
     ----------
     target : str
         Column to predict.
-    columns : list of dict
-        What to do with every column in use; see the module `columns`.
+    before : fitted transformer or None
+        What comes before the ensemble: a ColumnTransformer, or the steps of a pipeline that was fitted in Python.
+    given : list of str or int
+        Names of the columns that a model without a ColumnTransformer takes, or their number.
     messages : list of str
         What was done.
     stage : {"fit", "blocks", "predict"}
@@ -42,14 +75,29 @@ class Encoding:
         Whether categories that were not learned are refused, or are 0 in every column.
     notation : Notation, default=None
         How the numbers of the target are written, if it holds text.
+    ignored : Counter
+        Cells of unknown categories, by column.
     """
 
     target: str
-    columns: list[dict[str, Any]]
+    before: Any
+    given: list[str] | int = 0
     messages: list[str] = field(default_factory=list)
     stage: Stage = "predict"
     unknown: Literal["error", "ignore"] = "error"
     notation: Notation | None = None
+    ignored: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of_model(cls, model: Any, target: str, unknown: Literal["error", "ignore"] = "error") -> Encoding:
+        """How tables become numbers for a fitted model."""
+        names = getattr(model, "feature_names_in_", None)
+        given = int(model.n_features_in_) if names is None else [str(name) for name in names]
+        if unknown == "ignore":
+            for encoder in leaves(model):
+                if isinstance(encoder, OneHotEncoder):
+                    encoder.set_params(handle_unknown="ignore")
+        return cls(target, model[:-1] if isinstance(model, Pipeline) else None, given, unknown=unknown)
 
     @classmethod
     def learn(
@@ -63,7 +111,6 @@ class Encoding:
         dates: Iterable[str] = (),
         ordinal: Iterable[str] = (),
         ids: Iterable[str] = (),
-        unknown: Literal["error", "ignore"] = "error",
     ) -> Encoding:
         """Decide for each column of a table how it becomes numbers.
 
@@ -78,45 +125,74 @@ class Encoding:
         distinct : callable, default=None
             Where `table` is the head of a larger one, finds the different texts of some columns in all of it.
         missing : {"error", "drop", "mean"}
-            "mean" fills gaps, and adds a column that says where they were to every column that has some. Rows are left
-            out before (`learn_table`).
+            "mean" fills gaps of numbers with their mean and those of texts with the most frequent one, and adds a
+            column that says where they were to every column that has some. Rows are left out before (`learn_table`).
         dates : iterable of str
             Columns of dates, which become days since 1970-01-01.
         ordinal : iterable of str
             Columns of categories with an order, as ``size`` (by number or alphabet) or ``size=S<M<L``.
         ids : iterable of str
-            Columns that identify rows: left out as in `drop`, and handed through by `texts_of`.
-        unknown : {"error", "ignore"}
-            What to do later with categories that are not in this table.
+            Columns that identify rows: left out as in `drop`.
         """
         dates, orders = set(dates), _orders(ordinal, table.column_names)
         names = _used(table, target, [*drop, *ids], [*dates, *orders])
         stage: Stage = "fit" if distinct is None else "blocks"
-        if stage == "blocks" and missing != "error":
-            raise TableError(
-                f"--missing {missing} needs the whole table in memory, but it is read in blocks; fill the gaps in the "
-                f"table first."
-            )
-        refuse_missing(table, [target] if missing == "mean" else [target, *names], target=target, stage=stage)
+        fill = missing == "mean"
+        refuse_missing(table, [target] if fill else [target, *names], target=target, stage=stage)
         notation, messages = _target_notation(table, target)
-        cls(target, [], stage=stage, notation=notation).response(table)
-        columns = []
+        cls(target, None, stage=stage, notation=notation).response(table)
+        decided = []
         for how, said in _decided(table, names, distinct, dates, orders):
-            columns.append(_with_means(how, table.column(how["name"])) if missing == "mean" else how)
+            decided.append(how)
             messages += said
-        messages += _gap_messages(columns)
-        _refuse_equal_labels(columns)
-        return cls(target, columns, messages, stage, unknown, notation)
+        gaps = [name for name in names if fill and is_missing(table.column(name)).any()]
+        messages += _fill_message(table, gaps)
+        before = ColumnTransformer(list(_parts(decided, fill, gaps)), verbose_feature_names_out=False)
+        found = cls(target, make_pipeline(before), names, messages, stage, notation=notation)
+        try:
+            before.fit(table.select(names))
+            _ = found.names
+        except ValueError as error:
+            _refuse_infinite(table, names, 0)
+            if "not unique" in str(error):
+                raise TableError("columns get the names of others when they are encoded; rename them.") from error
+            raise
+        return found
 
-    @property
+    @cached_property
+    def columns(self) -> list[InputColumn]:
+        """What is known of the columns of the table that are in use."""
+        names = [f"column {j + 1}" for j in range(self.given)] if isinstance(self.given, int) else self.given
+        first = self.before[0] if self.before is not None and len(self.before) else None
+        if not isinstance(first, ColumnTransformer):
+            parts = [(self.before, list(range(len(names))))]
+        else:
+            places = first._transformer_to_input_indices
+            parts = [(one, places[name]) for name, one, _ in first.transformers_ if not _is(one, "drop")]
+        found: dict[str, InputColumn] = {}
+        for one, own in parts:
+            steps = list(leaves(one))
+            for place, j in enumerate(own):
+                found[names[j]] = _described(names[j], steps, place, found.get(names[j]))
+        return list(found.values())
+
+    @cached_property
     def names(self) -> list[str]:
         """Names of the encoded columns."""
-        return [name for column in self.columns for name in kinds.labels(column)]
+        names = [column.name for column in self.columns]
+        if self.before is None or not len(self.before):
+            return names
+        return [str(name) for name in self.before.get_feature_names_out(names if isinstance(self.given, int) else None)]
 
     @property
     def needed(self) -> list[str]:
         """Names of the columns of a table that are in use, the target left out."""
-        return [column["name"] for column in self.columns]
+        if isinstance(self.given, int):
+            raise TableError(
+                "the model was fitted in Python on columns without names, which are taken in their order from a table "
+                "in memory, but this one is read in blocks; fit the model on a data frame."
+            )
+        return [column.name for column in self.columns]
 
     def features(self, table: Any, first_row: int = 0) -> Array:
         """Encoded columns of a table, which must hold all columns in use, of the same kind, without missing cells.
@@ -124,38 +200,81 @@ class Encoding:
         Gaps are filled in columns whose means were learned. `first_row` is the number of the table's first row, where
         it is part of a larger one.
         """
-        self._refuse_other_columns(table)
-        news = kinds.notation_news(table, self.columns)
-        whole = [column["name"] for column in self.columns if "means" not in column]
-        texts = [column["name"] for column in self.columns if "categories" in column and "means" not in column]
-        if any(table.column(name).null_count for name in texts):
-            refuse_missing(table, whole, first_row, target=self.target, stage=self.stage)
-        out = np.empty((table.num_rows, len(self.names)), order="F")
-        place = 0
-        for column in self.columns:
-            encoded = kinds.encode(table.column(column["name"]), column, first_row, self.unknown)
-            out[:, place : place + encoded.shape[1]] = encoded
-            place += encoded.shape[1]
-        if not np.isfinite(out).all():
-            refuse_missing(table, whole, first_row, target=self.target, stage=self.stage)
-            self._refuse_infinite(out, first_row)
+        table = self._own_columns(table)
+        news = kinds.notation_news(table, [_decision(column) for column in self.columns if column.parser is not None])
+        self._refuse_cells(table, first_row)
+        if not table.num_rows:
+            return np.empty((0, len(self.names)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that columns have no names here, and of categories that are ignored
+            X = self._rows(table, first_row)
+            encoded = X if self.before is None or not len(self.before) else self.before.transform(X)
+            encoded = encoded.toarray() if hasattr(encoded, "toarray") else np.asarray(encoded, dtype=float)
+        if not np.isfinite(encoded).all():
+            refuse_missing(table, [c.name for c in self.columns if not c.fills], first_row, target=self.target,
+                           stage=self.stage)  # fmt: skip
+            _refuse_infinite(table, [column.name for column in self.columns], first_row)
+            row, j = np.argwhere(~np.isfinite(encoded))[0]
+            raise TableError(
+                f"column {quoted(self.names[j])} is infinite in row {first_row + row + 1}: the cell is too large."
+            )
         for message in news if self.stage == "predict" else ():
             terminal.note(message)
-        return out
+        return np.asfortranarray(encoded)
 
-    def _refuse_other_columns(self, table: Any) -> None:
+    def _rows(self, table: Any, first_row: int) -> Any:
+        """Rows as the first step takes them: our own columns as they are, others as numbers and texts."""
+        if any(column.parser is not None for column in self.columns):
+            metadata = {**(table.schema.metadata or {}), FIRST_ROW: str(first_row).encode()}
+            return table.replace_schema_metadata(metadata)
+        cells = {column.name: _cells(table.column(column.name), column) for column in self.columns}
+        if isinstance(self.given, int) or self.before is None or not isinstance(self.before[0], ColumnTransformer):
+            texts = any(values.dtype == object for values in cells.values())
+            return np.column_stack([values.astype(object) if texts else values for values in cells.values()])
+        from .._execution.extras import from_extra
+
+        frame = from_extra("pandas", "cli' pandas'", "A pipeline that was fitted on data frames").DataFrame(cells)
+        return frame.reindex(columns=self.given)  # columns that are dropped may be missing
+
+    def _own_columns(self, table: Any) -> Any:
+        """The columns in use of a table; an error if some are missing."""
+        if isinstance(self.given, int):
+            rest = [name for name in table.column_names if name != self.target]
+            if len(rest) != self.given:
+                raise TableError(
+                    f"the table has {counted(rest, 'column')} besides the target, but the model was fitted in Python "
+                    f"on {counted(self.given, 'column')} without names, which are taken in their order; give as many, "
+                    f"or fit the model on a data frame."
+                )
+            return table.select(rest).rename_columns([f"column {j + 1}" for j in range(self.given)])
         held = set(table.column_names)  # a fresh list every time it is asked for
-        missing = [name for name in self.needed if name not in held]
-        if missing:
+        if missing := [name for name in self.needed if name not in held]:
             extra = [name for name in table.column_names if name not in {*self.needed, self.target}]
             hint = f"; it has {listed(extra)}, which the model does not know" if extra else ""
             raise TableError(f"the table lacks {counted(missing, 'column')} of the model: {listed(missing)}{hint}.")
+        return table.select(self.needed)
 
-    def _refuse_infinite(self, out: Array, first_row: int) -> None:
-        row, place = (int(i) for i in np.argwhere(~np.isfinite(out))[0])
-        raise TableError(
-            f"column {quoted(self.names[place])} is infinite in row {first_row + row + 1}; correct that cell."
-        )
+    def _refuse_cells(self, table: Any, first_row: int) -> None:
+        """Raise for cells that the model cannot take: missing ones, categories it has not seen."""
+        whole = [column.name for column in self.columns if not column.fills]
+        if any(table.column(name).null_count for name in whole):
+            refuse_missing(table, whole, first_row, target=self.target, stage=self.stage)
+        for column in self.columns:
+            if column.categories is None or column.lenient:
+                continue
+            cells = _cells(table.column(column.name), column)
+            known = {*column.categories, *({np.nan} if column.fills else ())}
+            strange = [value for value in dict.fromkeys(cells) if value not in known and value == value]
+            if strange and (column.ordered or self.unknown == "error"):
+                row = first_row + list(cells).index(strange[0]) + 1
+                ignore = "" if column.ordered else ", or take them for none of these with --unknown ignore"
+                raise TableError(
+                    f"column {quoted(column.name)} holds {listed(strange, 5)}, which the model has not seen; it knows "
+                    f"{listed([v for v in column.categories if v == v], 8)}. Correct these cells, the first in row "
+                    f"{row}{ignore}."
+                )
+            if strange:
+                self.ignored[column.name] += int(np.isin(cells, strange).sum())
 
     def response(self, table: Any, first_row: int = 0) -> Array:
         """The target column as numbers, without missing cells."""
@@ -170,8 +289,102 @@ class Encoding:
             )
         if not np.isfinite(values).all():
             refuse_missing(table, [self.target], first_row, target=self.target, stage=self.stage)
-            Encoding(self.target, [{"name": self.target}])._refuse_infinite(values[:, None], first_row)
+            row = first_row + int(np.argmin(np.isfinite(values))) + 1
+            raise TableError(f"column {quoted(self.target)} is infinite in row {row}; correct that cell.")
         return values
+
+
+# What a fitted transformer says about the columns that it takes
+
+
+def _is(step: Any, word: str) -> bool:
+    return isinstance(step, str) and step == word
+
+
+def leaves(step: Any) -> Iterator[Any]:
+    """The transformers inside of pipelines and column transformers, in their order."""
+    if isinstance(step, Pipeline):
+        for _, one in step.steps:
+            yield from leaves(one)
+    elif isinstance(step, ColumnTransformer):
+        for _, one, _ in step.transformers_:
+            yield from leaves(one)
+    elif step is not None and not isinstance(step, str):
+        yield step
+
+
+def _described(name: str, steps: list[Any], place: int, other: InputColumn | None) -> InputColumn:
+    """A column by the transformers that take it; `other` is what those of another part have said."""
+    encoder = next((leaf for leaf in steps if isinstance(leaf, (OneHotEncoder, OrdinalEncoder))), None)
+    fills = any(isinstance(leaf, (SimpleImputer, MissingIndicator)) for leaf in steps)
+    parser = next((leaf for leaf in steps if isinstance(leaf, TableColumns)), None)
+    if encoder is None:
+        return (other or InputColumn(name, fills=fills, parser=parser))._replace(fills=fills)
+    known = tuple(encoder.categories_[place])
+    fills = fills or any(value != value for value in known)
+    ordered = isinstance(encoder, OrdinalEncoder)
+    lenient = encoder.handle_unknown != "error" and parser is None  # of our own, unknown cells are counted
+    return InputColumn(name, known, ordered, fills, lenient, parser)
+
+
+def _cells(column: Any, known: InputColumn) -> NDArray[Any]:
+    """Cells as an encoder, or a model of numbers, takes them."""
+    if known.categories is not None and any(isinstance(value, str) for value in known.categories):
+        return texts_without_blanks(column)
+    if kinds.is_text(column.type):
+        return kinds.written_numbers(column, known.name, None, "")
+    return kinds.numbers(column, known.name)
+
+
+def _decision(column: InputColumn) -> dict[str, Any]:
+    parser = column.parser
+    assert parser is not None
+    if parser.kind == "number":
+        return {"name": column.name} | ({} if parser.decimal is None else {"decimal": parser.decimal})
+    return {"name": column.name, "categories" if parser.kind == "text" else "date": ()}
+
+
+# From decisions to transformers
+
+
+def _parts(decided: list[dict[str, Any]], fill: bool, gaps: list[str]) -> Iterator[tuple[str, Any, list[str]]]:
+    """Parts of a ColumnTransformer: neighbouring columns of one kind together, texts one by one."""
+    for kind, group in groupby(decided, key=_parser_of):
+        for hows in [[how] for how in group] if kind[0] == "text" else [list(group)]:
+            names = [how["name"] for how in hows]
+            steps: list[Any] = [TableColumns(*kind)]
+            if fill:
+                text = kind[0] == "text"
+                steps.append(SimpleImputer(strategy="most_frequent") if text else SimpleImputer(add_indicator=True))
+            if kind[0] == "text":
+                known = [np.array(hows[0]["categories"], dtype=object)]
+                ordered, first = OrdinalEncoder(categories=known), {"drop": "first", "sparse_output": False}
+                steps.append(ordered if hows[0].get("ordinal") else OneHotEncoder(categories=known, **first))
+            yield names[0], make_pipeline(*steps) if len(steps) > 1 else steps[0], names
+            if kind[0] == "text" and names[0] in gaps:
+                indicator = make_pipeline(TableColumns("text"), MissingIndicator(features="all"))
+                yield f"{names[0]} is missing", indicator, names
+
+
+def _parser_of(how: dict[str, Any]) -> tuple[Any, ...]:
+    if "categories" in how:
+        return "text", None, "", "ymd"
+    if "date" in how:
+        return "date", None, "", how["date"]
+    return "number", how.get("decimal"), how.get("unit", ""), "ymd"
+
+
+def _fill_message(table: Any, gaps: list[str]) -> list[str]:
+    for name in gaps:
+        if is_missing(table.column(name)).all():
+            raise TableError(f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}.")
+    if not gaps:
+        return []
+    verb = "is" if len(gaps) == 1 else "are"
+    return [
+        f"gaps in {counted(gaps, 'column')} {verb} filled with means, or the most frequent text, and marked in a "
+        f"column of 0 and 1 each: {listed(gaps)}."
+    ]
 
 
 def learn_table(
@@ -183,7 +396,6 @@ def learn_table(
     dates: Iterable[str] = (),
     ordinal: Iterable[str] = (),
     ids: Iterable[str] = (),
-    unknown: Literal["error", "ignore"] = "error",
 ) -> tuple[Any, Encoding]:
     """The rows of a table that are used, and how they become numbers; parameters as in `Encoding.learn`.
 
@@ -195,9 +407,7 @@ def learn_table(
         used = _used(table, target, [*drop, *ids])
         _target_notation(table, target)  # refused before rows are left out, and so counted anew
         table, said = without_gaps(table, [target, *used])
-    encoding = Encoding.learn(
-        table, target, drop, missing=missing, dates=dates, ordinal=ordinal, ids=ids, unknown=unknown
-    )
+    encoding = Encoding.learn(table, target, drop, missing=missing, dates=dates, ordinal=ordinal, ids=ids)
     encoding.messages[:0] = said
     return table, encoding
 
@@ -253,7 +463,7 @@ def _decided(
         values = [value for value in dict.fromkeys(values) if value is not None]
         if not values:
             raise TableError(f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}.")
-        values, said = _without_blanks(values, name) if kinds.marked(table, name, "separator") else (values, [])
+        values, said = _without_blanks(values, name)
         if name in orders:
             how, messages = kinds.decide_order(values, name, orders[name])
         else:
@@ -389,36 +599,3 @@ def _remedy(text: str) -> str:
     if text.strip().endswith("-") and looks_like_number(text.strip()[:-1]):
         return f"Write the minus first, {quoted('-' + text.strip()[:-1])}"
     return "Correct it"
-
-
-def _with_means(how: dict[str, Any], column: Any) -> dict[str, Any]:
-    gaps = is_missing(column)
-    if gaps.all():
-        raise TableError(f"column {quoted(how['name'])} is empty; leave it out with {option('--drop', how['name'])}.")
-    encoded = kinds.encode(column, how)[~gaps]
-    if not np.isfinite(encoded).all():
-        row = int(np.flatnonzero(~gaps)[~np.isfinite(encoded).all(axis=1)][0]) + 1
-        raise TableError(
-            f"column {quoted(how['name'])} is infinite in row {row}, so it has no mean; correct that cell."
-        )
-    means = {"means": [float(mean) for mean in encoded.mean(axis=0)]}
-    return how | means | ({"indicator": True} if gaps.any() else {})
-
-
-def _gap_messages(columns: list[dict[str, Any]]) -> list[str]:
-    filled = [column["name"] for column in columns if column.get("indicator")]
-    if not filled:
-        return []
-    verb = "is" if len(filled) == 1 else "are"
-    return [
-        f"gaps in {counted(filled, 'column')} {verb} filled with means, and marked in a column of 0 and 1 each: "
-        f"{listed(filled)}."
-    ]
-
-
-def _refuse_equal_labels(columns: list[dict[str, Any]]) -> None:
-    """Raise if a column has the name that another one gets when it is encoded."""
-    names = {column["name"] for column in columns}
-    marked = [f"{column['name']} is missing" for column in columns if column.get("indicator")]
-    if taken := [name for name in marked if name in names]:
-        raise TableError(f"there is a column {quoted(taken[0])} already; rename it, or fill the gaps in the table.")

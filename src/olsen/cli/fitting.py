@@ -5,19 +5,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import Pipeline
 
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
+from .._persistence import SavedModel
 from .._report import summary as report
 from . import large_tables, terminal
-from .models import SavedModel
 from .shown_text import quoted
 from .tables import Encoding, TableError, is_parquet, learn_table, read_table, shown_name, texts_of
 
@@ -26,6 +27,7 @@ __all__ = ["Reading", "TrainingData", "fit_blocks", "fit_loaded", "open_large", 
 Array = NDArray[np.float64]
 FEWEST_ROWS = 5
 FOLDS = 5  # of groups
+EMBEDDED_TARGET = "carbon (g/100 g)"
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,12 @@ def fit_loaded(
         )
     left_out = report.left_out_predictions(model, X)[0]
     counted = np.isfinite(left_out)  # rows of weight zero are never left out
-    return summary, SavedModel(model, encoding, np.sort(np.abs(y - left_out)[counted]))
+    return summary, _saved(model, encoding, np.abs(y - left_out)[counted])
+
+
+def _saved(model: OLSEnsembleRegressorCV, encoding: Encoding, errors: Array) -> SavedModel:
+    pipeline = Pipeline([("columns", encoding.before[0]), ("ensemble", model)])
+    return SavedModel(pipeline, encoding.target, np.sort(errors))
 
 
 def _folds(splitter: Any, found: TrainingData, name: str | None) -> tuple[str, list[Any]] | None:
@@ -128,18 +135,16 @@ def fit_blocks(
         folds, X, y = large_tables.fit(model, table, encoding, tell)
         about = _about(model, table.path.name, encoding, messages, command)
         summary = report.summarise_folds(model, folds, X, y, encoding.names, **about)
-    return summary, SavedModel(model, encoding, np.sort(report.sampled_errors(model, folds, X, y)))
+    return summary, _saved(model, encoding, report.sampled_errors(model, folds, X, y))
 
 
 def training_data(data: Path | None, how: Reading) -> TrainingData:
     """A table in memory as numbers; without one, the embedded example."""
     if data is None:
-        from ..datasets import load_soil_carbon
-
-        soil = load_soil_carbon()
-        encoding = Encoding("carbon (g/100 g)", [{"name": name} for name in soil.feature_names])
-        return TrainingData(soil.data, soil.target, encoding, "embedded example, soil carbon from spectra", [])
-    table, messages = read_table(data, verbatim=how.ids)
+        name, how = "embedded example, soil carbon from spectra", replace(how, target=EMBEDDED_TARGET)
+    else:
+        name = shown_name(data)
+    table, messages = (_embedded(), []) if data is None else read_table(data, verbatim=how.ids)
     beside = [name for name in (how.weight, how.groups) if name is not None]
     with _unknown_column_is_usage_error():
         if how.target in [*how.drop, *how.ids, *beside]:
@@ -149,15 +154,25 @@ def training_data(data: Path | None, how: Reading) -> TrainingData:
             ids=how.ids,
         )  # fmt: skip
         groups = None if how.groups is None else texts_of(table, [how.groups])[how.groups]
-    y, name = encoding.response(table), shown_name(data)
+    y = encoding.response(table)
     if len(y) < FEWEST_ROWS:
         raise TableError(f"{name} has {len(y)} rows; at least {FEWEST_ROWS} are needed.")
-    weight = None if how.weight is None else Encoding(how.weight, [], stage="fit").response(table)
+    weight = None if how.weight is None else Encoding(how.weight, None, stage="fit").response(table)
     if weight is not None and weight.min() < 0:
         raise TableError(
             f"--weight {quoted(how.weight)} is negative in row {int(np.argmin(weight >= 0)) + 1}; give 0 or more."
         )
     return TrainingData(encoding.features(table), y, encoding, name, messages + encoding.messages, weight, groups)
+
+
+def _embedded() -> Any:
+    import pyarrow as pa
+
+    from ..datasets import load_soil_carbon
+
+    soil = load_soil_carbon()
+    columns = dict(zip(map(str, soil.feature_names), soil.data.T, strict=True))
+    return pa.table({**columns, EMBEDDED_TARGET: soil.target})
 
 
 def _about(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,6 @@ from .tables import (
     refuse_repeated,
 )
 from .terminal import Tell
-
-if TYPE_CHECKING:
-    from .step_encoding import StepEncoding
 
 __all__ = ["BlockFit", "ParquetTable", "fit", "learn", "open_table", "predictions"]
 
@@ -193,7 +190,7 @@ def _encoded(table: ParquetTable, encoding: Encoding, sample: _RowSample, tell: 
 
 
 def predictions(
-    table: ParquetTable, encoding: Encoding | StepEncoding, predict: Callable[[Any, int], Array], tell: Tell | None
+    table: ParquetTable, encoding: Encoding, predict: Callable[[Any, int], Array], tell: Tell | None
 ) -> Iterator[Array]:
     """Predictions of consecutive rows, from a function of a part of the table and the number of its first row."""
     if not table.n_rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections import Counter
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from .._persistence import damaged_model
 from .recognition import LIMITS, OTHER_LIMITS, PREDICTIONS_MARK
 from .shown_text import visible
+from .table_errors import TableError
 from .terminal import Tell
 
 if TYPE_CHECKING:
-    from .models import SavedModel
+    from .._persistence import SavedModel
+    from .encoding import Encoding
 
 __all__ = ["beside", "collected", "predicted_parts", "with_limits", "write_predictions"]
 
@@ -90,21 +93,17 @@ def _write_parquet(path: Path, parts: Iterable[Mapping[str, Array]]) -> int:
 
 
 def predicted_parts(
-    saved: SavedModel, table: Any, coverage: float | None, tell: Tell | None, ignored: Counter[str]
+    saved: SavedModel, encoding: Encoding, name: str, table: Any, coverage: float | None, tell: Tell | None
 ) -> Iterator[Array]:
-    """Predictions of consecutive rows of a table, in memory or in blocks; unknown categories are counted."""
+    """Predictions of consecutive rows of a table, in memory or in blocks, by a model of this name."""
     from . import large_tables
-    from .columns import unknown_cells
-    from .tables import Encoding
 
     def predict(part: Any, first_row: int = 0) -> Array:
-        found = saved.predict(part, first_row, coverage)
-        if isinstance(saved.encoding, Encoding) and saved.encoding.unknown == "ignore":
-            ignored.update(unknown_cells(part, saved.encoding.columns))
-        return found
+        with damaged_model(name, TableError):
+            return _predicted(saved, encoding.features(part, first_row), first_row, coverage)
 
     if isinstance(table, large_tables.ParquetTable):
-        yield from large_tables.predictions(table, saved.encoding, predict, tell)
+        yield from large_tables.predictions(table, encoding, predict, tell)
         return
     if tell:
         tell("predicting", 0, table.num_rows)
@@ -115,6 +114,27 @@ def predicted_parts(
         yield predicted[first : first + ROWS_WRITTEN]
     if tell:
         tell("writing", len(predicted), len(predicted))
+
+
+def _predicted(saved: SavedModel, X: Array, first_row: int, coverage: float | None) -> Array:
+    """Predictions, (rows, 1), with a `coverage` also the limits of intervals, (rows, 3).
+
+    These are those of ``predict_interval`` where the file holds what they need, otherwise of one width.
+    """
+    with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        found = np.ravel(saved.ensemble.predict(X)).astype(float)
+        if not np.isfinite(found).all():
+            row = first_row + int(np.argmin(np.isfinite(found))) + 1
+            raise TableError(
+                f"the prediction of row {row} is not finite: its cells or the model's coefficients are too large."
+            )
+        if coverage is None or not len(found):
+            return np.tile(found[:, None], 1 if coverage is None else 3)
+        if saved.has_intervals:
+            return np.column_stack([found, saved.ensemble.predict_interval(X, coverage).reshape(-1, 2)])
+    half = saved.half_width(coverage)
+    return np.column_stack([found, found - half, found + half])
 
 
 def beside(names: Mapping[str, list[str]], parts: Iterable[Mapping[str, Array]]) -> Iterator[dict[str, Any]]:

@@ -14,7 +14,6 @@ from .._report.pages import REPORT_MARK
 
 __all__ = ["is_figure_part", "is_model", "is_predictions", "is_report"]
 
-MODEL_MARK = "olsen model "
 PREDICTIONS_MARK = {b"olsen": b"predictions"}  # among the metadata of Parquet
 LIMITS = ("lower", "upper")
 OTHER_LIMITS = ("lower_limit", "upper_limit")  # for a target that is called lower or upper itself
@@ -28,7 +27,9 @@ FIGURE_KEYS = {"figure", "seed", "versions"}
 
 def is_model(path: Path) -> bool:
     """Whether a file is a model written by ``olsen fit``, of this or another version."""
-    return _holds(path, lambda: MODEL_MARK.encode() in _model_schema(path))
+    from .. import _persistence
+
+    return _holds(path, lambda: _persistence.is_model(path))
 
 
 def is_report(path: Path) -> bool:
@@ -79,13 +80,6 @@ def _json(path: Path) -> Any:
     if path.stat().st_size > MANIFEST_BYTES:
         raise ValueError("larger than any manifest")
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _model_schema(path: Path) -> bytes:
-    from . import archives
-
-    with open(path, "rb") as file, archives.opened(file) as archive:
-        return archive.schema()
 
 
 def _parquet_schema(path: Path) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
 from datetime import datetime
@@ -10,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.preprocessing import StandardScaler
 
-from .. import OLSEnsembleRegressorCV
+from .. import OLSEnsembleRegressorCV, _persistence
 from .._report.formatting import columns_of, counted, number, padded, percent, size_of_members
-from . import archives, models
+from .encoding import Encoding, leaves
 from .shown_text import shortened
-from .steps import leaves
-from .tables import Encoding
 
 __all__ = ["as_text", "contents"]
 
@@ -47,13 +45,20 @@ def contents(path: Path) -> dict[str, Any]:
         ``file``, ``target``, ``rows``, ``columns``, ``members``, ``laws``, ``kept``, ``error``, ``coefficients``,
         ``scaled``.
     """
-    saved = models.load(path)
-    model, names = saved.estimator, saved.encoding.names
+    saved = _persistence.read(path)
+    with _persistence.damaged_model(path.name):
+        return _contents(saved, path)
+
+
+def _contents(saved: _persistence.SavedModel, path: Path) -> dict[str, Any]:
+    encoding = Encoding.of_model(saved.model, saved.target)
+    model: Any = saved.ensemble
+    names, design = encoding.names, model._result().design
     return {
-        "file": _origin(path),
-        "target": saved.encoding.target,
-        "rows": _rows(saved),
-        "columns": _kinds(saved),
+        "file": _origin(path, saved),
+        "target": saved.target,
+        "rows": int(design.n_rows if design.n_given is None else design.n_given),
+        "columns": _kinds(encoding),
         "members": {
             "number": int(model.n_estimators_) if model.n_estimators_ < math.inf else None,
             "mean_columns": float(model.inclusion_.sum()),
@@ -64,57 +69,33 @@ def contents(path: Path) -> dict[str, Any]:
         "kept": _kept(model, names),
         "error": _error(saved),
         "coefficients": _coefficients(model, names),
-        "scaled": _is_scaled(saved),
+        "scaled": any(isinstance(step, StandardScaler) for step in leaves(saved.model)),
     }
 
 
-def _is_scaled(saved: models.SavedModel) -> bool:
-    """Whether coefficients are not per unit of the table's columns."""
-    encoding = saved.encoding
-    if isinstance(encoding, Encoding):
-        return False
-    return any(leaf["kind"] == "scale" for _, node in encoding.steps.steps for leaf in leaves(node))
-
-
-def _origin(path: Path) -> dict[str, Any]:
-    """Where a file comes from, as far as it says; it has been checked."""
+def _origin(path: Path, saved: _persistence.SavedModel) -> dict[str, Any]:
+    """Where a file comes from, as far as it says."""
     with zipfile.ZipFile(path) as archive:
-        written = datetime(*archive.getinfo(archives.SCHEMA).date_time)
-        stored = json.loads(archive.read(archives.SCHEMA))["content"]
+        written = datetime(*archive.getinfo(_persistence.SCHEMA).date_time)
     return {
         "name": path.name,
         "bytes": path.stat().st_size,
-        "format": _stored_text(stored.get("format")),
-        "olsen": _stored_text(stored.get("olsen")),
+        "format": _persistence.FORMAT,
+        **saved.versions,
         "written": written.isoformat(sep=" ", timespec="minutes"),
     }
 
 
-def _stored_text(node: Any) -> str | None:
-    """A text as skops stores it; None where there is none, or something else."""
-    try:
-        text = json.loads(node["content"])
-    except (TypeError, KeyError, ValueError):
-        return None
-    return text if isinstance(text, str) else None
-
-
-def _rows(saved: models.SavedModel) -> int:
-    """Rows of the table that was fitted."""
-    design = saved.estimator.__getstate__()["_fitted"]["design"]
-    return int(design["n_rows"] if design.get("n_given") is None else design["n_given"])
-
-
-def _kinds(saved: models.SavedModel) -> dict[str, Any]:
-    columns = saved.encoding.columns
-    text = [{"name": c["name"], "categories": len(c["categories"])} for c in columns if "categories" in c]
-    dates = [c["name"] for c in columns if "date" in c]
+def _kinds(encoding: Encoding) -> dict[str, Any]:
+    columns = encoding.columns
+    text = [{"name": c.name, "categories": len(c.categories)} for c in columns if c.categories is not None]
+    dates = [c.name for c in columns if c.parser is not None and c.parser.kind == "date"]
     return {
         "table": len(columns),
         "numbers": len(columns) - len(text) - len(dates),
         "dates": dates,
         "text": text,
-        "encoded": len(saved.encoding.names),
+        "encoded": len(encoding.names),
     }
 
 
@@ -136,9 +117,9 @@ def _kept(model: Any, names: list[str]) -> list[dict[str, Any]] | None:
     return [{"name": names[j], "frequency": float(share[j])} for j in order]
 
 
-def _error(saved: models.SavedModel) -> dict[str, Any]:
+def _error(saved: _persistence.SavedModel) -> dict[str, Any]:
     """Error of prediction with its standard error, as tuning found it; otherwise from the errors in the file."""
-    model = saved.estimator
+    model = saved.ensemble
     if not isinstance(model, OLSEnsembleRegressorCV) or not math.isfinite(model.best_score_):
         squares = saved.residuals**2
         return _root(float(squares.mean()), float(squares.std() / math.sqrt(len(squares))), "the errors in the file")

@@ -1,0 +1,337 @@
+"""Models as files: fitted ensembles, and pipelines that end with one, written and read by skops.
+
+A file from an unknown source can at worst hold a wrong model. Before skops builds anything, the archive must be no
+larger unpacked than it is (`MOST_...` bounds the rest), and its description may name no type outside of `TRUSTED`.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+import os
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from sklearn.exceptions import InconsistentVersionWarning
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from . import OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
+from ._estimators.fitted import FittedEnsemble
+from ._execution import messages
+from ._execution.extras import from_extra
+from ._execution.files import atomically
+
+__all__ = ["ModelFileError", "SavedModel", "damaged_model", "is_model", "load", "read", "save", "write"]
+
+SUFFIX = ".skops"
+FORMAT = "olsen model 1"
+TARGET = "prediction"  # the name of a target that nobody named
+SCHEMA = "schema.json"
+MOST_ENTRIES = 1000  # a model has some forty arrays, whatever its size
+MOST_SCHEMA_BYTES = 1 << 26  # names of some forty thousand columns
+BYTES_A_NODE = 16  # the least text for a list or a dict of the description: a bare "[]" takes fifty bytes in memory
+LONGEST_NAME = 200
+
+ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
+ACCEPTED = "ColumnTransformer, OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and nested Pipelines"
+LOADERS = {"DictNode", "ListNode", "TupleNode", "JsonNode", "TypeNode", "NdArrayNode", "DTypeNode", "SliceNode",
+           "ObjectNode"}  # fmt: skip
+TRUSTED = {
+    *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.TableColumns"),
+    "sklearn.pipeline.Pipeline",
+    "sklearn.compose._column_transformer.ColumnTransformer",
+    "sklearn.compose._column_transformer.make_column_selector",
+    *(f"sklearn.impute._base.{name}" for name in ("SimpleImputer", "MissingIndicator")),
+    *(f"sklearn.preprocessing._encoders.{name}" for name in ("OneHotEncoder", "OrdinalEncoder")),
+    "sklearn.preprocessing._data.StandardScaler",
+    "sklearn.preprocessing._function_transformer.FunctionTransformer",  # of ColumnTransformer, without a function
+    *(f"builtins.{name}" for name in ("dict", "list", "tuple", "slice", "str", "int", "float", "bool", "object")),
+    *(f"numpy.{name}" for name in ("ndarray", "dtype", "float64", "float32", "int64", "int32", "bool", "object_")),
+}
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model, or not one that can be used, and why."""
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A fitted model with the name of its target and the sizes of its errors.
+
+    The errors are those of left-out rows, or of a fit in blocks estimates of them for a sample of the rows.
+    """
+
+    model: Any  # an ensemble, or a Pipeline that ends with one
+    target: str
+    residuals: NDArray[np.float64]  # absolute, ascending
+    versions: dict[str, str] = field(default_factory=lambda: {"olsen": __version__, "sklearn": sklearn.__version__})
+
+    @property
+    def ensemble(self) -> FittedEnsemble:
+        """The ensemble itself."""
+        found: FittedEnsemble = self.model[-1] if isinstance(self.model, Pipeline) else self.model
+        return found
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether the model has what intervals that follow the rows need: the folds it was chosen in, or all rows."""
+        fitted = self.ensemble._result()
+        if fitted.folds is not None:
+            return all(fit.residual is not None for fit in fitted.folds)
+        return fitted.rows is not None
+
+    def half_width(self, coverage: float) -> float:
+        """Half the width of intervals that hold new observations with this probability (the plain jackknife).
+
+        The order statistic number ceil(coverage (n + 1)) of the leave-one-out errors; infinite with too few of them.
+        """
+        if not len(self.residuals):
+            raise ModelFileError(
+                "the model has no errors of left-out rows, from which intervals are made: it was saved from a pickle, "
+                "or after a fit in blocks. Fit it in memory and save it again."
+            )
+        place = math.ceil(coverage * (len(self.residuals) + 1))
+        return float(self.residuals[place - 1]) if place <= len(self.residuals) else math.inf
+
+    def for_file(self, rows: bool) -> SavedModel:
+        """What a file holds: the training rows too, where they are wanted for intervals and standard errors."""
+        model, kept = copy.copy(self.model), self.ensemble._for_file(rows)
+        if isinstance(model, Pipeline):
+            model.steps = [*model.steps[:-1], (model.steps[-1][0], kept)]
+        return replace(self, model=model if isinstance(model, Pipeline) else kept)
+
+
+def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None, intervals: bool = True) -> None:
+    """Write a fitted ensemble, or a pipeline that ends with one, to a model file of the command line.
+
+    ``olsen predict`` reads it, and so does :func:`load`. The file holds plain numbers and texts; nothing in it is
+    executed when it is read.
+
+    Parameters
+    ----------
+    model : OLSEnsembleRegressor, OLSEnsembleRegressorCV or Pipeline
+        Fitted, with one target. Before the ensemble a pipeline may have ColumnTransformer, OneHotEncoder,
+        OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything else is refused.
+        Parameters of the ensemble that are objects, such as splitters and random states, are not kept: they predict
+        nothing.
+    path : path
+        Where to write, a name that ends with ``.skops``. A file that is there is replaced once the new one is complete.
+    target : str, default=None
+        Name that predictions get in tables; by default that of the file the model came from, or "prediction".
+    intervals : bool, default=True
+        Whether to keep the training rows, from which standard errors and most intervals are computed: 8 bytes for each
+        row and column, up to 64 MiB (the model's `keep_rows`). Intervals of the default model do not need them;
+        others have one width without them.
+
+    See Also
+    --------
+    load : Read such a file.
+
+    Examples
+    --------
+    >>> import olsen, tempfile, os
+    >>> from olsen.datasets import load_soil_carbon
+    >>> X, y = load_soil_carbon(return_X_y=True)
+    >>> model = olsen.OLSEnsembleRegressor(50, max_features=20, random_state=0).fit(X[:, ::10], y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "carbon.skops")
+    ...     olsen.save(model, path, target="carbon")
+    ...     again = olsen.load(path)
+    >>> bool(np.allclose(again.predict(X[:, ::10]), model.predict(X[:, ::10])))
+    True
+    """
+    path = Path(path)
+    if path.suffix.lower() != SUFFIX:
+        raise ValueError(f"path={str(path)!r} must end with {SUFFIX}, the suffix of model files.")
+    ensemble = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if type(ensemble) not in ENSEMBLES:
+        raise _refused(type(ensemble).__name__)
+    check_is_fitted(model)
+    if ensemble.coef_.ndim == 2 and len(ensemble.coef_) != 1:
+        raise ValueError(
+            f"the model has {len(ensemble.coef_)} targets, but a model file holds one. Fit and save a model for each."
+        )
+    name = str(target or getattr(model, "target_name_", TARGET))
+    if name in getattr(model, "feature_names_in_", ()):
+        raise ValueError(f"target={name!r} is the name of a column of the model; choose another.")
+    saved = SavedModel(model, name, np.zeros(0)).for_file(intervals)
+    saved = replace(saved, residuals=saved.ensemble._left_out_errors())
+    if intervals and not len(saved.residuals):
+        messages.warn(
+            "the model does not know its training rows (it came from a pickle, or was fitted from blocks, a cluster, a "
+            "device or with partial_fit), so the file holds no errors and olsen predict --interval will refuse it.",
+        )
+    atomically(path, lambda file: write(file, saved))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model file of the command line, or of :func:`save`, as a fitted estimator.
+
+    Parameters
+    ----------
+    path : path
+        A file written by ``olsen fit --out`` or :func:`save`. Only listed types are built: a file from an unknown
+        source can at worst hold a wrong model.
+
+    Returns
+    -------
+    model : Pipeline, OLSEnsembleRegressor or OLSEnsembleRegressorCV
+        What was saved. A model of the command is a pipeline of a ColumnTransformer, which takes data frames with the
+        columns of the table that was fitted, and the ensemble. The name of the target is in ``target_name_``.
+
+    See Also
+    --------
+    save : Write such a file.
+
+    Examples
+    --------
+    >>> import olsen, tempfile, os
+    >>> X = np.arange(12.0).reshape(6, 2) ** 2
+    >>> model = olsen.OLSEnsembleRegressor(10, max_features=1, random_state=0).fit(X, X[:, 0])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     olsen.save(model, os.path.join(folder, "m.skops"))
+    ...     olsen.load(os.path.join(folder, "m.skops"))
+    OLSEnsembleRegressor(max_features=1, n_estimators=10, random_state=0)
+    """
+    saved = read(path)
+    vars(saved.model)["target_name_"] = saved.target
+    return saved.model
+
+
+def write(path: str | os.PathLike[str], saved: SavedModel) -> None:
+    """Write a model; one that could not be read again is refused."""
+    dumped = from_extra("skops.io", "cli", "A model file").dumps(
+        {"format": FORMAT, **saved.versions, "target": saved.target, "residuals": saved.residuals, "model": saved.model}
+    )
+    with zipfile.ZipFile(io.BytesIO(dumped)) as archive:
+        if foreign := _foreign_types(json.loads(archive.read(SCHEMA)), {}):
+            raise _refused(", ".join(sorted(foreign)))
+    Path(path).write_bytes(dumped)
+
+
+def _refused(what: str) -> TypeError:
+    return TypeError(
+        f"a model file cannot hold {what}: it holds an OLSEnsembleRegressor or OLSEnsembleRegressorCV, alone or at the "
+        f"end of a Pipeline of {ACCEPTED}. Keep other models with joblib or skops, which open in Python alone."
+    )
+
+
+def is_model(path: Path) -> bool:
+    """Whether a file is a model of ours, of this or another version."""
+    with zipfile.ZipFile(path) as archive:
+        return FORMAT.rpartition(" ")[0].encode() in _schema_of(archive, path.stat().st_size)
+
+
+def read(path: str | os.PathLike[str]) -> SavedModel:
+    """Read a model, refusing what is not one, before anything is built from it."""
+    path = Path(path)
+    if not path.is_file():
+        raise ModelFileError(f"there is no model file {str(path)[:LONGEST_NAME]}.")
+    name, loads = path.name[:LONGEST_NAME], from_extra("skops.io", "cli", "A model file").loads
+    data = path.read_bytes()
+    with damaged_model(name), warnings.catch_warnings():
+        warnings.simplefilter("ignore", InconsistentVersionWarning)  # of another patch version; see below
+        _check(data, name)
+        content = loads(data, trusted=sorted(TRUSTED))
+        versions = {key: str(content[key]) for key in ("olsen", "sklearn")}
+        saved = SavedModel(content["model"], content["target"], content["residuals"], versions)
+        _check_values(saved)
+    if versions["sklearn"].split(".")[:2] != sklearn.__version__.split(".")[:2]:
+        messages.warn(
+            f"{name} was written with scikit-learn {versions['sklearn']}, and this is {sklearn.__version__}: "
+            f"transformers of other versions may not work, or not alike."
+        )
+    return saved
+
+
+@contextmanager
+def damaged_model(name: str, *passing: type[Exception]) -> Iterator[None]:
+    """Turn whatever a damaged model raises into one error, but for errors that pass as they are."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (ModelFileError, *passing)):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_NAME]
+        raise ModelFileError(f"{name} is damaged, or not a model written by olsen ({reason}).") from error
+
+
+def _check(data: bytes, name: str) -> None:
+    """Raise for an archive that could fill the memory, another format, and types that are not trusted."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
+        schema = json.loads(_schema_of(archive, len(data)))
+    found = json.loads(schema["content"]["format"]["content"])
+    if found != FORMAT:
+        wrote = json.loads(schema["content"]["olsen"]["content"])
+        raise ModelFileError(
+            f"{name} is {str(found)[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that wrote "
+            f"it: pip install 'olsen>={str(wrote)[:20]}'"
+        )
+    if foreign := _foreign_types(schema, sizes):
+        named = ", ".join(kind[:60] for kind in sorted(foreign)[:5])
+        raise ModelFileError(f"{name} asks for types that are not trusted: {named}.")
+
+
+def _schema_of(archive: zipfile.ZipFile, n_bytes: int) -> bytes:
+    """The description of an archive that is stored as skops does, uncompressed: nothing in it exceeds the file."""
+    entries = archive.infolist()
+    packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+    if packed or len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > n_bytes:
+        raise ValueError(f"compressed, more than {MOST_ENTRIES} parts, or parts larger than the file")
+    if archive.getinfo(SCHEMA).file_size > MOST_SCHEMA_BYTES:
+        raise ValueError(f"its description has more than {MOST_SCHEMA_BYTES} bytes")
+    text = archive.read(SCHEMA)
+    if BYTES_A_NODE * (text.count(b"[") + text.count(b"{")) > len(text):
+        raise ValueError("its description is nothing but brackets")
+    return text
+
+
+def _foreign_types(schema: Any, sizes: dict[str, int]) -> set[str]:
+    """Types and loaders that a description names outside of the lists; raise if it reads parts again and again."""
+    foreign, seen, to_read = set(), set(), sum(sizes.values())
+    nodes = [schema]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, dict):
+            nodes += node.values()
+        elif isinstance(node, list):
+            nodes += node
+        if not isinstance(node, dict) or "__loader__" not in node:
+            continue
+        kind = f"{node.get('__module__')}.{node.get('__class__')}"
+        if kind not in TRUSTED or node["__loader__"] not in LOADERS:
+            foreign.add(kind)
+        if sizes and "file" in node and node.get("__id__") not in seen:
+            seen.add(node.get("__id__"))
+            to_read -= sizes[node["file"]]
+    if to_read < 0:
+        raise ValueError("its description names parts of it more than once")
+    return foreign
+
+
+def _check_values(saved: SavedModel) -> None:
+    """Raise for a model whose values agree with nothing; what else is wrong with one, predictions meet."""
+    ensemble, residuals = saved.ensemble, saved.residuals
+    if type(saved.model) is not Pipeline and type(ensemble) not in ENSEMBLES:
+        raise TypeError(f"a {type(saved.model).__name__} is no model")
+    coef, intercept = np.asarray(ensemble.coef_, dtype=float), np.asarray(ensemble.intercept_, dtype=float)
+    if coef.shape not in ((ensemble.n_features_in_,), (1, ensemble.n_features_in_)) or intercept.size != 1:
+        raise ValueError("coefficients are not those of its columns")
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all() and np.isfinite(residuals).all()):
+        raise ValueError("coefficients or errors are not finite")
+    if residuals.ndim != 1 or (residuals < 0).any() or (np.diff(residuals) < 0).any():
+        raise ValueError("errors are not sorted sizes")
+    if saved.target.encode() is None or saved.target in getattr(saved.model, "feature_names_in_", ()):
+        raise ValueError("its target is one of its columns")
