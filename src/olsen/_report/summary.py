@@ -60,8 +60,8 @@ def summarise(
     groups : tuple, default=None
         Name of the groups that were left out, and the rows of each fold; the baselines are compared on the same ones.
     **about : dict
-        ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, and
-        the ``command`` that made it.
+        ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, the
+        ``command`` that made it, and whether to have ``standard_errors`` of effects, which take thirty fits.
 
     Returns
     -------
@@ -134,13 +134,15 @@ def _collect(
     messages: list[str],
     seed: int,
     command: str,
+    standard_errors: bool = True,
 ) -> dict[str, Any]:
     size, coef = int(model.max_features_), np.ravel(model.to_linear_regression().coef_)
     effect = coef * spread
     largest = np.argsort(-np.abs(effect), kind="stable")
     shown, listed = largest[:MOST_COEFFICIENTS], np.sort(largest[:MOST_COLUMNS])
     operations = REFITS * n_rows * len(coef) * min(n_rows, len(coef))
-    uncertain = _coef_std(model) * spread if has_rows and operations <= MOST_OPERATIONS else np.full(len(coef), np.nan)
+    worth_it = standard_errors and has_rows and operations <= MOST_OPERATIONS
+    uncertain = _coef_std(model) * spread if worth_it else np.full(len(coef), np.nan)
     known = np.isfinite(uncertain) & (effect != 0)  # of a column that is constant, or in no member, nothing varies
     kept = model.selection_frequency_
     return {

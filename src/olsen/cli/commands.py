@@ -166,7 +166,7 @@ def fit(
     number = math.inf if members == "all" else members
     model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
     how = _reading(target, drop, missing, dates, ordinal, id, weight, groups)
-    summary, saved = _tuned(model, data, how, out_of_core)
+    summary, saved = _tuned(model, data, how, out_of_core, standard_errors=json or report is not None)
     if out is not None:
         kept = saved.for_file(rows=not no_intervals)
         atomically(out, lambda file: _persistence.write(file, kept))
@@ -194,14 +194,14 @@ def _reading(
 
 
 def _tuned(
-    model: OLSEnsembleRegressorCV, data: Path | None, how: Reading, out_of_core: bool
+    model: OLSEnsembleRegressorCV, data: Path | None, how: Reading, out_of_core: bool, *, standard_errors: bool
 ) -> tuple[dict[str, Any], SavedModel]:
     from . import fitting
 
     large = fitting.open_large(data, out_of_core)
     if large is not None:
         return fitting.fit_blocks(model, large, how, _command())
-    return fitting.fit_loaded(model, data, how, _command())
+    return fitting.fit_loaded(model, data, how, _command(), standard_errors)
 
 
 def predict(

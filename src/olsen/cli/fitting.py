@@ -79,7 +79,7 @@ def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | N
 
 
 def fit_loaded(
-    model: OLSEnsembleRegressorCV, data: Path | None, how: Reading, command: str
+    model: OLSEnsembleRegressorCV, data: Path | None, how: Reading, command: str, standard_errors: bool
 ) -> tuple[dict[str, Any], SavedModel]:
     """Fit an OLSEnsembleRegressorCV on a table in memory: the summary and what to save."""
     found = training_data(data, how)
@@ -91,8 +91,9 @@ def fit_loaded(
         model.fit(X, y, sample_weight=found.weight, **given)
         about = _about(model, found.name, encoding, messages, command)
         summary = report.summarise(
-            model, X, y, encoding.names, weight=found.weight, groups=_folds(model.cv, found, how.groups), **about
-        )
+            model, X, y, encoding.names, weight=found.weight, groups=_folds(model.cv, found, how.groups),
+            standard_errors=standard_errors, **about,
+        )  # fmt: skip
     left_out = report.left_out_predictions(model, X)[0]
     counted = np.isfinite(left_out)  # rows of weight zero are never left out
     return summary, _saved(model, encoding, np.abs(y - left_out)[counted])
