@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .shown_text import quoted
+from .._report.formatting import quoted
 
 __all__ = [
     "BLANKS", "COMMA_OR_WHOLE", "DOUBTFUL_COMMA", "DOUBTFUL_POINT", "Ambiguous", "Notation", "looks_like_number",

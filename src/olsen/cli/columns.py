@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._report.formatting import quoted, shortened
 from .cells import BLANKS, PERCENT, Ambiguous, Notation, looks_like_number, notation_of, number
 from .dates import days, order_of
 from .gaps import is_missing
-from .shown_text import quoted, shortened
 from .table_errors import TableError, counted, listed, option, way_out
 
 __all__ = [

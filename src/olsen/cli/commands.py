@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from .. import __version__
 from .._execution.extras import from_extra
 from .._execution.files import atomically
+from .._report.formatting import escape_control, quoted
 from . import outputs, terminal
 from .help_texts import EPILOGUE, EXAMPLES, HELP, flowing, shown_default
 from .outputs import MODEL, PAGE, REPORT, Output
 from .program import main
-from .shown_text import quoted, visible
 from .terminal import UsageError
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ def predict(
         cells = f"{ignored.total()} cell{'s' * (ignored.total() != 1)}"
         terminal.note(f"categories that the model has not seen, taken for none of those it knows: {cells}, {named}.")
     if out is not None:
-        print(f"{rows} predictions written to {visible(out)}", file=sys.stderr)
+        print(f"{rows} predictions written to {escape_control(out)}", file=sys.stderr)
 
 
 def _named_rows(encoding: Encoding, data: Path, ids: list[str]) -> tuple[Any, dict[str, list[str]]]:
@@ -466,7 +466,7 @@ def explore(
     from .. import explorer
 
     path = explorer.explore(out, open_browser=out is None)
-    print(f"the explorer is in {visible(path)}")
+    print(f"the explorer is in {escape_control(path)}")
 
 
 def reproduce(
@@ -551,4 +551,4 @@ def _command() -> str:
 
 
 def _listed(paths: list[str]) -> str:
-    return f"\n\nwritten: {', '.join(map(visible, paths))}" if paths else ""
+    return f"\n\nwritten: {', '.join(map(escape_control, paths))}" if paths else ""

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from .. import OLSEnsembleRegressorCV
 from .._execution.extras import versions
-from .._report.formatting import counted, listed, number, with_error
+from .._report.formatting import counted, escape_control, listed, number, shortened, with_error
 from . import fitting, terminal
-from .shown_text import shortened, visible
 from .tables import TableError
 
 __all__ = ["as_text", "compare_table", "run"]
@@ -256,7 +255,7 @@ def as_text(found: dict[str, Any]) -> str:
     data = found["data"]
     name, target = shortened(data["name"], LONGEST_FILE_NAME), shortened(data["target"])
     lines = [f"{name}: {counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}, target {target}"]
-    lines += [f"  note: {visible(message)}" for message in (*data["messages"], *found["notes"])]
+    lines += [f"  note: {escape_control(message)}" for message in (*data["messages"], *found["notes"])]
     repeated = f", repeated {found['repeats']} times" if found["repeats"] > 1 else ""
     lines += [
         "",

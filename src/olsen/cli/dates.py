@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 
+from .._report.formatting import quoted
 from .cells import Ambiguous
-from .shown_text import quoted
 
 __all__ = ["ORDERS", "days", "order_of"]
 

@@ -18,11 +18,11 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
+from .._report.formatting import quoted
 from . import columns as kinds
 from . import terminal
 from .cells import BLANKS, Ambiguous, Notation, looks_like_number, notation_of, number, settled_decimal
 from .gaps import Stage, is_missing, refuse_missing, without_gaps
-from .shown_text import quoted
 from .table_columns import FIRST_ROW, TableColumns, texts_without_blanks
 from .table_errors import TableError, counted, listed, option
 

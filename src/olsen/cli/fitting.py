@@ -18,8 +18,8 @@ from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
 from .._persistence import SavedModel
 from .._report import summary as report
+from .._report.formatting import quoted
 from . import large_tables, terminal
-from .shown_text import quoted
 from .tables import Encoding, TableError, is_parquet, learn_table, read_table, shown_name, texts_of
 
 __all__ = ["Reading", "TrainingData", "fit_blocks", "fit_loaded", "open_large", "training_data"]

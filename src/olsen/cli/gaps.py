@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .shown_text import quoted
+from .._report.formatting import quoted
 from .table_errors import TableError, counted
 
 __all__ = ["Stage", "is_missing", "refuse_cells", "refuse_missing", "without_gaps"]

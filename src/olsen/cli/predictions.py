@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._persistence import damaged_model
+from .._report.formatting import escape_control
 from .recognition import LIMITS, OTHER_LIMITS, PREDICTIONS_MARK
-from .shown_text import visible
 from .table_errors import TableError
 from .terminal import Tell
 
@@ -55,7 +55,7 @@ def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Array]]) -
     names are data, on a screen they are commands. Returns the number of rows.
     """
     if path is None:
-        shown = ({visible(name): part[name] for name in part} for part in parts)
+        shown = ({escape_control(name): part[name] for name in part} for part in parts)
         return _write_text(sys.stdout, shown if sys.stdout.isatty() else parts)
     suffix = path.suffix.lower()
     if suffix == ".parquet":

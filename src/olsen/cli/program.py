@@ -70,7 +70,7 @@ def _run(arguments: list[str] | None) -> None:
 
 
 def _fail(error: BaseException | str, code: int) -> int:
-    from .shown_text import shortened
+    from .._report.formatting import shortened
 
     text = str(error)
     if isinstance(error, OSError) and error.strerror:

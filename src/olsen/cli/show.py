@@ -12,9 +12,8 @@ import numpy as np
 from sklearn.preprocessing import StandardScaler
 
 from .. import OLSEnsembleRegressorCV, _persistence
-from .._report.formatting import columns_of, counted, number, padded, percent, size_of_members
+from .._report.formatting import columns_of, counted, number, padded, percent, shortened, size_of_members
 from .encoding import Encoding, leaves
-from .shown_text import shortened
 
 __all__ = ["as_text", "contents"]
 

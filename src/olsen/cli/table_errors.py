@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sized
 
-from .shown_text import LONGEST_NAME, quoted, visible
+from .._report.formatting import LONGEST_NAME, escape_control, quoted
 
 __all__ = ["TableError", "counted", "damaged_parquet", "listed", "one_line", "option", "way_out"]
 
@@ -61,4 +61,4 @@ def damaged_parquet(name: str, error: Exception) -> str:
 
 def one_line(error: Exception) -> str:
     """What another library says, made to fit into a line."""
-    return visible(" ".join(str(error).split())[:LONGEST_FOREIGN])
+    return escape_control(" ".join(str(error).split())[:LONGEST_FOREIGN])

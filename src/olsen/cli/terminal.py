@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from .shown_text import visible
+from .._report.formatting import escape_control
 
 __all__ = ["Tell", "UsageError", "note", "progress_bars", "reading", "row_bar", "show", "working"]
 
@@ -25,7 +25,7 @@ class UsageError(ValueError):
 
 def note(text: str) -> None:
     """Say something that a user should know beside the result, on the error stream."""
-    print(f"olsen: note: {visible(text)}", file=sys.stderr)
+    print(f"olsen: note: {escape_control(text)}", file=sys.stderr)
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def working(text: str) -> Iterator[None]:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        bar.add_task(visible(text), total=None)
+        bar.add_task(escape_control(text), total=None)
         yield
 
 
@@ -71,7 +71,7 @@ def reading(name: str, position: Callable[[], int], total: int) -> Iterator[None
         TextColumn("{task.fields[state]}"),
     )
     with Polled(*columns, console=Console(stderr=True), transient=True) as bar:
-        bar.add_task(visible(f"reading {name}"), total=total, state="")
+        bar.add_task(escape_control(f"reading {name}"), total=total, state="")
         yield
 
 

@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NamedTuple
 
 from .._execution import memory
+from .._report.formatting import quoted
 from . import terminal
 from .cells import COMMA_OR_WHOLE, DOUBTFUL_COMMA, DOUBTFUL_POINT
 from .columns import HAS_MARKS, is_text, mark, trimmed
 from .formats import SAMPLE_BYTES, Source
-from .shown_text import quoted
 from .table_errors import TableError, counted, listed, one_line
 
 __all__ = ["MISSING", "SEPARATED", "read_text", "with_names"]

@@ -7,8 +7,8 @@ import warnings
 import zipfile
 from typing import Any
 
+from .._report.formatting import quoted
 from .formats import Source
-from .shown_text import quoted
 from .table_errors import TableError, one_line
 from .text_tables import MISSING, with_names
 
