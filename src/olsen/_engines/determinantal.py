@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._execution.threads import one_blas_thread
 from .._members import Members, Problem
-from .._members.jackknife import rows_of
+from .._members.jackknife_sums import rows_of
 from .._members.penalised import limit_members, penalised, penalised_rows
 from .._members.problem import Units
 from .._moments import Moments, centred_rows, weighted_mean

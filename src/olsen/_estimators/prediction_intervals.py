@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from .._engines.left_out import FoldFit
 from .._execution import memory
 from .._execution.threads import Sharing, one_blas_thread
-from .._members.jackknife import Deleted, Operator, TrainingRows, Visit, delete_rows, delete_rows_of_limit
+from .._members.jackknife_sums import Deleted, Operator, TrainingRows, Visit, delete_rows, delete_rows_of_limit
 from .._members.problem import Problem, Units
 from .._trust import power_of_two
 from ..subsets import Design
@@ -103,7 +103,7 @@ class _Derivative:
         """Of coefficients with respect to the targets of a block of rows, (p, rows)."""
         if self.kept is not None:
             return self.kept[:, here]
-        found: Array = self.operator.M @ self.rows.block(here)[:-1] * self.rows.weight[here]
+        found: Array = self.operator.M @ self.rows.block(here) * self.rows.weight[here]
         return self.scale * (found if self.operator.F is None else found + self.operator.F[:, here])
 
     def sum_over_rows(self, term: Callable[[slice], Array], sharing: Sharing) -> Array:
@@ -286,7 +286,7 @@ def _shrink(found: _Derivative, kept: Array | None, sharing: Sharing) -> float:
     R, total = _triangle(rows)
 
     def term(here: slice) -> Array:
-        x, operator, base = rows.block(here)[:-1], found.columns(here), found.base[here]
+        x, operator, base = rows.block(here), found.columns(here), found.base[here]
         if kept is not None:
             kept[:, here] = operator
         trace = np.einsum("jl,jl->", x, operator) + base.sum()
@@ -306,7 +306,7 @@ def _triangle(rows: TrainingRows) -> tuple[Array, Array]:
     n, p = rows.problem.shape
     R, total, step = np.zeros((0, p)), np.zeros(p), max(4 * p, 1024)
     for start in range(0, n, step):
-        x = rows.block(slice(start, min(start + step, n)))[:-1]
+        x = rows.block(slice(start, min(start + step, n)))
         R = np.asarray(np.linalg.qr(np.vstack([R, x.T]), mode="r"))
         total += x.sum(axis=1)
     return R, total
