@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 from scipy.stats import norm
 
 import theory_simulation as sim
-from olsen import OLSEnsembleRegressor, theory
+from loops import case
+from olsen import theory
 from olsen.theory import _laws
 
 # Covariances
@@ -70,45 +71,29 @@ def test_ridge_on_all_columns_is_the_limiting_ridge_risk():
     assert ridgeless == pytest.approx(theory.ridge_risk(0.0, p / n, 0.8), rel=1e-9)
 
 
-@pytest.mark.parametrize("average", ["projector", "pairs"])
-@pytest.mark.parametrize("eta", [0.8, 1.0])
-def test_average_over_subsets_matches_the_exact_identity_risk(seed, average, eta):
+def test_average_over_subsets_matches_the_closed_forms(seed):
     n, p = 2000, 60
     k = np.array([1, 4, np.inf])
     beta = sim.unit_signal(p, seed)
-    value, error = theory.covariance_risk(
-        np.eye(p), beta, 0.4, 0.9, n=n, k=k, eta=eta, rng=seed, average=average, n_subsets=400, return_std=True
-    )
-    exact = theory.expected_risk(n, p, 24, 0.9, k=k, n_samples=int(eta * n))
-    assert np.all(np.abs(value - exact) < 4 * error + 5 / n * exact / n)
-    again = theory.covariance_risk(
-        np.eye(p), beta, 0.4, 0.9, n=n, k=k, eta=eta, rng=seed, average=average, n_subsets=400
-    )
-    np.testing.assert_array_equal(value, again)
+    for eta in (0.8, 1.0):
+        how = {"n": n, "k": k, "eta": eta, "rng": seed, "n_subsets": 400}
+        value, error = theory.covariance_risk(np.eye(p), beta, 0.4, 0.9, **how, return_std=True)
+        exact = theory.expected_risk(n, p, 24, 0.9, k=k, n_samples=int(eta * n))
+        assert np.all(np.abs(value - exact) < 4 * error + 5 / n * exact / n), eta
+        np.testing.assert_array_equal(value, theory.covariance_risk(np.eye(p), beta, 0.4, 0.9, **how))
+    p, n = 80, 4000
+    variances, beta, alpha = np.geomspace(1, 0.05, p), sim.unit_signal(p), np.linspace(0.1, 0.7, p)
+    value, error = theory.covariance_risk(variances, beta, alpha, 0.5, n=n, k=k, rng=seed, return_std=True)
+    closed = theory.diagonal_risk(variances, beta, alpha, 0.5, n=n, k=k)
+    assert np.all(np.abs(value - closed) < 4 * error + 2 / n * closed)
 
 
 def test_stated_monte_carlo_error_is_the_spread_over_seeds(seed):
     """Forty repetitions: the mean stated error within a factor 1.7 of the observed spread (4 SE of a spread: 1.45)."""
-    Sigma, beta = sim.ar1(20, 0.6), sim.unit_signal(20)
-    for average in ("projector", "pairs"):
-        runs = [
-            theory.covariance_risk(
-                Sigma, beta, 0.3, 0.5, n=50, k=5, rng=[seed, i], n_subsets=40, average=average, return_std=True
-            )
-            for i in range(40)
-        ]
-        values, errors = np.transpose(runs)
-        assert 1 / 1.7 < values.std(ddof=1) / errors.mean() < 1.7
-
-
-def test_coin_probabilities_match_the_diagonal_closed_form(seed):
-    p, n = 80, 4000
-    variances, beta = np.geomspace(1, 0.05, p), sim.unit_signal(p)
-    alpha = np.linspace(0.1, 0.7, p)
-    k = np.array([2, np.inf])
-    value, error = theory.covariance_risk(variances, beta, alpha, 0.5, n=n, k=k, rng=seed, return_std=True)
-    closed = theory.diagonal_risk(variances, beta, alpha, 0.5, n=n, k=k)
-    assert np.all(np.abs(value - closed) < 4 * error + 2 / n * closed)
+    Sigma, beta, how = sim.ar1(20, 0.6), sim.unit_signal(20), {"n": 50, "k": 5, "n_subsets": 40, "return_std": True}
+    runs = [theory.covariance_risk(Sigma, beta, 0.3, 0.5, rng=[seed, i], **how) for i in range(40)]
+    values, errors = np.transpose(runs)
+    assert 1 / 1.7 < values.std(ddof=1) / errors.mean() < 1.7
 
 
 def test_effective_penalty_solves_its_equation():
@@ -119,22 +104,18 @@ def test_effective_penalty_solves_its_equation():
     assert theory.effective_penalty(values, 40) == 0
 
 
-@pytest.mark.parametrize(
-    ("n", "Sigma", "first", "second"),
-    [
+def test_simulated_pairs(seed):
+    rng = np.random.default_rng(seed)
+    for n, Sigma, first, second in [
         (16, sim.ar1(6, 0.7), [0, 1, 2, 3], [2, 3, 4, 5]),  # separated by the intersection: exact
         (16, sim.log_diagonal(8), [0, 2, 4], [2, 4, 6, 7]),  # diagonal: exact
         (40, sim.ar1(6, 0.8), [0, 2, 4], [1, 3, 5]),  # corrected
         (40, sim.equicorrelated(8, 0.4), [0, 1, 2, 3], [3, 4, 5, 6]),
-    ],
-)
-def test_simulated_pairs(seed, n, Sigma, first, second):
-    rng = np.random.default_rng(seed)
-    beta = sim.unit_signal(len(Sigma), 5)
-    members = [np.array(first), np.array(second)]
-    pair = sim.simulate(rng, n, beta, 0.7, lambda _: members, covariance=Sigma, trials=1500).pair
-    expected = theory.pair_risk(Sigma, beta, first, second, 0.7, n=n)
-    assert pair.agrees_with(expected), f"{pair} against {expected:.5f}"
+    ]:
+        beta, members = sim.unit_signal(len(Sigma), 5), [np.array(first), np.array(second)]
+        risk = sim.simulate(rng, n, beta, 0.7, lambda _, members=members: members, covariance=Sigma, trials=1500)
+        with case(n, first, second):
+            risk.pair.check(theory.pair_risk(Sigma, beta, first, second, 0.7, n=n))
 
 
 # Unequal probabilities on uncorrelated columns
@@ -162,29 +143,30 @@ def enumerated_risks(n, signal, alpha, sigma):
     return weight @ np.diag(pairs), weight @ pairs @ weight
 
 
-@pytest.mark.parametrize("n", [3, 4, 5, 6, 7, 30])
-@pytest.mark.parametrize("certain", [False, True])
-def test_every_pair_of_subsets_by_enumeration_with_and_without_rejection(n, certain):
-    rng = np.random.default_rng(n)
-    alpha = rng.uniform(0.05, 0.95, 5)
-    alpha *= min(1, (n - 1.5) / alpha.sum())
-    if certain:
-        alpha[0], alpha[3] = 0.0, 1.0 if n > 4 else alpha[3]
-    variances, beta = rng.uniform(0.2, 3, 5), rng.standard_normal(5)
-    own, pair = enumerated_risks(n, variances * beta**2, alpha, 0.7)
+def test_every_pair_of_subsets_by_enumeration_with_and_without_rejection():
     k = np.array([1, 4, np.inf])
-    risk = theory.expected_diagonal_risk(variances, beta, alpha, 0.7, n=n, k=k)
-    np.testing.assert_allclose(risk, pair + (own - pair) / k, rtol=1e-12)
+    for n, certain in product([3, 4, 5, 6, 7, 30], [False, True]):
+        rng = np.random.default_rng(n)
+        alpha = rng.uniform(0.05, 0.95, 5)
+        alpha *= min(1, (n - 1.5) / alpha.sum())
+        if certain:
+            alpha[0], alpha[3] = 0.0, 1.0 if n > 4 else alpha[3]
+        variances, beta = rng.uniform(0.2, 3, 5), rng.standard_normal(5)
+        own, pair = enumerated_risks(n, variances * beta**2, alpha, 0.7)
+        risk = theory.expected_diagonal_risk(variances, beta, alpha, 0.7, n=n, k=k)
+        with case(n, certain):
+            np.testing.assert_allclose(risk, pair + (own - pair) / k, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("n", "p", "m"), [(40, 30, 9), (100, 150, 40), (24, 40, 16), (60, 50, 40), (100, 150, 85.5)])
-def test_equal_probabilities_are_the_expected_risk_of_coin_flips(n, p, m):
+def test_equal_probabilities_are_the_expected_risk_of_coin_flips():
     """With and without rejection, and wherever the signal is."""
     k = np.array([1, 3, np.inf])
-    coins = theory.expected_risk(n, p, m, 0.6, k=k, sampling="bernoulli")
-    for beta in (np.full(p, p**-0.5), gaussian_sizes(1, p), gaussian_sizes(7, p)):
-        risk = theory.expected_diagonal_risk(1.0, beta, np.full(p, m / p), 0.6, n=n, k=k)
-        np.testing.assert_allclose(risk, coins, rtol=1e-12)
+    for n, p, m in [(40, 30, 9), (100, 150, 40), (24, 40, 16), (60, 50, 40), (100, 150, 85.5)]:
+        coins = theory.expected_risk(n, p, m, 0.6, k=k, sampling="bernoulli")
+        for beta in (np.full(p, p**-0.5), gaussian_sizes(1, p), gaussian_sizes(7, p)):
+            risk = theory.expected_diagonal_risk(1.0, beta, np.full(p, m / p), 0.6, n=n, k=k)
+            with case(n, p, m):
+                np.testing.assert_allclose(risk, coins, rtol=1e-12)
 
 
 def test_negligible_rejection_joins_the_sum_over_accepted_pairs(monkeypatch):
@@ -198,16 +180,16 @@ def test_negligible_rejection_joins_the_sum_over_accepted_pairs(monkeypatch):
         assert plain == pytest.approx(accepted, rel=1e-12)
 
 
-@pytest.mark.parametrize("s", [1, 10, 200])
-def test_finite_samples_tend_to_the_limit_like_one_over_n(s):
-    gaps = []
-    for copies in (10, 20):
-        beta, alpha = np.repeat(gaussian_sizes(s, 200), copies), np.repeat(np.linspace(0.6, 0.1, 200), copies)
-        beta /= np.sqrt(copies)
-        how = {"n": 300 * copies, "k": np.array([1, 3, np.inf])}
-        exact = theory.expected_diagonal_risk(1.0, beta, alpha, 0.5, **how)
-        gaps.append(exact - theory.diagonal_risk(1.0, beta, alpha, 0.5, **how))
-    np.testing.assert_allclose(2 * gaps[1], gaps[0], rtol=0.02)
+def test_finite_samples_tend_to_the_limit_like_one_over_n():
+    for s in (1, 10, 200):
+        gaps = []
+        for copies in (10, 20):
+            beta, alpha = np.repeat(gaussian_sizes(s, 200), copies), np.repeat(np.linspace(0.6, 0.1, 200), copies)
+            beta /= np.sqrt(copies)
+            how = {"n": 300 * copies, "k": np.array([1, 3, np.inf])}
+            exact = theory.expected_diagonal_risk(1.0, beta, alpha, 0.5, **how)
+            gaps.append(exact - theory.diagonal_risk(1.0, beta, alpha, 0.5, **how))
+        np.testing.assert_allclose(2 * gaps[1], gaps[0], rtol=0.02)
 
 
 def test_diagonal_risk_is_the_paper_limit_for_uniform_coins():
@@ -245,22 +227,22 @@ def test_optimal_probabilities_are_a_minimum_with_the_corollary():
     np.testing.assert_allclose(uniform, theory.optimal_alpha(p / n, sigma), rtol=1e-12)
 
 
-@pytest.mark.parametrize(("s", "sigma"), [(1, 0.5), (3, 0.3), (10, 1.0), (30, 0.6)])
-def test_best_probabilities_of_the_limit_are_nearly_best_at_finite_n(s, sigma):
+def test_best_probabilities_of_the_limit_are_nearly_best_at_finite_n():
     """All probabilities free, the exact risk is lowered by less than a thousandth from the limit's choice at n = 40."""
     n, p = 40, 30
-    beta = gaussian_sizes(s, p)
-    start = theory.optimal_probabilities(np.ones(p), beta, sigma, n=n)
+    for s, sigma in [(1, 0.5), (3, 0.3), (10, 1.0), (30, 0.6)]:
+        beta = gaussian_sizes(s, p)
+        start = theory.optimal_probabilities(np.ones(p), beta, sigma, n=n)
 
-    def risk(alpha):
-        return float(theory.expected_diagonal_risk(1.0, beta, np.clip(alpha, 0, 1), sigma, n=n))
+        def risk(alpha, beta=beta, sigma=sigma):
+            return float(theory.expected_diagonal_risk(1.0, beta, np.clip(alpha, 0, 1), sigma, n=n))
 
-    found = minimize(risk, start, method="L-BFGS-B", bounds=[(0, 1)] * p)
-    assert found.fun <= risk(start) < 1.001 * found.fun
-    assert np.all(found.x[s:] == 0)
-    uniform = theory.optimal_power_probabilities(1.0, beta, sigma, 0, n=n)
-    if s < p:
-        assert risk(uniform) > 1.2 * risk(start)
+        found = minimize(risk, start, method="L-BFGS-B", bounds=[(0, 1)] * p)
+        with case(s, sigma):
+            assert found.fun <= risk(start) < 1.001 * found.fun
+            assert np.all(found.x[s:] == 0)
+            uniform = theory.optimal_power_probabilities(1.0, beta, sigma, 0, n=n)
+            assert s == p or risk(uniform) > 1.2 * risk(start)
 
 
 def test_power_probabilities_have_their_size_and_their_power():
@@ -279,19 +261,18 @@ def test_power_probabilities_have_their_size_and_their_power():
     np.testing.assert_allclose(theory.power_probabilities(variances, beta, 0, 13), 13 / 40, rtol=1e-12)
 
 
-@pytest.mark.parametrize("s", [1, 5, 60])
-@pytest.mark.parametrize("k", [3, np.inf])
-def test_the_best_size_of_a_power_is_the_best_of_many(s, k):
+def test_the_best_size_of_a_power_is_the_best_of_many():
     p, n, sigma = 60, 50, 0.5
-    beta = gaussian_sizes(s, p)
-    for q in (0, 1, 2):
+    for s, k, q in product([1, 5, 60], [3, np.inf], [0, 1, 2]):
+        beta = gaussian_sizes(s, p)
         best = theory.optimal_power_probabilities(np.ones(p), beta, sigma, q, n=n, k=k)
         lowest = theory.diagonal_risk(1.0, beta, best, sigma, n=n, k=k)
-        for size in np.linspace(0.02, 0.999, 60) * min(n, p if q == 0 else s):
-            alpha = theory.power_probabilities(np.ones(p), beta, q, size)
-            assert theory.diagonal_risk(1.0, beta, alpha, sigma, n=n, k=k) >= lowest * (1 - 1e-9)
-        if q == 0:
-            np.testing.assert_allclose(best, theory.optimal_alpha(p / n, sigma, k=k), rtol=1e-5)
+        with case(s, k, q):
+            for size in np.linspace(0.02, 0.999, 60) * min(n, p if q == 0 else s):
+                alpha = theory.power_probabilities(np.ones(p), beta, q, size)
+                assert theory.diagonal_risk(1.0, beta, alpha, sigma, n=n, k=k) >= lowest * (1 - 1e-9)
+            if q == 0:
+                np.testing.assert_allclose(best, theory.optimal_alpha(p / n, sigma, k=k), rtol=1e-5)
 
 
 def test_powers_of_equal_coefficients_are_best_and_of_others_are_not():
@@ -343,22 +324,22 @@ def test_estimated_laws_are_averages_over_the_estimates():
     assert sized == pytest.approx(limit(*wider, 3), rel=1e-7)
 
 
-@pytest.mark.parametrize("q", [0, 1, 2])
-def test_estimates_without_error_are_the_known_signal(q):
+def test_estimates_without_error_are_the_known_signal():
     beta, how = gaussian_sizes(8, 40), {"n": 30, "k": 5}
-    alpha = theory.optimal_power_probabilities(1.0, beta, 0.5, q, **how)
-    known = theory.diagonal_risk(1.0, beta, alpha, 0.5, **how)
-    for spread, rel in ((0.0, 1e-9), (1e-7, 1e-5)):
-        risk = theory.estimated_probabilities_risk(1.0, beta, 0.5, **how, spread=spread, rule="power", q=q)
-        assert risk == pytest.approx(known, rel=rel)
-    spreads = [0.0, 0.02, 0.05, 0.1, 0.3, 1.0]
-    risks = [
-        theory.estimated_probabilities_risk(1.0, beta, 0.5, n=30, spread=spread, rule="power", q=q)
-        for spread in spreads
-    ]
     best = theory.optimal_probabilities(np.ones(40), beta, 0.5, n=30)
-    assert min(risks) >= theory.diagonal_risk(1.0, beta, best, 0.5, n=30)
-    assert np.all(np.diff(risks) > 0) if q else np.ptp(risks) < 1e-6  # uniform probabilities do not look
+    for q in (0, 1, 2):
+        alpha = theory.optimal_power_probabilities(1.0, beta, 0.5, q, **how)
+        known = theory.diagonal_risk(1.0, beta, alpha, 0.5, **how)
+        rule = {"rule": "power", "q": q}
+        for spread, rel in ((0.0, 1e-9), (1e-7, 1e-5)):
+            risk = theory.estimated_probabilities_risk(1.0, beta, 0.5, **how, spread=spread, **rule)
+            assert risk == pytest.approx(known, rel=rel), q
+        risks = [
+            theory.estimated_probabilities_risk(1.0, beta, 0.5, n=30, spread=spread, **rule)
+            for spread in (0.0, 0.02, 0.05, 0.1, 0.3, 1.0)
+        ]
+        assert min(risks) >= theory.diagonal_risk(1.0, beta, best, 0.5, n=30)
+        assert np.all(np.diff(risks) > 0) if q else np.ptp(risks) < 1e-6  # uniform probabilities do not look
 
 
 def test_exact_estimated_risk_tends_to_its_limit_and_reduces_to_known_probabilities():
@@ -376,52 +357,36 @@ def test_exact_estimated_risk_tends_to_its_limit_and_reduces_to_known_probabilit
     assert theory.estimated_probabilities_risk(1.0, beta, 0.5, **how, spread=0.0) == pytest.approx(known, rel=1e-12)
 
 
-def ensemble_errors(rng, n, beta, probabilities, sigma, k):
-    """Errors of the mean coefficients of a real ensemble on fresh data."""
-    X = rng.standard_normal((n, len(beta)))
-    y = X @ beta + sigma * rng.standard_normal(n)
-    model = OLSEnsembleRegressor(
-        k, max_features=probabilities, sampling="bernoulli", design="independent", fit_intercept=False,
-        random_state=int(rng.integers(2**31)),
-    )  # fmt: skip
-    return model.fit(X, y).coef_ - beta
-
-
-@pytest.mark.parametrize("s", [1, 3, 10])
-@pytest.mark.parametrize("law", ["best", "square root", "uniform"])
-def test_real_ensembles_on_sparse_signals_have_the_exact_risk(seed, s, law):
-    rng = np.random.default_rng([seed, s])
+def test_real_ensembles_on_sparse_signals_have_the_exact_risk(seed):
     n, p, sigma, k = 40, 30, 0.5, 4
-    beta = gaussian_sizes(s, p)
-    alpha = {
-        "best": theory.optimal_probabilities(np.ones(p), beta, sigma, n=n),
-        "square root": np.clip(np.sqrt(beta) + 0.1, 0, 1),  # some of the others, too
-        "uniform": theory.optimal_power_probabilities(1.0, beta, sigma, 0, n=n),
-    }[law]
-    risk = sim.estimate([np.sum(ensemble_errors(rng, n, beta, alpha, sigma, k) ** 2) for _ in range(250)])
-    expected = theory.expected_diagonal_risk(1.0, beta, alpha, sigma, n=n, k=k)
-    assert risk.agrees_with(expected), f"{risk} against {expected:.5f}"
+    how = {"n_estimators": k, "sampling": "bernoulli", "design": "independent"}
+    for s in (1, 3, 10):
+        beta = gaussian_sizes(s, p)
+        for scheme, alpha in {
+            "best": theory.optimal_probabilities(np.ones(p), beta, sigma, n=n),
+            "square root": np.clip(np.sqrt(beta) + 0.1, 0, 1),  # some of the others, too
+            "uniform": theory.optimal_power_probabilities(1.0, beta, sigma, 0, n=n),
+        }.items():
+            with case(s, scheme):
+                risk = sim.fitted_risk(np.random.default_rng([seed, s]), n, beta, sigma, 250, max_features=alpha, **how)
+                risk.check(theory.expected_diagonal_risk(1.0, beta, alpha, sigma, n=n, k=k))
 
 
-@pytest.mark.parametrize("s", [1, 10])
-@pytest.mark.parametrize("rule", ["ratio", "power"])
-def test_probabilities_from_independent_estimates_have_the_stated_risk(seed, s, rule):
-    rng = np.random.default_rng([seed, s])
-    n, p, sigma, k, spread = 40, 30, 0.5, 4, 0.15
-    beta, c = gaussian_sizes(s, p), 1.2
+def test_probabilities_from_independent_estimates_have_the_stated_risk(seed):
+    n, p, sigma, k, spread, c = 40, 30, 0.5, 4, 0.15, 1.2
+    z, weight = np.polynomial.hermite_e.hermegauss(100)
+    for s, rule in product([1, 10], ["ratio", "power"]):
+        rng, beta = np.random.default_rng([seed, s]), gaussian_sizes(s, p)
 
-    def coins(rng):
-        estimated = np.abs(beta + spread * rng.standard_normal(p))
-        ratio = estimated**2 / (estimated**2 + spread**2)
-        alpha = ratio if rule == "ratio" else np.minimum(1, c * estimated)
-        return [np.flatnonzero(rng.random(p) < alpha) for _ in range(k)]
+        def coins(rng, beta=beta, rule=rule):
+            estimated = np.abs(beta + spread * rng.standard_normal(p))
+            ratio = estimated**2 / (estimated**2 + spread**2)
+            alpha = ratio if rule == "ratio" else np.minimum(1, c * estimated)
+            return [np.flatnonzero(rng.random(p) < alpha) for _ in range(k)]
 
-    risk = sim.simulate(rng, n, beta, sigma, coins, trials=700)
-    size = None
-    if rule == "power":
-        z, weight = np.polynomial.hermite_e.hermegauss(100)
+        risk = sim.simulate(rng, n, beta, sigma, coins, trials=700)
         size = float(np.sum(np.minimum(1, c * np.abs(beta[:, None] + spread * z)) @ weight) / weight.sum())
-    how = {"n": n, "spread": spread, "rule": rule, "size": size, "exact": True}
-    for simulated, members in ((risk.ensemble, k), (risk.own, 1), (risk.pair, np.inf)):
-        expected = theory.estimated_probabilities_risk(1.0, beta, sigma, **how, k=members)
-        assert simulated.agrees_with(expected), f"{simulated} against {expected:.5f}, {members} members"
+        how = {"n": n, "spread": spread, "rule": rule, "size": size if rule == "power" else None, "exact": True}
+        for simulated, members in ((risk.ensemble, k), (risk.own, 1), (risk.pair, np.inf)):
+            with case(s, rule, members):
+                simulated.check(theory.estimated_probabilities_risk(1.0, beta, sigma, **how, k=members))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from olsen import member_coefficients
+from olsen import OLSEnsembleRegressor, member_coefficients
 
 
 def fit_members(X, y, feature_subsets, sample_subsets=None):
@@ -19,11 +19,12 @@ class Estimate(NamedTuple):
     mean: float
     standard_error: float
 
-    def agrees_with(self, value, standard_errors=4.0):
-        return abs(self.mean - value) <= standard_errors * self.standard_error
-
-    def __str__(self):
-        return f"{self.mean:.5f} +- {self.standard_error:.5f}"
+    def check(self, expected, label=""):
+        """Within 4 standard errors: a correct formula fails about once in 16 000 comparisons. ``pytest -s`` prints."""
+        z = (self.mean - expected) / self.standard_error
+        text = f"{label}: {self.mean:.5f} +- {self.standard_error:.5f}, expected {expected:.5f}, z {z:+.1f}"
+        print(text)
+        assert abs(z) <= 4, text
 
 
 class Risks(NamedTuple):
@@ -56,6 +57,22 @@ def simulate(rng, n, beta, sigma, features, *, rows=None, covariance=None, mu=1.
             coef = fit(X, y, features(rng), None if rows is None else rows(rng))
             values[trial] = _risks(mu * coef - signal, covariance)
     return Risks(*(estimate(column) for column in values.T))
+
+
+def fitted_risk(rng, n, beta, sigma, trials, *, max_features, **parameters):
+    """Risk of fitted ensembles on fresh rows; `max_features` may be a function of the generator."""
+    risks = []
+    with threadpool_limits(1):
+        for _ in range(trials):
+            X = rng.standard_normal((n, len(beta)))
+            model = OLSEnsembleRegressor(
+                max_features=max_features(rng) if callable(max_features) else max_features,
+                fit_intercept=False,
+                random_state=int(rng.integers(2**31)),
+                **parameters,
+            )
+            risks.append(np.sum((model.fit(X, X @ beta + sigma * rng.standard_normal(n)).coef_ - beta) ** 2))
+    return estimate(risks)
 
 
 def _risks(errors, covariance):
@@ -95,16 +112,6 @@ def balanced(total, size, k):
     return draw
 
 
-def antithetic(total, size, k):
-    """A permutation and its reverse."""
-
-    def draw(rng):
-        orders = [rng.permutation(total) for _ in range((k + 1) // 2)]
-        return [half[:size] for order in orders for half in (order, order[::-1])][:k]
-
-    return draw
-
-
 def coins(p, alpha, k, most):
     """Independent coin flips; a subset above `most` columns is flipped again."""
 
@@ -131,11 +138,6 @@ def balanced_coins(p, alpha, k, most):
         return subsets[:k]
 
     return draw
-
-
-def row_folds(n, size, k):
-    """Rows for balanced interpolators: the same construction as for columns."""
-    return balanced(n, size, k)
 
 
 def ar1(p, rho):

@@ -12,7 +12,7 @@ is the ensemble exactly for determinantal subsets, and close to it for independe
 
 from collections.abc import Callable
 from numbers import Integral
-from typing import Literal, TypeAlias, overload
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,16 +38,6 @@ Floats: TypeAlias = NDArray[np.float64]
 System: TypeAlias = tuple[float, Floats, Callable[[Floats], Floats]]  # f, its gradient, a solver with its Hessian
 
 
-@overload
-def ridge_penalty(
-    X: ArrayLike, max_features: ArrayLike, *, center: bool = ..., tol: float = ..., max_iter: int = ...,
-    return_n_iter: Literal[False] = ...,
-) -> Floats: ...  # fmt: skip
-@overload
-def ridge_penalty(
-    X: ArrayLike, max_features: ArrayLike, *, center: bool = ..., tol: float = ..., max_iter: int = ...,
-    return_n_iter: Literal[True],
-) -> tuple[Floats, int]: ...  # fmt: skip
 def ridge_penalty(
     X: ArrayLike,
     max_features: ArrayLike,

@@ -6,20 +6,13 @@ Tolerances are 4 standard errors of the simulation: a correct exact formula fail
 import numpy as np
 import pytest
 from scipy.stats import norm
-from threadpoolctl import threadpool_limits
 
 import theory_simulation as sim
-from olsen import OLSEnsembleRegressor, theory
+from olsen import theory
 
 pytestmark = pytest.mark.statistical
 
 N, P, SIGMA = 100, 150, 0.5
-
-
-def check(label, simulated, expected):
-    z = (simulated.mean - expected) / simulated.standard_error
-    print(f"{label}: {simulated} expected {expected:.5f} z {z:+.1f}")
-    assert simulated.agrees_with(expected), label
 
 
 def signal(s):
@@ -29,19 +22,9 @@ def signal(s):
     return beta / np.linalg.norm(beta)
 
 
-def ensemble_risk(rng, beta, law, k, trials):
-    """Risk of real ensembles on fresh rows; `law` is a function of the generator that returns probabilities."""
-    risks = []
-    with threadpool_limits(1):
-        for _ in range(trials):
-            X = rng.standard_normal((N, P))
-            y = X @ beta + SIGMA * rng.standard_normal(N)
-            model = OLSEnsembleRegressor(
-                k, max_features=law(rng), sampling="bernoulli", design="independent", fit_intercept=False,
-                random_state=int(rng.integers(2**31)),
-            )  # fmt: skip
-            risks.append(np.sum((model.fit(X, y).coef_ - beta) ** 2))
-    return sim.estimate(risks)
+def ensemble_risk(rng, beta, probabilities, k, trials):
+    how = {"n_estimators": k, "sampling": "bernoulli", "design": "independent"}
+    return sim.fitted_risk(rng, N, beta, SIGMA, trials, max_features=probabilities, **how)
 
 
 @pytest.fixture
@@ -55,8 +38,8 @@ def test_laws_for_a_known_signal(rng, s):
     laws = {f"power {q}": theory.optimal_power_probabilities(1.0, beta, SIGMA, q, n=N, k=k) for q in (0, 1, 2)}
     laws["best"] = theory.optimal_probabilities(1.0, beta, SIGMA, n=N)
     for name, alpha in laws.items():
-        risk = ensemble_risk(rng, beta, lambda _, alpha=alpha: alpha, k, trials=400)
-        check(f"{s} non-zero, {name}", risk, theory.expected_diagonal_risk(1.0, beta, alpha, SIGMA, n=N, k=k))
+        expected = theory.expected_diagonal_risk(1.0, beta, alpha, SIGMA, n=N, k=k)
+        ensemble_risk(rng, beta, alpha, k, trials=400).check(expected, f"{s} non-zero, {name}")
 
 
 @pytest.mark.parametrize("s", [1, 5, 20, 150])
@@ -69,7 +52,7 @@ def test_the_ratio_of_independent_estimates(rng, s):
 
     risk = ensemble_risk(rng, beta, law, k, trials=600)
     expected = theory.estimated_probabilities_risk(1.0, beta, SIGMA, n=N, spread=spread, k=k, exact=True)
-    check(f"{s} non-zero, ratio", risk, expected)
+    risk.check(expected, f"{s} non-zero, ratio")
 
 
 @pytest.mark.parametrize("q", [1, 2])
@@ -86,7 +69,7 @@ def test_powers_of_independent_estimates_brought_to_a_size(rng, s, q):
 
     risk = ensemble_risk(rng, beta, law, k, trials=600)
     how = {"n": N, "spread": spread, "k": k, "rule": "power", "q": q, "size": size, "exact": True}
-    check(f"{s} non-zero, power {q}", risk, theory.estimated_probabilities_risk(1.0, beta, SIGMA, **how))
+    risk.check(theory.estimated_probabilities_risk(1.0, beta, SIGMA, **how), f"{s} non-zero, power {q}")
 
 
 def test_correlations_with_residuals_of_an_independent_fit_have_the_stated_spread(rng):
@@ -102,4 +85,4 @@ def test_correlations_with_residuals_of_an_independent_fit_have_the_stated_sprea
         squares.append(np.mean((estimated - beta) ** 2))
     simulated = sim.estimate(squares)
     # exactly: the columns' own part of the error has the fourth moment of a normal variable
-    check("spread of one-step estimates", simulated, (total + 0.4**2 / P) / rows)
+    simulated.check((total + 0.4**2 / P) / rows, "spread of one-step estimates")

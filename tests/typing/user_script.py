@@ -25,8 +25,7 @@ def inside(interval: Vector, y: Vector) -> float:
 
 def columns_per_member(p: int, gamma: float, sigma: float) -> int:
     """Columns that a large ensemble should give its members."""
-    alpha: float = theory.optimal_alpha(gamma, sigma)
-    return max(1, round(alpha * p))
+    return max(1, round(float(theory.optimal_alpha(gamma, sigma)) * p))
 
 
 def tune(X: Vector, y: Vector) -> OLSEnsembleRegressorCV:
@@ -67,7 +66,7 @@ def main() -> None:
     alphas = np.linspace(0.05, 0.45, 9)
     curve = theory.limiting_risk(alphas, 2.0, 1.0, k=100)
     print(alphas[np.argmin(curve)], curve.min(), float(theory.limiting_risk(0.2, 2.0, 1.0)))
-    print(theory.expected_risk(n, p, [4, 8], 1.0, k=np.inf)[0], theory.better_side(2.0, 0.5).upper())
+    print(theory.expected_risk(n, p, [4, 8], 1.0, k=np.inf)[0], str(theory.better_side(2.0, 0.5)).upper())
     risk, error = theory.covariance_risk(np.ones(p), np.full(p, p**-0.5), 0.3, 1.0, n=n, rng=0, return_std=True)
 
     problem = simulation.LinearProblem(n=60, p=40, sigma=0.5)

@@ -25,14 +25,7 @@ from .inclusion import (
     power_probabilities,
     ridge_matched_probabilities,
 )
-from .interpolators import (
-    minimum_norm_member_bias,
-    minimum_norm_member_variance,
-    minimum_norm_pair_bias,
-    minimum_norm_pair_risk,
-    minimum_norm_pair_variance,
-    minimum_norm_risk,
-)
+from .interpolators import minimum_norm_risk
 from .limits import (
     better_side,
     limiting_bias,
@@ -43,11 +36,10 @@ from .limits import (
     required_members,
 )
 from .ridge import alpha_from_penalty, optimal_ridge_penalty, optimal_ridge_risk, penalty_from_alpha, ridge_risk
-from .scaling import best_scale, optimal_mu, optimally_scaled_risk, scaled_risk
+from .scaling import optimal_mu, optimally_scaled_risk, scaled_risk
 
 __all__ = [
     "alpha_from_penalty",
-    "best_scale",
     "better_side",
     "covariance_risk",
     "diagonal_risk",
@@ -61,11 +53,6 @@ __all__ = [
     "limiting_risk",
     "limiting_risk_derivative",
     "limiting_variance",
-    "minimum_norm_member_bias",
-    "minimum_norm_member_variance",
-    "minimum_norm_pair_bias",
-    "minimum_norm_pair_risk",
-    "minimum_norm_pair_variance",
     "minimum_norm_risk",
     "optimal_alpha",
     "optimal_mu",

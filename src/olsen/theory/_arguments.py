@@ -1,4 +1,4 @@
-r"""What the arguments of this package may be, checked once at the public doors; what lies behind them checks nothing.
+r"""What the arguments of this package may be, checked once at the public functions.
 
 A letter means one thing in the whole package, so `LETTERS` says what each may be. Counts are whole: rows, columns,
 members. Means of counts are not: the rows two members share by default, the columns that coin flips expect. In
@@ -7,21 +7,20 @@ formulas that are asymptotic and know the rows only as a divisor, `n` may be any
 Numbers outside :math:`[10^{-50}, 10^{50}]` are refused, zero and documented infinities aside. The formulas form
 products up to :math:`\gamma^2\sigma^4 \le 10^{300}`, so inside it nothing overflows to ``inf - inf`` or ``0 * inf``,
 and a problem that needs more can be stated in other units.
+
+Arguments are NumPy's `ArrayLike`: numbers, sequences, arrays. A result of shape () comes as `np.float64`, the scalar
+with an array's methods, as from any ufunc.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ._types import Floats
+Floats: TypeAlias = NDArray[np.float64]
+Counts: TypeAlias = NDArray[np.int64]
 
-LEAST, MOST = 1e-50, 1e50
-MOST_COUNTED = 2.0**53  # up to here floating-point numbers count in ones
-
-
-class RangeError(ValueError, OverflowError):
-    """An argument that is meaningful, but beyond what double precision can compute with."""
+LEAST, MOST, MOST_COUNTED = 1e-50, 1e50, 2.0**53  # up to the last, floating-point numbers count in ones
 
 
 class Letter(NamedTuple):
@@ -34,73 +33,44 @@ class Letter(NamedTuple):
     also: float = np.nan
     way_out: str = ""
 
-    def allows(self, value: float) -> bool:
-        inside = self.least <= value <= self.most and (not self.whole or value.is_integer())
-        return inside or value == self.also
 
-    def each_allowed(self, values: Floats) -> bool | np.bool_:
-        inside = (values >= self.least) & (values <= self.most) & (not self.whole or np.floor(values) == values)
-        return np.all(inside | (values == self.also))
-
-    def is_a_matter_of_range(self, value: float) -> bool:
-        """Whether only the size of the number is wrong."""
-        too_large = (
-            self.most in (MOST, MOST_COUNTED) and MOST_COUNTED < abs(value) < np.inf and (value > 0 or self.least < 0)
-        )
-        return too_large or 0 < value < self.least == LEAST
+def _count(what: str, least: float = 1.0, also: float = np.nan, way_out: str = "") -> Letter:
+    return Letter(f"a whole number of {what}", least, MOST_COUNTED, True, also, way_out)
 
 
-PROBABILITY = Letter("a probability, in [0, 1]", most=1.0)
-SPREAD = Letter("a standard deviation, finite and not negative")
-LENGTH = Letter("a norm, finite and not negative")
-ENERGY = Letter("a sum of squares, finite and not negative")
-REAL = Letter("a finite number", least=-MOST)
-PENALTY = Letter("a penalty, finite and not negative", least=LEAST, also=0.0)
-ROWS = Letter("a whole number of rows, at least 1", least=1.0, most=MOST_COUNTED, whole=True)
-ROWS_OF_A_LIMIT = Letter("a number of rows, positive and finite", least=LEAST)
-MEAN_COUNT = Letter("a number (or mean number) of shared rows or columns, finite and not negative")
-EXPECTED_COLUMNS = Letter("a number of columns, finite and not negative")
-COLUMNS = Letter("a whole number of columns, at least 1", least=1.0, most=MOST_COUNTED, whole=True)
-VARIANCE = Letter("a variance, finite and not negative", least=LEAST, also=0.0)
-
+ROWS = _count("rows")
+ROWS_OF_A_LIMIT = Letter("a number of rows", LEAST)
+SPREAD = Letter("a standard deviation")
+PROBABILITY = Letter("a probability", most=1.0)
+EXPECTED_COLUMNS = Letter("a number of columns")
 LETTERS = {
-    "alpha": Letter("a fraction of the columns, in [0, 1]", most=1.0, way_out="alpha = n_features / p."),
-    "gamma": Letter("p / n, positive and finite", least=LEAST),
+    "alpha": Letter("a fraction of the columns, n_features / p", most=1.0),
+    "gamma": Letter("p / n, positive", LEAST),
     "sigma": SPREAD,
-    "k": Letter(
-        "a whole number of members, at least 1 (inf for the large ensemble)",
-        least=1.0, most=MOST_COUNTED, whole=True, also=np.inf,
-    ),
-    "eta": Letter("a fraction of the rows, in (0, 1]", least=LEAST, most=1.0, way_out="eta = n_samples / n."),
-    "mu": Letter("a scale, a finite number", least=-MOST),
-    "lam": Letter("lambda / n, finite and not negative"),
-    "excess": Letter("a relative excess, positive and finite", least=LEAST),
+    "k": _count("members (inf for the large ensemble)", also=np.inf),
+    "eta": Letter("a fraction of the rows, n_samples / n", LEAST, 1.0),
+    "mu": Letter("a scale", -MOST),
+    "lam": Letter("lambda / n"),
+    "excess": Letter("a relative excess, positive", LEAST),
     "n": ROWS,
-    "p": COLUMNS,
-    "n_features": COLUMNS,
+    "p": _count("columns"),
+    "n_features": _count("columns"),
     "n_samples": ROWS,
-    "overlap": Letter(
-        "a whole number of shared columns, not negative", most=MOST_COUNTED, whole=True,
-        way_out="theory.expected_risk averages over random overlaps.",
-    ),
-    "left_out": ENERGY,
-    "shared_rows": MEAN_COUNT,
-    "shared_features": MEAN_COUNT,
-    "beta_norm": LENGTH,
-    "risk": Letter("a risk, not negative (inf at the interpolation peak)", also=np.inf),
-    "shrinkage": REAL,
-    "beta": REAL,
-    "penalty": PENALTY,
-    "variances": VARIANCE,
-    "eigenvalues": VARIANCE,
+    "overlap": _count("shared columns", 0.0, way_out="theory.expected_risk averages over random overlaps."),
+    "left_out": Letter("a sum of squares"),
+    "shared_rows": Letter("a number (or mean number) of shared rows"),
+    "beta_norm": Letter("a norm"),
+    "risk": Letter("a risk (inf at the interpolation peak)", also=np.inf),
+    "shrinkage": Letter("a finite number", -MOST),
+    "beta": Letter("finite numbers", -MOST),
+    "penalty": Letter("a penalty, zero or", LEAST, also=0.0),
+    "variances": Letter("variances, zero or", LEAST, also=0.0),
+    "eigenvalues": Letter("variances, zero or", LEAST, also=0.0),
     "probabilities": PROBABILITY,
     "spread": SPREAD,
-    "q": Letter(
-        "an exponent, from 0 (uniform) to 50", most=50.0,
-        way_out="Larger ones would take the largest coefficients and nothing else.",
-    ),
-    "size": Letter("a number of expected columns, positive and finite", least=LEAST),
-}  # fmt: skip
+    "q": Letter("an exponent", most=50.0, way_out="Larger ones would take the largest coefficients and nothing else."),
+    "size": Letter("a number of expected columns", LEAST),
+}
 
 
 def letters(function: str, /, **values: ArrayLike) -> tuple[Floats, ...]:
@@ -111,21 +81,12 @@ def letters(function: str, /, **values: ArrayLike) -> tuple[Floats, ...]:
 def checked(function: str, name: str, value: ArrayLike, letter: Letter) -> Floats:
     """`value` as a float array; an error that names `function`, `name` and the first wrong value otherwise."""
     numbers = as_numbers(function, name, value)
-    fine = letter.allows(float(numbers)) if numbers.ndim == 0 else letter.each_allowed(numbers)
-    if not fine:
-        wrong = next(number for number in numbers.ravel().tolist() if not letter.allows(number))
-        _refuse(function, name, wrong, letter)
+    fine = (numbers >= letter.least) & (numbers <= letter.most) & (not letter.whole or np.floor(numbers) == numbers)
+    fine |= numbers == letter.also
+    if not np.all(fine):
+        words = f"{letter.words}, from {letter.least:g} to {letter.most:g}"
+        raise ValueError(f"{function}: {name} must be {words}; got {float(numbers[~fine][0])!r}. {letter.way_out}")
     return numbers
-
-
-def _refuse(function: str, name: str, wrong: float, letter: Letter) -> None:
-    if letter.is_a_matter_of_range(wrong):
-        low, high = (f"{bound:.6g}" for bound in (letter.least, letter.most))
-        raise RangeError(
-            f"{function}: {name} must be {letter.words}; got {wrong!r}, where formulas lose digits. From {low} to "
-            f"{high} they keep them: use other units, or the limit."
-        )
-    raise ValueError(f"{function}: {name} must be {letter.words}; got {wrong!r}. {letter.way_out}".rstrip())
 
 
 def as_numbers(function: str, name: str, value: ArrayLike) -> Floats:
@@ -173,16 +134,15 @@ def covariance(function: str, Sigma: ArrayLike) -> Floats:
     A column of variance zero must have no covariance with any other.
     """
     Sigma = as_numbers(function, "Sigma", Sigma)
+    square = Sigma.ndim == 2 and Sigma.shape[0] == Sigma.shape[1]
     require(
-        Sigma.ndim == 1 or (Sigma.ndim == 2 and Sigma.shape[0] == Sigma.shape[1]),
-        f"{function}: Sigma must be p x p (or its diagonal); got shape {Sigma.shape}.",
+        Sigma.size > 0 and (Sigma.ndim == 1 or square),
+        f"{function}: Sigma must be p x p (or its diagonal), of at least one column; got shape {Sigma.shape}.",
     )
-    require(Sigma.size > 0, f"{function}: Sigma must have at least one column; got shape {Sigma.shape}.")
-    if Sigma.ndim == 1:
-        return checked(function, "Sigma (a diagonal)", Sigma, VARIANCE)
-    checked(function, "the diagonal of Sigma", np.diag(Sigma), VARIANCE)
-    require(np.isfinite(Sigma), f"{function}: Sigma must be finite; got nan or infinite covariances.")
-    _require_semidefinite(function, Sigma)
+    checked(function, "the diagonal of Sigma", np.diag(Sigma) if square else Sigma, LETTERS["variances"])
+    if square:
+        require(np.isfinite(Sigma), f"{function}: Sigma must be finite; got nan or infinite covariances.")
+        _require_semidefinite(function, Sigma)
     return Sigma
 
 
@@ -191,10 +151,14 @@ def _require_semidefinite(function: str, Sigma: Floats) -> None:
     rounding = p * (p + 2) * np.finfo(float).eps
     deviation = np.sqrt(np.diag(Sigma))
     scale = 1 / np.where(deviation > 0, deviation, 1.0)
-    correlation = Sigma * scale
-    correlation *= scale[:, None]
-    if not np.array_equal(Sigma, Sigma.T):
-        _require_symmetric(function, Sigma, np.abs(correlation - correlation.T), rounding)
+    correlation = Sigma * scale * scale[:, None]
+    apart = np.abs(correlation - correlation.T)
+    i, j = np.unravel_index(np.argmax(apart), apart.shape)
+    require(
+        apart[i, j] <= rounding,
+        f"{function}: Sigma must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and {Sigma[j, i]:.6g} at "
+        f"[{j}, {i}]. Give (Sigma + Sigma.T) / 2 if that is rounding.",
+    )
     alone = deviation == 0
     require(
         not np.any(correlation[alone]),
@@ -210,12 +174,3 @@ def _require_semidefinite(function: str, Sigma: Floats) -> None:
             f"{function}: Sigma must be a covariance, positive semidefinite; got one whose correlations have the "
             f"eigenvalue {least:.6g}. Check its signs and entries, or shrink it towards its diagonal."
         ) from None
-
-
-def _require_symmetric(function: str, Sigma: Floats, apart: Floats, rounding: float) -> None:
-    i, j = (int(index) for index in np.unravel_index(np.argmax(apart), apart.shape))
-    require(
-        apart[i, j] <= rounding,
-        f"{function}: Sigma must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and {Sigma[j, i]:.6g} at "
-        f"[{j}, {i}]. Give (Sigma + Sigma.T) / 2 if that is rounding.",
-    )

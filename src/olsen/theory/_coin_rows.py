@@ -12,8 +12,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from . import _laws
-from ._arguments import require
-from ._types import Counts, Floats
+from ._arguments import Counts, Floats, require
 
 SIZES = 300  # numbers of columns from which on only some are summed, evenly spaced: 300 to 599 of them
 Inflation = Callable[[Floats], Floats]

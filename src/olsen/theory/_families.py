@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 
-from ._types import Floats
+from ._arguments import Floats
 
 SHORT = 1e-9  # relative distance that searches keep from n columns, where members interpolate
 REACH = 9.0  # standard deviations of an estimate that are integrated: 2e-19 are beyond

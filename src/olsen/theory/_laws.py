@@ -4,10 +4,17 @@ Weights come from ratios of neighbouring probabilities, accumulated in logarithm
 no factorial is formed, so a million columns cost a few thousand terms and keep full precision.
 """
 
+from typing import Any, TypeAlias
+
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import bdtr
 
-from ._types import Counts, Floats, Law, Weighted
+from ._arguments import Counts, Floats
+
+Weighted: TypeAlias = tuple[Counts, Floats]  # values of a count, their weights
+Numbers: TypeAlias = NDArray[np.floating[Any] | np.integer[Any]]
+Law: TypeAlias = tuple[Numbers, Floats, Numbers]  # columns shared, weights, mean number of columns outside both
 
 NEGLIGIBLE = 1e-13  # rejection probability below which the truncation is not felt
 PAIR_TERMS = 2_000_000  # most (overlap, remainder) terms summed exactly under rejection

@@ -10,12 +10,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._types import Floats
-
-
-def as_floats(*values: ArrayLike) -> tuple[Floats, ...]:
-    """Each argument as a float array, ready to broadcast."""
-    return tuple(np.asarray(value, dtype=float) for value in values)
+from ._arguments import Floats
 
 
 def mean_of_pairs(own: Floats, other: Floats, k: ArrayLike) -> Floats:
@@ -30,12 +25,11 @@ def mean_of_pairs(own: Floats, other: Floats, k: ArrayLike) -> Floats:
     return np.where(np.isinf(own), own, mean)
 
 
-def same_group_share(k: ArrayLike, group: ArrayLike) -> Floats:
+def same_group_share(k: Floats, group: Floats) -> Floats:
     r"""Share of the :math:`k^2` ordered pairs whose two different members lie in one group of size `group`.
 
     Member `i` belongs to group ``i // group``; the last group may be partial.
     """
-    k, group = as_floats(k, group)
     finite = np.where(np.isinf(k), 1.0, k)
     full, rest = np.divmod(finite, group)
     share = (full * group * (group - 1) + rest * (rest - 1)) / finite**2
@@ -48,7 +42,7 @@ def group_shares(k: ArrayLike, first: ArrayLike, second: ArrayLike) -> tuple[Flo
     Groups of both kinds are runs of consecutive members, so a pair lies in both when it lies in one cell of the common
     refinement, which repeats with their least common multiple.
     """
-    k, first, second = np.broadcast_arrays(*as_floats(k, first, second))
+    k, first, second = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (k, first, second)))
     both = np.zeros(k.shape)
     for index in map(tuple, np.argwhere((first > 1) & (second > 1) & np.isfinite(k))):
         both[index] = _common_pairs(int(k[index]), int(first[index]), int(second[index])) / k[index] ** 2
@@ -63,7 +57,8 @@ def _common_pairs(k: int, first: int, second: int) -> float:
         cells = np.diff(np.append(cuts, members)).astype(float)
         return float(np.sum(cells * (cells - 1)))
 
-    return count(k) if k <= period else (k // period) * count(period) + (count(k % period) if k % period else 0.0)
+    full, rest = divmod(k, period)
+    return (full * count(period) if full else 0.0) + count(rest)
 
 
 def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 1.0) -> Floats:
@@ -77,3 +72,9 @@ def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 
         around = np.maximum(0.0, risk - ((1 - shrinkage) * norm) ** 2)
         scaled = mu**2 * around + ((1 - mu * shrinkage) * norm) ** 2
     return np.where(mu == 0, norm**2, np.where(np.isinf(risk) | (mu == 1), risk, scaled))
+
+
+def times_square(size: Floats, unit: Floats) -> Floats:
+    """size**2 * unit, where no noise (or no signal) makes nothing of infinite terms, any other leaves them infinite."""
+    infinite = np.isinf(unit)
+    return np.where(infinite & (size > 0), np.inf, size**2 * np.where(infinite, 0.0, unit))

@@ -12,7 +12,7 @@ with :math:`t` shared rows. A covariance may be given as a vector: its diagonal.
 :math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the member's own rows.
 """
 
-from typing import Literal, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,17 +22,17 @@ from ._arguments import (
     PROBABILITY,
     ROWS,
     ROWS_OF_A_LIMIT,
+    Counts,
+    Floats,
     Letter,
     as_numbers,
     checked,
     covariance,
     letters,
     require,
-    require_choice,
     scalar,
 )
 from ._pairs import mean_of_pairs
-from ._types import Counts, Floats
 
 SUBSETS = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
 
@@ -254,18 +254,6 @@ def pair_risk(
     return _pair_risk(Sigma, first, second, t, noise**2)[()]
 
 
-@overload
-def covariance_risk(
-    Sigma: ArrayLike, beta: ArrayLike, alpha: ArrayLike, sigma: ArrayLike, *, n: float, k: ArrayLike = ...,
-    eta: float = ..., rng: np.random.Generator | int | None = ..., n_subsets: int = ..., average: str = ...,
-    penalty: float = ..., return_std: Literal[False] = ...,
-) -> Floats: ...  # fmt: skip
-@overload
-def covariance_risk(
-    Sigma: ArrayLike, beta: ArrayLike, alpha: ArrayLike, sigma: ArrayLike, *, n: float, k: ArrayLike = ...,
-    eta: float = ..., rng: np.random.Generator | int | None = ..., n_subsets: int = ..., average: str = ...,
-    penalty: float = ..., return_std: Literal[True],
-) -> tuple[Floats, Floats]: ...  # fmt: skip
 def covariance_risk(
     Sigma: ArrayLike,
     beta: ArrayLike,
@@ -277,10 +265,9 @@ def covariance_risk(
     eta: float = 1.0,
     rng: np.random.Generator | int | None = None,
     n_subsets: int = 200,
-    average: str = "projector",
     penalty: float = 0.0,
     return_std: bool = False,
-) -> Floats | tuple[Floats, Floats]:
+) -> Any:
     r"""Risk of `k` members on random columns, any covariance.
 
     .. math:: R_{off} + \frac{R_{diag}-R_{off}}{k}, \qquad
@@ -301,16 +288,13 @@ def covariance_risk(
     rng : numpy Generator or seed
     n_subsets : int
         Subsets drawn; memory grows as ``n_subsets * m**2``.
-    average : {"projector", "pairs"}
-        ``"projector"``: the formula above, all pairs of the drawn subsets at once. ``"pairs"``: the mean of `pair_risk`
-        over ``n_subsets // 2`` disjoint pairs: more Monte-Carlo noise, smaller error in 1/n.
     return_std : bool
-        Also return the Monte-Carlo standard error (delete-one jackknife over the subsets; over pairs, the plain one).
+        Also return the Monte-Carlo standard error (delete-one jackknife over the subsets).
 
     Notes
     -----
-    Status: asymptotic with Monte-Carlo over subsets; relative error O(1/n) for ``"projector"``, that of `pair_risk` for
-    ``"pairs"``. Coin flips are redrawn above ``eta * n - 2`` columns when their mean is below it (the paper's rule).
+    Status: asymptotic with Monte-Carlo over subsets; relative error O(1/n). Coin flips are redrawn above
+    ``eta * n - 2`` columns when their mean is below it (the paper's rule).
 
     Examples
     --------
@@ -322,7 +306,6 @@ def covariance_risk(
     """
     Sigma, beta = _problem("covariance_risk", Sigma, beta)
     scalar("covariance_risk", "n_subsets", n_subsets, SUBSETS)
-    require_choice("average", average, ("projector", "pairs"))
     sigma, k = letters("covariance_risk", sigma=sigma, k=k)
     for name, given in (("n", n), ("eta", eta), ("penalty", penalty)):
         scalar("covariance_risk", name, given)
@@ -331,8 +314,7 @@ def covariance_risk(
     alpha = checked("covariance_risk", "alpha", alpha, PROBABILITY)
     subsets = _draw(alpha, len(beta), int(n_subsets), rows, np.random.default_rng(rng), penalty)
     members = [_member(Sigma, beta, S, rows, penalty) for S in subsets]
-    summary = _by_projector if average == "projector" else _by_pairs
-    value, spread = summary(Sigma, members, n, sigma[..., None] ** 2, k[..., None])
+    value, spread = _by_projector(Sigma, members, n, sigma[..., None] ** 2, k[..., None])
     return (value[()], spread[()]) if return_std else value[()]
 
 
@@ -345,24 +327,7 @@ def _by_projector(Sigma: Floats, members: list[_Member], n: float, noise: Floats
     with np.errstate(invalid="ignore"):
         risk = mean_of_pairs(own_bias + noise * own_variance, bias + (noise + bias) * inflation, k)
         spread = np.sqrt(len(members) - 1.0) * risk[..., 1:].std(axis=-1)
-    return risk[..., 0], _known(spread)
-
-
-def _known(spread: Floats) -> Floats:
-    """The standard error; infinite where an infinite risk leaves none."""
-    return np.where(np.isnan(spread), np.inf, spread)
-
-
-def _by_pairs(Sigma: Floats, members: list[_Member], n: float, noise: Floats, k: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard error over disjoint pairs, each giving one off-diagonal and two diagonal terms."""
-    t = members[0].rows ** 2 / n
-    couples = list(zip(members[::2], members[1::2], strict=False))
-    pair = np.concatenate([_pair_risk(Sigma, i, j, t, noise) for i, j in couples], axis=-1)
-    own = np.concatenate([_pair_risk(Sigma, m, m, m.rows, noise) for c in couples for m in c], axis=-1)
-    own = (own[..., ::2] + own[..., 1::2]) / 2
-    with np.errstate(invalid="ignore"):
-        risk = mean_of_pairs(own, pair, k)
-        return risk.mean(axis=-1), _known(risk.std(axis=-1, ddof=1) / np.sqrt(len(couples)))
+    return risk[..., 0], np.where(np.isnan(spread), np.inf, spread)  # an infinite risk has no other error
 
 
 def _draw(alpha: Floats, p: int, count: int, rows: int, rng: np.random.Generator, penalty: float) -> list[Counts]:

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import _coin_rows, _laws
-from ._arguments import EXPECTED_COLUMNS, checked, letters, require, require_choice, scalar
-from ._pairs import group_shares, mean_of_pairs, rescale
-from ._types import Floats, Law, Numbers
+from ._arguments import EXPECTED_COLUMNS, Floats, checked, letters, require, require_choice, scalar
+from ._laws import Law, Numbers
+from ._pairs import group_shares, mean_of_pairs, rescale, times_square
 
 SAMPLINGS = ("fixed", "bernoulli")
-DESIGNS = ("independent", "balanced", "antithetic")
-ROW_LAWS = ("independent", "balanced")  # rows of two members of different row groups, and of one
+DESIGNS = ("independent", "balanced")
 
 
 class _Terms(NamedTuple):
@@ -144,7 +143,7 @@ def expected_bias(
     """
     terms = _broadcast_terms("expected_bias", n, p, n_features, n_samples, sampling, design)
     k, norm = letters("expected_bias", k=k, beta_norm=beta_norm)
-    return _times_square(norm, _combine(terms.bias, terms, k))[()]
+    return times_square(norm, _combine(terms.bias, terms, k))[()]
 
 
 def expected_variance(
@@ -173,7 +172,7 @@ def expected_variance(
     """
     terms = _broadcast_terms("expected_variance", n, p, n_features, n_samples, sampling, design)
     k, sigma = letters("expected_variance", k=k, sigma=sigma)
-    return _times_square(sigma, _combine(terms.variance, terms, k))[()]
+    return times_square(sigma, _combine(terms.variance, terms, k))[()]
 
 
 def expected_risk(
@@ -213,13 +212,12 @@ def expected_risk(
     sampling : {"fixed", "bernoulli"}
         Subsets of fixed size, or one coin per column (and row), a member being redrawn unless it has at least two
         rows more than columns (the paper's rejection rule).
-    design : {"independent", "balanced", "antithetic"}
+    design : {"independent", "balanced"}
         ``"balanced"``, fixed sizes: a permutation is cut into ``B = p // min(m, p - m)`` disjoint blocks, each block
         being a member when ``m <= p / 2`` and the complement of a member otherwise. Coin flips: one uniform
         :math:`U_j` per column and group, member `b` of ``B = floor(1 / min(alpha, 1 - alpha))`` takes `j` iff
-        :math:`(U_j + b/B) \bmod 1 < \alpha`. ``"antithetic"``: pairs with the least possible overlap (a permutation
-        and its reverse) of columns. Member `i` is in group ``i // B``; the last group may be partial. Rows are drawn
-        like columns, in groups of ``n // min(n_samples, n - n_samples)`` when balanced, independently otherwise.
+        :math:`(U_j + b/B) \bmod 1 < \alpha`. Member `i` is in group ``i // B``; the last group may be partial. Rows are
+        drawn like columns, in groups of ``n // min(n_samples, n - n_samples)``.
     mu : float
         Scale of the average (`theory.scaled_risk`).
     beta_norm : float
@@ -248,8 +246,8 @@ def expected_risk(
     """
     terms = _broadcast_terms("expected_risk", n, p, n_features, n_samples, sampling, design)
     k, sigma, mu, norm = letters("expected_risk", k=k, sigma=sigma, mu=mu, beta_norm=beta_norm)
-    bias = _times_square(norm, _combine(terms.bias, terms, k))
-    risk = bias + _times_square(sigma, _combine(terms.variance, terms, k))
+    bias = times_square(norm, _combine(terms.bias, terms, k))
+    risk = bias + times_square(sigma, _combine(terms.variance, terms, k))
     return rescale(risk, terms.shrinkage, mu, norm)[()]
 
 
@@ -282,13 +280,6 @@ def optimal_n_features(
         if len(sizes) == high - low + 1:
             return int(sizes[best])
         low, high = int(sizes[max(best - 1, 0)]), int(sizes[min(best + 1, len(sizes) - 1)])
-
-
-def _times_square(size: Floats, unit: Floats) -> Floats:
-    """size**2 * unit, where no noise (or no signal) makes nothing of infinite terms, any other leaves them infinite."""
-    infinite = np.isinf(unit)
-    product = size**2 * np.where(infinite, 0.0, unit)
-    return np.where(infinite & (size > 0), np.inf, product)
 
 
 def _combine(five: Floats, terms: _Terms, k: Floats) -> Floats:
@@ -344,7 +335,7 @@ def _coin_row_terms(n: int, p: int, alpha: float, tau: float, design: str) -> tu
     """The same where rows are coin flips too: sizes are summed where members are rejected, overlaps otherwise."""
     *own, shrinkage, accepted = _coin_rows.member_terms(n, p, alpha, tau / n)
     if accepted < 1 - _laws.NEGLIGIBLE:
-        pairs = _coin_rows.pair_terms(n, p, alpha, tau / n, [_coin_inflation(n, tau, rows) for rows in ROW_LAWS])
+        pairs = _coin_rows.pair_terms(n, p, alpha, tau / n, [_coin_inflation(n, tau, rows) for rows in DESIGNS])
     else:
         _, same, other, *_ = _coin_laws(p, alpha, int(tau) - 2, design)
         pairs = _pair_averages(n, p, tau, other, same)
@@ -354,7 +345,7 @@ def _coin_row_terms(n: int, p: int, alpha: float, tau: float, design: str) -> tu
 
 def _pair_averages(n: int, p: int, tau: float, other: Law, same: Law) -> list[tuple[float, float]]:
     """Pairs of no common group, of one column group, of one row group, of both."""
-    return [_average(p, law, _mean_inflation(law[0], n, tau, rows)) for rows in ROW_LAWS for law in (other, same)]
+    return [_average(p, law, _mean_inflation(law[0], n, tau, rows)) for rows in DESIGNS for law in (other, same)]
 
 
 def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: str) -> None:
@@ -408,7 +399,7 @@ def _fixed_laws(p: int, m: int, design: str) -> tuple[Law, Law, Law, int, float]
     least = max(0, 2 * m - p)
     same = (np.array([least]), np.ones(1), np.array([p - 2 * m + least]))
     a, weight = _laws.hypergeometric(p, m, m)
-    group = {"independent": 1, "antithetic": 2, "balanced": p // max(1, min(m, p - m))}[design]
+    group = p // max(1, min(m, p - m)) if design == "balanced" else 1
     return own, same, (a, weight, p - 2 * m + a), group, m / p
 
 
@@ -434,5 +425,4 @@ def _coin_laws(p: int, alpha: float, most: int, design: str) -> tuple[Law, Law, 
 
 def _coin_group(alpha: float, design: str) -> int:
     smaller = min(alpha, 1 - alpha)
-    balanced = max(1, int(1 / max(smaller, 2.0**-53) + 1e-9)) if smaller > 0 else 1
-    return {"independent": 1, "antithetic": 2, "balanced": balanced}[design]
+    return int(1 / max(smaller, 2.0**-53) + 1e-9) if design == "balanced" and smaller > 0 else 1

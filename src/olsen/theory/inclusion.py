@@ -17,6 +17,7 @@ from ._arguments import (
     ROWS,
     ROWS_OF_A_LIMIT,
     SPREAD,
+    Floats,
     checked,
     covariance,
     letters,
@@ -26,7 +27,6 @@ from ._arguments import (
 )
 from ._families import Coins, Family, best_coins, coins_of
 from ._pairs import mean_of_pairs
-from ._types import Floats
 from .covariance import _effective_penalty
 
 NOISE = SPREAD._replace(

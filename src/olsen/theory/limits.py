@@ -6,14 +6,11 @@ paper's theorem; above it they are minimum-norm interpolators. With :math:`\delt
 two different members follow one formula on both sides. For a signal of norm r use sigma / r and multiply by r**2.
 """
 
-from typing import overload
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._arguments import letters, require, require_choice
-from ._pairs import mean_of_pairs, rescale
-from ._types import Floats, Number
+from ._arguments import Floats, letters, require, require_choice
+from ._pairs import mean_of_pairs, rescale, times_square
 
 
 def _gap(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
@@ -84,13 +81,7 @@ def limiting_variance(
     """
     alpha, gamma, sigma, k, eta = letters("limiting_variance", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
     own, pair = _variance_terms(alpha, gamma, eta)
-    return _times_noise(sigma, mean_of_pairs(own, pair, k))[()]
-
-
-def _times_noise(sigma: Floats, unit: Floats) -> Floats:
-    """sigma**2 * unit, where no noise stays no noise even at the peak, and any other is infinite there."""
-    peak = np.isinf(unit)
-    return np.where(peak & (sigma > 0), np.inf, sigma**2 * np.where(peak, 0.0, unit))
+    return times_square(sigma, mean_of_pairs(own, pair, k))[()]
 
 
 def limiting_risk(
@@ -132,7 +123,7 @@ def limiting_risk(
 def risk_of_members(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
     """`limiting_risk` at mu = 1, of letters already checked."""
     bias, variance = _bias_terms(alpha, gamma, eta), _variance_terms(alpha, gamma, eta)
-    own, pair = (b + _times_noise(sigma, v) for b, v in zip(bias, variance, strict=True))
+    own, pair = (b + times_square(sigma, v) for b, v in zip(bias, variance, strict=True))
     return mean_of_pairs(own, pair, k)
 
 
@@ -172,13 +163,7 @@ def _slope(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) 
     return mean_of_pairs(own, pair, k)
 
 
-@overload
-def optimal_alpha(gamma: Number, sigma: Number, *, k: Number = ..., eta: Number = ...) -> np.float64: ...
-@overload
-def optimal_alpha(gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = ..., eta: ArrayLike = ...) -> Floats: ...
-def optimal_alpha(
-    gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
-) -> np.float64 | Floats:
+def optimal_alpha(gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0) -> Floats:
     r"""The alpha in :math:`(0, \min(1, \eta/\gamma))` with the lowest limiting risk.
 
     .. math:: \alpha_* = \frac{2}{c + \sqrt{c^2-4\gamma}}, \qquad c = \gamma(\sigma^2+1)+1 \qquad (k = \infty)
@@ -228,14 +213,6 @@ def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, po
     return np.where(low == 0, 0.0, high) * top
 
 
-@overload
-def required_members(
-    gamma: Number, sigma: Number, *, excess: Number = ..., eta: Number = ..., design: str = ...
-) -> np.float64: ...
-@overload
-def required_members(
-    gamma: ArrayLike, sigma: ArrayLike, *, excess: ArrayLike = ..., eta: ArrayLike = ..., design: str = ...
-) -> Floats: ...
 def required_members(
     gamma: ArrayLike,
     sigma: ArrayLike,
@@ -243,7 +220,7 @@ def required_members(
     excess: ArrayLike = 0.01,
     eta: ArrayLike = 1.0,
     design: str = "independent",
-) -> np.float64 | Floats:
+) -> Floats:
     r"""Members needed at alpha_* for a risk within `excess` (relative) of the large ensemble's.
 
     .. math:: k = \frac{1}{\varepsilon(\eta - \alpha_*\gamma)}, \qquad
@@ -276,11 +253,7 @@ def required_members(
     return np.maximum(1, np.ceil(price / excess * (1 - 1e-12)))[()]
 
 
-@overload
-def better_side(gamma: Number, sigma: Number) -> str: ...
-@overload
-def better_side(gamma: ArrayLike, sigma: ArrayLike) -> NDArray[np.str_]: ...
-def better_side(gamma: ArrayLike, sigma: ArrayLike) -> str | NDArray[np.str_]:
+def better_side(gamma: ArrayLike, sigma: ArrayLike) -> NDArray[np.str_]:
     r"""Which side of the data to subsample for the smaller 1/k excess: ``"rows"`` or ``"features"``.
 
     .. math:: \text{rows} \iff (1-\alpha_*\gamma)^2 < \gamma(1-\alpha_*)
@@ -294,10 +267,9 @@ def better_side(gamma: ArrayLike, sigma: ArrayLike) -> str | NDArray[np.str_]:
 
     Examples
     --------
-    >>> better_side(2.0, 0.5), better_side(0.1, 0.5)
-    ('rows', 'features')
+    >>> print(better_side(2.0, 0.5), better_side(0.1, 0.5))
+    rows features
     """
     gamma, sigma = letters("better_side", gamma=gamma, sigma=sigma)
     alpha = _large_ensemble_alpha(gamma, sigma)
-    side = np.where((1 - alpha * gamma) ** 2 < gamma * (1 - alpha), "rows", "features")
-    return str(side) if side.ndim == 0 else side
+    return np.where((1 - alpha * gamma) ** 2 < gamma * (1 - alpha), "rows", "features")[()]

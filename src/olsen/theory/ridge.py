@@ -4,20 +4,13 @@ Every `lam` here is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 +
 the penalty of a ridge routine. Identity covariance, unit-norm signal, p / n -> gamma.
 """
 
-from typing import overload
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import letters, require
-from ._types import Floats, Number
+from ._arguments import Floats, letters, require
 
 
-@overload
-def alpha_from_penalty(lam: Number, gamma: Number) -> np.float64: ...
-@overload
-def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> Floats: ...
-def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> np.float64 | Floats:
+def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> Floats:
     r"""The subset ratio whose large ensemble equals ridge at penalty ``lam`` (= lambda / n).
 
     .. math:: \alpha = \frac{2}{b + \sqrt{b^2-4\gamma}}, \qquad b = 1+\gamma+\texttt{lam}
@@ -36,11 +29,7 @@ def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> np.float64 | Floats:
     return (2 / (1 + gamma + lam + root))[()]
 
 
-@overload
-def penalty_from_alpha(alpha: Number, gamma: Number) -> np.float64: ...
-@overload
-def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> Floats: ...
-def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> np.float64 | Floats:
+def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> Floats:
     r"""The ridge penalty, as lambda / n, that the large ensemble of ratio alpha realises.
 
     .. math:: \frac{\lambda}{n} = \frac{(1-\alpha)(1-\alpha\gamma)}{\alpha}
@@ -118,11 +107,7 @@ def optimal_ridge_risk(gamma: ArrayLike, sigma: ArrayLike) -> Floats:
         return np.where(x > 0, (x + root) / 2, np.where(root == 0, 0.0, 2 * sigma**2 / (root - x)))[()]
 
 
-@overload
-def optimal_ridge_penalty(gamma: Number, sigma: Number) -> np.float64: ...
-@overload
-def optimal_ridge_penalty(gamma: ArrayLike, sigma: ArrayLike) -> Floats: ...
-def optimal_ridge_penalty(gamma: ArrayLike, sigma: ArrayLike) -> np.float64 | Floats:
+def optimal_ridge_penalty(gamma: ArrayLike, sigma: ArrayLike) -> Floats:
     r"""The penalty of the best ridge, as lambda / n.
 
     .. math:: \frac{\lambda_*}{n} = \gamma\sigma^2, \qquad\text{that is}\qquad \lambda_* = p\,\sigma^2

@@ -4,17 +4,12 @@ The paper states it for the large ensemble. Only one fact is used, :math:`E\lang
 and it holds for one member already, so the formulas hold for every `k` with the risk of that `k`.
 """
 
-from typing import overload
-
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._arguments import letters, require
+from ._arguments import Floats, letters, require
 from ._pairs import mean_of_pairs, rescale
-from ._types import Floats, Number
 from .limits import risk_of_members
-
-SMALL = 1e-3  # shrinkage below which the risk is too close to 1 to be subtracted from it
 
 
 def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
@@ -33,57 +28,18 @@ def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
     (0.5, 1.0)
     """
     risk, shrinkage, mu = letters("scaled_risk", risk=risk, shrinkage=shrinkage, mu=mu)
-    _require_possible("scaled_risk", risk, shrinkage)
+    least = (1 - shrinkage) ** 2  # its projection on the signal: the variance of <beta, b> is not negative
+    require(
+        risk >= least * (1 - 1e-9) - 1e-15,  # what rounding may take from a risk that a formula gave
+        f"scaled_risk: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for a signal of norm 1; "
+        f"got a risk {np.max(least - risk):.6g} below that. For a signal of norm r divide the risk by r**2.",
+    )
     return rescale(risk, shrinkage, mu)[()]
 
 
-@overload
-def best_scale(risk: Number, shrinkage: Number) -> np.float64: ...
-@overload
-def best_scale(risk: ArrayLike, shrinkage: ArrayLike) -> Floats: ...
-def best_scale(risk: ArrayLike, shrinkage: ArrayLike) -> np.float64 | Floats:
-    r"""The mu that minimises `scaled_risk`.
-
-    .. math:: \mu_* = \frac{\delta}{R + 2\delta - 1}
-
-    The denominator is :math:`E\|b\|^2`. ``nan`` for an estimator that is identically zero.
-
-    Status: exact at any n, p, k when `risk` is. Broadcasts.
-
-    Examples
-    --------
-    >>> float(best_scale(0.75, 0.5))
-    0.6666666666666666
-    """
-    risk, shrinkage = letters("best_scale", risk=risk, shrinkage=shrinkage)
-    _require_possible("best_scale", risk, shrinkage)
-    return _best_scale(risk, shrinkage)[()]
-
-
-def _best_scale(risk: Floats, shrinkage: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return shrinkage / (risk + 2 * shrinkage - 1)
-
-
-def _require_possible(function: str, risk: Floats, shrinkage: Floats) -> None:
-    """No estimator has a lower risk than its projection on the signal: the variance of <beta, b> is not negative."""
-    least = (1 - shrinkage) ** 2
-    require(
-        risk >= least * (1 - 1e-9) - 1e-15,  # what rounding may take from a risk that a formula gave
-        f"{function}: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for a signal of norm 1; "
-        f"got a risk {np.max(least - risk):.6g} below that. For a signal of norm r divide the risk by r**2.",
-    )
-
-
-@overload
-def optimal_mu(alpha: Number, gamma: Number, sigma: Number, *, k: Number = ..., eta: Number = ...) -> np.float64: ...
-@overload
-def optimal_mu(
-    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = ..., eta: ArrayLike = ...
-) -> Floats: ...
 def optimal_mu(
     alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
-) -> np.float64 | Floats:
+) -> Floats:
     r"""The best scale of `k` members in the limit.
 
     .. math:: \mu_* = \frac{\delta}{R_k + 2\delta - 1}, \qquad \delta = \min(\alpha, \eta/\gamma)
@@ -126,10 +82,10 @@ def _scale_and_shrinkage(
     alpha, gamma, sigma, k, eta = letters(function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
     require(alpha > 0, f"{function} needs alpha > 0: an ensemble without columns is zero at every scale.")
     shrinkage = np.minimum(alpha, eta / gamma)
-    mu = _best_scale(risk_of_members(alpha, gamma, sigma, k, eta), shrinkage)
-    if np.all(shrinkage >= SMALL):
-        return mu, shrinkage
-    return np.where(shrinkage >= SMALL, mu, _scale_of_few_columns(alpha, gamma, sigma, k, eta)), shrinkage
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mu = shrinkage / (risk_of_members(alpha, gamma, sigma, k, eta) + 2 * shrinkage - 1)
+    # below this shrinkage the risk is too close to 1 to be subtracted from it
+    return np.where(shrinkage >= 1e-3, mu, _scale_of_few_columns(alpha, gamma, sigma, k, eta)), shrinkage
 
 
 def _scale_of_few_columns(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
