@@ -89,17 +89,15 @@ VALID = {
         "center": True, "n_subsets": 8, "random_state": 0,
     },
     "isotropic_penalty": {"X": X, "max_features": 0.4, "center": True},
-    "ridge_penalty": {
-        "X": X, "max_features": 0.4, "center": True, "tol": 1e-10, "max_iter": 50, "return_n_iter": False,
-    },
+    "ridge_penalty": {"X": X, "max_features": 0.4, "center": True},
 }  # fmt: skip
 
-NOT_NUMBERS = {"rng", "return_std", "center", "check_collinear", "return_n_iter", "exact"}
+NOT_NUMBERS = {"rng", "return_std", "center", "check_collinear", "exact"}
 WORDS = {"sampling", "design", "rule"}
 MAY_BE_NEGATIVE = {"mu", "beta", "shrinkage", "X"}
 MAY_BE_INFINITE = {"k", "risk"}
-MAY_BE_LARGE = {"max_iter", "n", "p", "n_samples", "excess"}  # still only where the result is a number
-COUNTS = {"k", "p", "n_features", "overlap", "n_subsets", "rows_i", "rows_j", "features_i", "features_j", "max_iter"}
+MAY_BE_LARGE = {"n", "p", "n_samples", "excess"}  # still only where the result is a number
+COUNTS = {"k", "p", "n_features", "overlap", "n_subsets", "rows_i", "rows_j", "features_i", "features_j"}
 RESULTS_WITHOUT_SIGN = {"limiting_risk_derivative", "pair_risk", "better_side"}
 # formulas in which rows are a divisor, documented as asymptotic
 REAL_ROWS = {
@@ -327,7 +325,6 @@ CONTRADICTIONS = [  # what the message names
     ("required_members", {"sigma": 0.1, "gamma": 1.0, "eta": 0.5}, "eta"),
     ("limiting_risk_derivative", {"alpha": 0.9, "gamma": 2.0}, "limiting_risk"),
     ("penalty_from_alpha", {"alpha": 0.9, "gamma": 2.0}, "eta / gamma"),
-    ("ridge_penalty", {"tol": 0.0}, "tol"),
     ("isotropic_penalty", {"X": np.zeros((0, 4))}, "rows and columns"),
 ]
 

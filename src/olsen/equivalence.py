@@ -11,15 +11,27 @@ is the ensemble exactly for determinantal subsets, and close to it for independe
 """
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, qr
 from scipy.sparse.linalg import LinearOperator, cg
 
 from .subsets import Determinantal, penalty_of_size
+from .theory._arguments import (
+    LEAST,
+    LETTERS,
+    MOST,
+    ROWS,
+    Counts,
+    Floats,
+    as_numbers,
+    checked,
+    covariance,
+    letters,
+    scalar,
+)
 
 __all__ = [
     "determinantal_penalty",
@@ -30,31 +42,20 @@ __all__ = [
 ]
 
 DENSE_COLUMNS = 3000  # up to here the p x p Hessian is formed and factorised
+STEPS = 50  # of Newton's method; fewer than ten were needed on all data tried
 
-# Entries of X, and penalties as their squares, for which all products of this module stay normal numbers.
-SMALLEST, LARGEST = 1e-70, 1e70
-
-Floats: TypeAlias = NDArray[np.float64]
 System: TypeAlias = tuple[float, Floats, Callable[[Floats], Floats]]  # f, its gradient, a solver with its Hessian
 
 
-def ridge_penalty(
-    X: ArrayLike,
-    max_features: ArrayLike,
-    *,
-    center: bool = True,
-    tol: float = 1e-10,
-    max_iter: int = 50,
-    return_n_iter: bool = False,
-) -> Floats | tuple[Floats, int]:
+def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True) -> Floats:
     r"""The diagonal ridge penalty equivalent to a large ensemble on these data.
 
     .. math:: [G(G+D)^{-1}]_{jj} = \alpha_j \quad\text{for every } j, \qquad \text{uniform: } \alpha_j = m/p
 
     solved as the minimum of the convex
     :math:`f(u) = \log\det(G + \mathrm{diag}\,e^u) - \sum_j (1-\alpha_j) u_j` by Newton steps in
-    :math:`u = \log d`. With :math:`A = (G+D)^{-1}`: gradient :math:`d_jA_{jj} - (1-\alpha_j)`,
-    Hessian :math:`\mathrm{diag}(d_jA_{jj}) - d_iA_{ij}^2d_j`.
+    :math:`u = \log d`, until no :math:`\alpha_j` is off by more than 1e-10. With :math:`A = (G+D)^{-1}`: gradient
+    :math:`d_jA_{jj} - (1-\alpha_j)`, Hessian :math:`\mathrm{diag}(d_jA_{jj}) - d_iA_{ij}^2d_j`.
 
     Parameters
     ----------
@@ -63,17 +64,11 @@ def ridge_penalty(
         Columns per member as a count or as a fraction, or one inclusion probability per column.
     center : bool, default=True
         Centre the columns first, as members with an intercept do.
-    tol : float, default=1e-10
-        Largest error left in any :math:`\alpha_j`.
-    max_iter : int, default=50
-    return_n_iter : bool, default=False
-        Also return the number of Newton steps.
 
     Returns
     -------
     penalty : ndarray of shape (n_features,)
         The diagonal of D; ``solve(X.T @ X + diag(penalty), X.T @ y)`` approximates the ensemble.
-    n_iter : int, if asked for
 
     Notes
     -----
@@ -90,20 +85,16 @@ def ridge_penalty(
     array([2., 2., 2.])
     """
     X = _columns(X, center)
-    _check_iteration(tol, max_iter)
     _refuse_collinear(X)
     alpha = _probabilities(max_features, X.shape[1])
     rank = min(X.shape[0] - bool(center), X.shape[1])
     if alpha.sum() >= rank * (1 - 1e-9):
         raise ValueError(
-            f"the members must have fewer columns than the data have rank: the inclusion probabilities sum to "
-            f"{alpha.sum():.6g}, the rank is at most {rank}. Ask for fewer columns; for minimum-norm members use "
-            "ridge_penalty(X.T, max_samples, center=False)."
+            f"members must have fewer columns than the rank of X, at most {rank}; the probabilities sum to "
+            f"{alpha.sum():.6g}. For minimum-norm members use ridge_penalty(X.T, max_samples, center=False)."
         )
-    norms = np.sum(X**2, axis=0)
-    log_penalty, n_iter = _newton(X / np.sqrt(norms), alpha, tol, max_iter)
-    penalty = norms * np.exp(log_penalty)
-    return (penalty, n_iter) if return_n_iter else penalty
+    norms: Floats = np.sum(X**2, axis=0)
+    return norms * np.exp(_newton(X / np.sqrt(norms), alpha))
 
 
 def inclusion_probabilities(
@@ -140,12 +131,8 @@ def inclusion_probabilities(
     array([0.5, 0.8, 0.9])
     """
     X = _columns(X, center)
-    penalty = _numbers("penalty", penalty)
-    if not np.all((penalty >= SMALLEST**2) & (penalty <= LARGEST**2)):
-        raise ValueError(
-            f"a ridge penalty must be positive and finite, from {SMALLEST**2:g} to {LARGEST**2:g}; got penalties from "
-            f"{np.min(penalty):.6g} to {np.max(penalty):.6g}. Least squares without penalty has every probability 1."
-        )
+    positive = LETTERS["penalty"]._replace(also=np.nan, way_out="Without penalty every probability is 1.")
+    penalty = checked("inclusion_probabilities", "penalty", penalty, positive)
     if penalty.ndim and penalty.shape != (X.shape[1],):
         raise ValueError(
             f"penalty must be a number or have one entry for each of {X.shape[1]} columns; got shape {penalty.shape}."
@@ -275,12 +262,14 @@ def determinantal_risk(
     """
     X = _columns(X, center)
     p = X.shape[1]
-    beta, sigma, k = _numbers("beta", beta), _numbers("sigma", sigma), _numbers("k", k)
-    Sigma = np.eye(p) if Sigma is None else _numbers("Sigma", Sigma)
-    _check_problem(p, beta, sigma, Sigma, k)
+    beta, sigma, k = letters("determinantal_risk", beta=beta, sigma=sigma, k=k)
+    Sigma = np.eye(p) if Sigma is None else covariance("determinantal_risk", Sigma)
+    if beta.shape != (p,) or Sigma.shape != (p, p):
+        raise ValueError(
+            f"determinantal_risk: X has {p} columns, but beta has shape {beta.shape} and Sigma {Sigma.shape}."
+        )
     for name, value, least in (("n_subsets", n_subsets, 1), ("random_state", random_state, 0)):
-        if not isinstance(value, Integral) or not least <= value < 2**63:
-            raise ValueError(f"{name} must be a whole number, at least {least}; got {value!r}.")
+        scalar("determinantal_risk", name, value, ROWS._replace(words="a whole number", least=least))
     process = _process(X, max_features)
     G, M = X.T @ X, process.mean_inverse()
     error = M @ (G @ beta) - beta
@@ -292,25 +281,11 @@ def determinantal_risk(
     return np.asarray(limit + (bias + sigma**2 * noise - limit) / k)[()]
 
 
-def _member_risk(G: Floats, Sigma: Floats, beta: Floats, S: NDArray[np.int64]) -> tuple[float, float]:
+def _member_risk(G: Floats, Sigma: Floats, beta: Floats, S: Counts) -> tuple[float, float]:
     """Bias and variance, for noise of variance one, of least squares on the columns S: P G P = P."""
     inverse, error = np.linalg.inv(G[np.ix_(S, S)]), -beta
     error[S] += inverse @ (G[S] @ beta)
     return float(error @ Sigma @ error), float(np.sum(Sigma[np.ix_(S, S)] * inverse))
-
-
-def _check_problem(p: int, beta: Floats, sigma: Floats, Sigma: Floats, k: Floats) -> None:
-    size = np.abs(beta).max(initial=0.0)
-    if beta.shape != (p,) or not (size == 0 or SMALLEST <= size <= LARGEST):
-        raise ValueError(f"beta must hold one number, at most {LARGEST:g}, for each of {p} columns; got {beta!r}.")
-    if not np.all((sigma == 0) | ((sigma >= SMALLEST) & (sigma <= LARGEST))):
-        raise ValueError(
-            f"sigma must be a standard deviation from {SMALLEST:g} to {LARGEST:g}, or zero; got {sigma!r}."
-        )
-    if Sigma.shape != (p, p) or not np.abs(Sigma).max() <= LARGEST or np.linalg.eigvalsh(Sigma).min() < 0:
-        raise ValueError(f"Sigma must be a covariance of shape {(p, p)}, at most {LARGEST:g}; got {Sigma!r}.")
-    if not np.all((k >= 1) & (np.isinf(k) | ((k <= 2**53) & (k == np.round(k))))):
-        raise ValueError(f"k must be whole numbers of members, at least 1, or inf; got {k!r}.")
 
 
 def _process(X: Floats, max_features: ArrayLike) -> Determinantal:
@@ -319,18 +294,18 @@ def _process(X: Floats, max_features: ArrayLike) -> Determinantal:
 
 
 def _columns(X: ArrayLike, center: bool) -> Floats:
-    X = _numbers("X", X.toarray() if hasattr(X, "toarray") else X)
+    X = as_numbers("equivalence", "X", X.toarray() if hasattr(X, "toarray") else X)
     if X.ndim != 2 or X.size == 0 or not np.all(np.isfinite(X)):
         raise ValueError(
-            f"X must be a finite two-dimensional array with rows and columns; got shape {X.shape}"
-            f"{', with nan or infinite entries: remove their rows or columns' * (not np.all(np.isfinite(X)))}."
+            f"X must be a two-dimensional array with rows and columns, all finite; got shape {X.shape}, "
+            f"{np.sum(~np.isfinite(X))} entries nan or infinite."
         )
     largest = np.abs(X).max(axis=0)
-    odd = np.flatnonzero((largest > LARGEST) | ((largest > 0) & (largest < SMALLEST)))
+    odd = np.flatnonzero((largest > MOST) | ((largest > 0) & (largest < LEAST)))
     if len(odd):
         raise ValueError(
-            f"squares of columns {odd[:8].tolist()} of X leave double precision: the largest entry of column "
-            f"{odd[0]} is {largest[odd[0]]:.6g}, from {SMALLEST:g} to {LARGEST:g} is possible. Use other units."
+            f"column {odd[0]} of X is at most {largest[odd[0]]:.6g}, where squares lose digits: from {LEAST:g} to "
+            f"{MOST:g} they keep them. Use other units."
         )
     if not center:
         return X
@@ -341,33 +316,17 @@ def _columns(X: ArrayLike, center: bool) -> Floats:
     return centred
 
 
-def _numbers(name: str, value: ArrayLike) -> Floats:
-    """As floats; a TypeError for what is not made of real numbers."""
-    given = np.asarray(value)
-    if given.dtype.kind not in "biufO" or (given.dtype.kind == "O" and any(item is None for item in given.ravel())):
-        raise TypeError(f"{name} must be made of real numbers; got {value!r}.")
-    return given.astype(float, copy=False)
-
-
-def _check_iteration(tol: float, max_iter: int) -> None:
-    if not 0 < tol < 1:
-        raise ValueError(f"tol must be an error of probabilities, in (0, 1); got {tol!r}.")
-    if not isinstance(max_iter, Integral) or max_iter < 0:
-        raise ValueError(f"max_iter must be a whole number of Newton steps, not negative; got {max_iter!r}.")
-
-
 def _probabilities(max_features: ArrayLike, p: int) -> Floats:
     """One inclusion probability per column from a count, a fraction or an array."""
-    value = np.asarray(max_features)
-    _numbers("max_features", value)
+    value = as_numbers("equivalence", "max_features", max_features)
     if value.ndim == 0:
-        value = np.full(p, value / p if np.issubdtype(value.dtype, np.integer) else value, dtype=float)
-    if value.shape != (p,) or not np.all((value >= SMALLEST) & (value < 1)):
+        value = np.full(p, value / p if np.issubdtype(np.asarray(max_features).dtype, np.integer) else value)
+    if value.shape != (p,) or not np.all((value >= LEAST) & (value < 1)):
         raise ValueError(
             f"max_features must be a count in [1, {p - 1}], a fraction in (0, 1), or {p} probabilities in (0, 1), "
-            f"so that every column is sometimes in (from {SMALLEST:g} on) and sometimes out; got {max_features!r}."
+            f"so that every column is sometimes in and sometimes out; got {max_features!r}."
         )
-    return value.astype(float)
+    return value
 
 
 def _refuse_collinear(X: Floats) -> None:
@@ -381,8 +340,8 @@ def _refuse_collinear(X: Floats) -> None:
     if relation:
         column, others = relation
         raise ValueError(
-            f"column {column} is an exact linear combination of columns {others}: least squares on subsets that hold "
-            "them all has no unique solution, and no penalty matches them. Remove or merge them."
+            f"column {column} is an exact linear combination of columns {others}: least squares on all of them has no "
+            "unique solution, and no penalty matches it. Remove or merge them."
         )
 
 
@@ -426,15 +385,15 @@ def _leverages(W: Floats) -> Floats:
     return leverages
 
 
-def _newton(X: Floats, alpha: Floats, tol: float, max_iter: int) -> tuple[Floats, int]:
+def _newton(X: Floats, alpha: Floats) -> Floats:
     """Minimise f over u = log d from the isotropic guess; steps clipped to 2, halved while f would rise."""
     n, p = X.shape
-    u = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n + 1.0)))
+    u: Floats = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n + 1.0)))
     system, data = (_tall_system, X.T @ X) if p <= n else (_wide_system, X)
     value, gradient, solve = system(data, u, alpha)
-    for n_iter in range(max_iter + 1):
-        if np.abs(gradient).max() <= tol:
-            return u, n_iter
+    for _ in range(STEPS + 1):
+        if np.abs(gradient).max() <= 1e-10:
+            return u
         step = np.clip(solve(gradient), -2.0, 2.0)
         for _ in range(30):
             trial = system(data, u - step, alpha)
@@ -445,9 +404,8 @@ def _newton(X: Floats, alpha: Floats, tol: float, max_iter: int) -> tuple[Floats
         value, gradient, solve = trial
     worst = np.argsort(u)[:5].tolist()
     raise ValueError(
-        f"no penalty found in {max_iter} Newton steps (largest error {np.abs(gradient).max():.2g}): the penalty of "
-        f"columns {worst} tends to zero, so for this many columns per member they are nearly collinear. Remove "
-        "or merge them, or ask for fewer columns."
+        f"no penalty found in {STEPS} Newton steps (largest error {np.abs(gradient).max():.2g}): that of columns "
+        f"{worst} tends to zero, so they are nearly collinear. Remove or merge them, or ask for fewer columns."
     )
 
 

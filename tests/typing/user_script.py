@@ -59,9 +59,9 @@ def main() -> None:
     coef, intercept = member_coefficients(X, y, members)
     print(coef.mean(axis=0)[members[0]], intercept.mean(), members.sizes.max())
 
-    penalty, steps = equivalence.ridge_penalty(X[:, ::5], 3, return_n_iter=True)
+    penalty = equivalence.ridge_penalty(X[:, ::5], 3)
     chance = equivalence.inclusion_probabilities(X[:, ::5], penalty)
-    print(steps, chance.sum(), equivalence.isotropic_penalty(X[:, ::5], 3) / n)
+    print(chance.sum(), equivalence.isotropic_penalty(X[:, ::5], 3) / n)
 
     alphas = np.linspace(0.05, 0.45, 9)
     curve = theory.limiting_risk(alphas, 2.0, 1.0, k=100)
