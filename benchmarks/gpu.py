@@ -82,13 +82,13 @@ def problem_of(X, y):
 
 def solve(X, y, features):
     """Mean coefficients of all members, from data and drawn subsets."""
-    return on_device.solve_sum(problem_of(X, y), features, None, mapper=THREADS).coef[:, 0] / len(features)
+    return on_device.solve_sum(problem_of(X, y), features, None, "auto", THREADS).coef[:, 0] / len(features)
 
 
 def members(X, y, features):
     """Coefficients (p, k) of a few members, for comparison."""
     problem = problem_of(X, y)
-    (part,) = masked_cg.solve_batches(problem, features, None, "gram", np.arange(len(features)))
+    (part,) = masked_cg.Iteration(problem, features, None, "gram", np.arange(len(features)), THREADS).batches()
     return problem.space.get(part.coef[:, 0, :]), part.outcome
 
 
@@ -97,10 +97,8 @@ def measure_parts(X, y, features, repeats, device):
     moments, _ = best_of(lambda: problem_of(X, y).moments, repeats, device)
     problem = problem_of(X, y)
     _ = problem.moments
-    everyone = np.arange(len(features))
-    iteration, parts = best_of(
-        lambda: list(masked_cg.solve_batches(problem, features, None, "gram", everyone, THREADS)), repeats, device
-    )
+    everyone = masked_cg.Iteration(problem, features, None, "gram", np.arange(len(features)), THREADS)
+    iteration, parts = best_of(lambda: list(everyone.batches()), repeats, device)
     return {
         "moments_s": moments,
         "iteration_s": iteration,

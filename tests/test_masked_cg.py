@@ -11,8 +11,10 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 
 from olsen import OLSEnsembleRegressor
+from olsen._execution.threads import Sharing
 from olsen._members import Problem, masked_cg, solve
 from olsen._members.cg import DONE, UNTRUSTED
+from olsen._members.cg_operators import MaskedGram
 from olsen.subsets import Subsets, draw
 
 
@@ -27,7 +29,8 @@ def data(seed, n=120, p=40, q=1, correlation=0.0):
 
 
 def states(problem, features, samples, kind):
-    parts = list(masked_cg.solve_batches(problem, features, samples, kind, np.arange(len(features))))
+    one = masked_cg.Iteration(problem, features, samples, kind, np.arange(len(features)), Sharing())
+    parts = list(one.batches())
     return np.concatenate([part.outcome.state for part in parts])
 
 
@@ -85,7 +88,7 @@ def test_a_gram_matrix_in_single_precision_gives_answers_in_double(kind, seed, m
     weight = np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
     problem = Problem(X - X.mean(axis=0) if kind == "no intercept" else X, Y, weight, kind != "no intercept")
     features = draw(60, 20, seed=seed, size=25)
-    assert "single" in masked_cg.kinds(problem, features, None)
+    assert [one.kind for one in masked_cg.iterations(problem, features, None, Sharing())] == ["single"]
     assert (states(problem, features, None, "single") == DONE).all()
     got = solve(problem, features, None, solver="masked_cg")
     expected = solve(problem, features, None, solver="orthogonal")
@@ -161,17 +164,8 @@ def test_finished_members_leave_the_iteration(seed, monkeypatch):
     X = np.hstack([easy, hard])
     features = Subsets.from_lists([*(rng.choice(60, 20, replace=False) for _ in range(15)), range(60, 120)], 120)
     widths = []
-    plain = masked_cg.gram_batch
-
-    def watched(*args):
-        batch = plain(*args)
-        call = type(batch.operator).__call__
-        monkeypatch.setattr(
-            type(batch.operator), "__call__", lambda self, V: widths.append(V.shape[1]) or call(self, V)
-        )
-        return batch
-
-    monkeypatch.setattr(masked_cg, "gram_batch", watched)
+    call = MaskedGram.__call__
+    monkeypatch.setattr(MaskedGram, "__call__", lambda self, V: widths.append(V.shape[1]) or call(self, V))
     problem = Problem(X, rng.standard_normal((600, 1)))
     assert (states(problem, features, None, "gram") == DONE).all()
     assert widths[0] >= 16 and widths[-1] <= 2
@@ -191,15 +185,15 @@ def test_out_of_memory_halves_the_batch_then_says_so(seed, monkeypatch):
     X, Y = data(seed)
     problem, features = Problem(X, Y), draw(X.shape[1], 12, seed=seed, size=10)
     expected = solve(problem, features, None, solver="masked_cg")
-    plain, tried = masked_cg._solve_batch, []
+    plain, tried = masked_cg.Iteration._solve, []
 
-    def short_of_memory(problem, features, samples, kind, members, *rest):
+    def short_of_memory(self, members, *rest):
         tried.append(len(members))
         if len(members) > allowed:
             raise MemoryError("no more")
-        return plain(problem, features, samples, kind, members, *rest)
+        return plain(self, members, *rest)
 
-    monkeypatch.setattr(masked_cg, "_solve_batch", short_of_memory)
+    monkeypatch.setattr(masked_cg.Iteration, "_solve", short_of_memory)
     allowed = 4
     assert_same(solve(problem, features, None, solver="masked_cg"), expected)
     assert tried[:3] == [12, 6, 3]

@@ -108,7 +108,7 @@ class Device:
             total.mean_y / k * units.y,
             features.counts(on_host.without_blas) if isinstance(features, Subsets) else features.counts(),
             np.full(k, 1 / k),
-            total.solver,
+            "masked_cg" if self.options.solver == "auto" else self.options.solver,
             total.refitted,
             self.rows.space,
         )

@@ -100,13 +100,6 @@ class Space:
             out *= factor
             out += array
 
-    def clear_outside(self, out: Any, mask: Any) -> None:
-        """Zeros where a mask is not true, in place."""
-        if self.name in ("torch", "cupy"):
-            out *= mask
-        else:
-            out *= self.xp.astype(mask, out.dtype)
-
     def ratio(self, a: Any, b: Any) -> Any:
         """a / b, and 0 where b is not positive."""
         if self.name == "torch":  # warns of nothing, and takes a number beside an array

@@ -83,20 +83,17 @@ class _Systems:
         space.scale_and_add(self.P, space.ratio(new, self.rr), self.R)
         self.rr = new
 
-    def look(self, space: Space) -> NDArray[Any]:
+    def look(self, space: Space) -> NDArray[np.float64]:
         """Squared residual, squared solution and x'b of every column, in one transfer."""
         looks = [self.rr, space.column_squares(self.X), space.column_dots(self.X, self.B)]
-        return space.get(space.xp.stack(looks))
+        return np.asarray(space.get(space.xp.stack(looks)), dtype=np.float64)
 
-    def take(self, keep: Indices, space: Space) -> None:
-        """Drop the other columns from the iteration."""
-        xp, here = space.xp, space.put(keep)
-        for name in ("B", "X", "R", "P"):
-            setattr(self, name, xp.take(getattr(self, name), here, axis=1))
-        self.rr = xp.take(self.rr, here, axis=0)
-        self.operator = self.operator.take(here, xp)
-        for name in ("column", "owner", "probe", "bb"):
-            setattr(self, name, getattr(self, name)[keep])
+    def take(self, keep: Indices, space: Space) -> _Systems:
+        """Without the other columns."""
+        here = space.put(keep)
+        B, X, R, P = (space.xp.take(a, here, axis=1) for a in (self.B, self.X, self.R, self.P))
+        rr, operator = space.xp.take(self.rr, here, axis=0), self.operator.take(here, space.xp)
+        return _Systems(operator, B, X, R, P, rr, self.column[keep], self.owner[keep], self.probe[keep], self.bb[keep])
 
 
 def iterate(
@@ -110,7 +107,7 @@ def iterate(
     max_steps: int,
     space: Space = HOST,
     limit: float = LIMIT,
-    too_slow: TooSlow | None = None,
+    too_slow: TooSlow,
 ) -> Any:
     """Solutions of all columns of B, in their order; `outcome` says which are to be used.
 
@@ -119,7 +116,7 @@ def iterate(
     operator : callable
         Applied to an array with one column for each system; has ``take(columns, xp)``.
     B : array of shape (rows, columns)
-        Right-hand sides; random ones for probes.
+        Right-hand sides; random ones for probes, which stand last.
     member : ndarray of shape (columns,)
         The member each column belongs to; ``ALL`` for a probe that serves all members.
     probe : ndarray of shape (columns,)
@@ -134,10 +131,10 @@ def iterate(
         Where B lives.
     limit : float, default=1e5
         Largest trusted inverse of the smallest eigenvalue.
-    too_slow : callable, default=None
+    too_slow : callable
         Given the members left, the steps they are expected to need and the steps done, says whether to give them up.
     """
-    xp, start, every = space.xp, space.xp.zeros_like(B), EVERY_THERE if space.parallel else EVERY
+    start, every = space.xp.zeros_like(B), EVERY_THERE if space.parallel else EVERY
     bb = space.column_squares(B)
     live = _Systems(operator, B, start, B + start, B + start, bb, np.arange(len(member)), member, probe, space.get(bb))
     finished: list[tuple[Indices, Any]] = []
@@ -145,94 +142,55 @@ def iterate(
         for _ in range(every):
             live.step(space)
         outcome.steps += every
-        left = _judge(live.look(space), live.bb, live.owner, live.probe, B.shape[0], outcome, tol, limit)
+        left = _judge(live, live.look(space), outcome, tol, limit)
         waiting = outcome.state == WAITING
-        if too_slow is not None and waiting.any():
-            expected = _expected_steps(outcome, waiting, tol)
-            if too_slow(np.flatnonzero(waiting), expected, outcome.steps):
-                outcome.state[waiting] = DEARER
-                waiting[:] = False
-        if not waiting.all():
-            left &= np.where(live.owner == ALL, waiting.any(), waiting[live.owner])
+        if waiting.any() and too_slow(np.flatnonzero(waiting), _expected_steps(outcome, waiting, tol), outcome.steps):
+            outcome.state[waiting] = DEARER
+            waiting[:] = False
+        left &= np.where(live.owner == ALL, waiting.any(), waiting[live.owner])
         if not left.any():
             break
         if left.sum() <= 0.75 * len(left):  # columns that are done cost a product each, moving the others costs too
-            _put_away(live, ~left, finished, space)
-            live.take(np.flatnonzero(left), space)
+            done = np.flatnonzero(~left)
+            finished.append((live.column[done], space.xp.take(live.X, space.put(done), axis=1)))
+            live = live.take(np.flatnonzero(left), space)
     outcome.state[outcome.state == WAITING] = SLOW
-    finished.append((live.column, live.X))
-    if len(finished) == 1:  # all together, so in their order
+    if not finished:  # all together, so in their order
         return live.X
+    finished.append((live.column, live.X))
     order = np.argsort(np.concatenate([numbers for numbers, _ in finished]))
-    return xp.take(xp.concat([part for _, part in finished], axis=1), space.put(order), axis=1)
+    return space.xp.take(space.xp.concat([part for _, part in finished], axis=1), space.put(order), axis=1)
 
 
-def _put_away(live: _Systems, which: Flags, finished: list[tuple[Indices, Any]], space: Space) -> None:
-    here = np.flatnonzero(which)
-    finished.append((live.column[here], space.xp.take(live.X, space.put(here), axis=1)))
+def _judge(live: _Systems, looks: Array, outcome: Outcome, tol: float, limit: float) -> Flags:
+    """Update the outcome of all members; which columns have something left to do.
 
-
-def _judge(
-    looks: NDArray[Any],
-    bb: Array,
-    owner: Indices,
-    probe: Flags,
-    size: int,
-    outcome: Outcome,
-    tol: float,
-    limit: float,
-) -> Flags:
-    """Update the outcome of all members; which columns have something left to do."""
-    rr, xx, xb = np.asarray(looks, dtype=np.float64)
-    probes, targets = np.flatnonzero(probe), slice(0, np.count_nonzero(~probe))  # targets stand first
-    whole = owner[probes] == ALL
+    A probe has settled when its solution has resolved every direction. A direction of the noise is 1 / sqrt(size) of it
+    on average; one that is shorter than the threshold could be missed. With 1e-3 that happens once in 1250 times; two
+    probes of the whole matrix, both at 3e-2, miss it once in 1750.
+    """
+    (rr, xx, xb), owner, size = looks, live.owner, live.B.shape[0]
+    whole = owner == ALL
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # Rayleigh quotient of the iterate: at least the smallest eigenvalue
         ritz = np.divide(xb, xx, out=np.ones_like(xx), where=xx != 0)
-        relative = np.sqrt(np.where(bb[probes] > 0, rr[probes] / bb[probes], 0.0))
-        settled = _settled(relative, ~whole, whole, size)
-        own = probes[settled & ~whole]
+        relative = np.sqrt(np.where(live.bb > 0, rr / live.bb, 0.0) * size)
+        settled = live.probe & np.where(whole, np.all(relative[whole] <= 3e-2), relative <= 1e-3)
+        own = np.flatnonzero(settled & ~whole)
         outcome.smallest[owner[own]] = ritz[own]
-        if settled[whole].any():
-            outcome.smallest[:] = ritz[probes[whole]].min()
-        distrusted = np.flatnonzero(~(ritz >= 1 / limit))
-        outcome.state[owner[distrusted[owner[distrusted] != ALL]]] = UNTRUSTED
-        _measure(outcome, rr[targets] / xx[targets], bb[targets], owner[targets])
-    if np.any(owner[distrusted] == ALL):  # the whole is nearly singular: members may not be
-        outcome.state[outcome.state == WAITING] = UNPROBED
-    outcome.state[(outcome.error <= tol) & (outcome.state == WAITING)] = DONE
-    left = np.ones(len(owner), dtype=bool)
-    left[probes[settled]] = False
-    return left
-
-
-def _settled(relative: Array, own: Flags, whole: Flags, size: int) -> Flags:
-    """Probes whose solution has resolved every direction.
-
-    A direction of the noise is 1 / sqrt(size) of it on average; one that is shorter than the threshold could be missed.
-    With 1e-3 that happens once in 1250 times; two probes of the whole matrix, both at 3e-2, miss it once in 1750.
-    """
-    settled: Flags = own & (relative <= 1e-3 / np.sqrt(size))
-    if np.all(relative[whole] <= 3e-2 / np.sqrt(size)):
-        settled |= whole
-    return settled
-
-
-def _measure(outcome: Outcome, square: Array, bb: Array, owner: Indices) -> None:
-    """Bound of the relative error of every member still waiting: the largest over its targets.
-
-    `square` is the squared ratio of residual and solution.
-    """
-    waiting = outcome.state == WAITING
-    if not waiting.all():
-        here = np.flatnonzero(waiting[owner])
-        square, bb, owner = square[here], bb[here], owner[here]
-    error = np.sqrt(square, out=square)
-    error[bb <= 0] = 0.0
-    error /= outcome.smallest[owner]
-    error[np.isnan(error)] = np.inf
+        if np.any(settled & whole):
+            outcome.smallest[:] = ritz[whole].min()
+        distrusted = ~(ritz >= 1 / limit)
+        outcome.state[owner[distrusted & ~whole]] = UNTRUSTED
+        waiting = outcome.state == WAITING
+        here = np.flatnonzero(~live.probe & waiting[owner])
+        error = np.where(live.bb[here] > 0, np.sqrt(rr[here] / xx[here]), 0.0) / outcome.smallest[owner[here]]
     outcome.error[waiting] = 0.0
-    np.maximum.at(outcome.error, owner, error)
+    np.maximum.at(outcome.error, owner[here], np.where(np.isnan(error), np.inf, error))  # the largest over its targets
+    if np.any(distrusted & whole):  # the whole is nearly singular: members may not be
+        outcome.state[waiting] = UNPROBED
+    outcome.state[(outcome.error <= tol) & (outcome.state == WAITING)] = DONE
+    return ~settled
 
 
 def _expected_steps(outcome: Outcome, waiting: Flags, tol: float) -> float:
