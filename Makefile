@@ -12,26 +12,29 @@ TORCH_READY := $(VENV)/.torch
 LOWEST_PYTHON ?= python3.11
 PIP := -m pip --quiet --disable-pip-version-check
 
-.PHONY: run reproduce test test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
+.PHONY: run reproduce test lint test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
 
 $(READY): pyproject.toml setup.py $(wildcard src/olsen/_kernel/*.[ch])
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python $(PIP) install --no-compile --editable '.[test]'
 	touch $@
 
 $(TORCH_READY): $(READY)
-	test -z '$(TORCH)' || $(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)' \
+	test -z '$(TORCH)' || $(BIN)/python $(PIP) install --no-compile '$(TORCH)' \
 	  || echo '$(TORCH) cannot be installed here: the tests that need it are skipped'
 	touch $@
 
 run: $(READY)  ## fit the embedded data set and compare
 	$(BIN)/python examples/soil_carbon.py --out out/soil_carbon.png
 
-test: $(READY) $(TORCH_READY)  ## everything CI checks, in minutes
+test: $(READY)  ## everything CI checks, in minutes
+	$(MAKE) --no-print-directory --jobs 2 lint $(TORCH_READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2
 
 test-statistical: $(READY)  ## slow simulation checks
 	$(BIN)/python -m pytest -n 2 -m statistical
