@@ -11,6 +11,8 @@ TORCH_READY := $(VENV)/.torch
 # The oldest Python that pyproject.toml allows, for the lowest versions of everything.
 LOWEST_PYTHON ?= python3.11
 PIP := -m pip --quiet --disable-pip-version-check
+# Two workers with a core each: libraries that wait in threads of their own would slow them down.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: run reproduce test lint test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
 
@@ -29,7 +31,7 @@ run: $(READY)  ## fit the embedded data set and compare
 
 test: $(READY)  ## everything CI checks, in minutes
 	$(MAKE) --no-print-directory --jobs 2 lint $(TORCH_READY)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
 
 lint: $(READY)  ## style and types
 	$(BIN)/ruff check .
@@ -37,7 +39,7 @@ lint: $(READY)  ## style and types
 	$(BIN)/mypy
 
 test-statistical: $(READY)  ## slow simulation checks
-	$(BIN)/python -m pytest -n 2 -m statistical
+	$(PYTEST) -m statistical
 
 fuzz: $(READY) $(TORCH_READY)  ## random problems against extended precision: make fuzz CASES=100000 SEED=1
 	$(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),100000) $(if $(SEED),--seed $(SEED)) --out out/fuzz.md

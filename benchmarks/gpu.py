@@ -39,7 +39,7 @@ from olsen.subsets import _on_device
 
 SHAPES = {"large": (40_000, 20_000, 10_000, 500), "many": (800, 400, 120, 20_000)}
 THREADS = Sharing(threads.count_threads(-1))
-QUICK = {"large": (800, 400, 200, 20), "many": (160, 80, 24, 500)}
+QUICK = {"large": (200, 100, 50, 10), "many": (80, 40, 12, 100)}
 TUNED = {"wide": (2000, 1000), "long": (100_000, 500)}
 QUICK_TUNED = {"wide": (200, 40), "long": (1000, 20)}
 GOALS = {"many": {"must_s": 0.025, "aim_s": 0.012}, "wide": {"must_s": 0.5, "aim_s": 0.1}}

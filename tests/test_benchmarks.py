@@ -1,11 +1,13 @@
 """The benchmarks run, at toy size. How long anything takes is not looked at."""
 
+import contextlib
 import importlib
 import inspect
+import io
 import json
-import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,10 +27,9 @@ GROUPS = {  # rows at toy size
     "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
     "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "determinantal": 3,
 }  # fmt: skip
+
+
 # "fresh" is left out: it starts new interpreters, which takes longer than all others together
-METHODS = ("time_", "peakmem_")
-
-
 def write_table(path, n, p):
     names = ",".join([*(f"x{j}" for j in range(p)), "target"])
     np.savetxt(path, np.random.default_rng(0).standard_normal((n, p + 1)), delimiter=",", header=names, comments="")
@@ -47,7 +48,14 @@ def load(name):
         sys.path.remove(str(BENCHMARKS))
 
 
-def test_all_groups_run_at_toy_size(tmp_path, capsys):
+@pytest.fixture
+def once(monkeypatch):
+    """Nothing is called again and again for a steadier time, and nothing rests before it."""
+    for name in ("REST", "SHORT", "TURN"):
+        monkeypatch.setattr(load("timing"), name, 0.0)
+
+
+def test_all_groups_run_at_toy_size(tmp_path, capsys, once):
     """In one test: with several workers, each would run them for itself."""
     results, data = tmp_path / "results", tmp_path / "data"
     data.mkdir()
@@ -60,6 +68,30 @@ def test_all_groups_run_at_toy_size(tmp_path, capsys):
     load("growth").main(["--results", str(results), "--out", str(tmp_path / "growth.png")])
     assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
     assert "in rows n (40 to 80, p = 20, m = 5)" in capsys.readouterr().out
+
+
+def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    toy = ["--rows", "3000", "--columns", "20", "--members", "5", "--repeats", "1", "--folder", str(tmp_path)]
+    for name, options in (
+        ("gpu", ["--quick", "--device", "cpu", "--repeats", "1", "--no-numpy"]),
+        ("out_of_core", toy),
+    ):
+        module, out = load(name), tmp_path / f"{name}.json"
+
+        def run(command, module=module, **settings):
+            """Children of a script are called in this process."""
+            with monkeypatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as printed:
+                patch.setattr(sys, "argv", command[1:])
+                module.main()
+            return SimpleNamespace(stdout=printed.getvalue())
+
+        with monkeypatch.context() as patch:
+            patch.setattr("subprocess.run", run)
+            patch.setattr("gc.collect", lambda: 0)
+            run([sys.executable, name, *options, "--out", str(out)])
+        assert json.loads(out.read_text()), name
 
 
 def groups_store_their_rows(results):
@@ -112,42 +144,24 @@ def centred_rank(X):
     return np.linalg.matrix_rank(X - X.mean(axis=0))
 
 
-def test_one_hot_tables_have_all_levels_of_their_factors(seed):
-    X, y = load("problems").one_hot(300, numeric=5, factors=6, levels=30, seed=seed)
-    assert X.shape == (300, 35) and y.shape == (300,)
+def test_problems_are_what_they_are_named_after(seed):
+    problems = load("problems")
+    X, y = problems.one_hot(300, numeric=5, factors=6, levels=30, seed=seed)
     np.testing.assert_allclose([X.mean(axis=0), X.std(axis=0)], [np.zeros(35), np.ones(35)], atol=1e-12)
-    assert [len(np.unique(column)) for column in X.T[5:]] == [2] * 30
+    assert y.shape == (300,) and [len(np.unique(column)) for column in X.T[5:]] == [2] * 30
     assert centred_rank(X) == 5 + 30 - 6
-
-
-def test_the_reference_table_has_the_rank_it_is_named_with():
-    X, _ = load("groups.tables").REFERENCE()
-    assert X.shape == (3000, 328) and centred_rank(X) == 286
-
-
-def test_a_third_of_duplicated_columns_repeats_others(seed):
-    X, _ = load("problems").duplicated(100, 30, seed)
+    reference, _ = load("groups.tables").REFERENCE()
+    assert reference.shape == (3000, 328) and centred_rank(reference) == 286
+    X, _ = problems.duplicated(100, 30, seed)
     assert X.shape == (100, 30) and centred_rank(X) == 30 - 10 - 2
-    assert np.count_nonzero(np.ptp(X, axis=0) == 0) == 2
-    assert np.unique(X, axis=1).shape[1] == 20
-
-
-def test_correlated_columns_have_the_correlation_of_their_distance(seed):
-    n, rho = 4000, 0.9
-    found = np.corrcoef(load("problems").correlated(n, 8, rho, seed)[0], rowvar=False)
+    assert np.count_nonzero(np.ptp(X, axis=0) == 0) == 2 and np.unique(X, axis=1).shape[1] == 20
+    values = np.linalg.svd(problems.spectra(80, 60, seed, peaks=4, noise=1e-6)[0], compute_uv=False)
+    assert len(values) == 60 and values[3] > 100 * values[4] > 0
+    n, rho = 20_000, 0.9
+    X, y = problems.correlated(n, 8, rho, seed)
     expected = rho ** np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
-    assert np.all(np.abs(found - expected) <= 5 * (1 - expected**2) / np.sqrt(n) + 1e-12)
-
-
-def test_spectra_are_sums_of_a_few_peaks(seed):
-    X, _ = load("problems").spectra(80, 60, seed, peaks=4, noise=1e-6)
-    values = np.linalg.svd(X, compute_uv=False)
-    assert X.shape == (80, 60) and values[3] > 100 * values[4] > 0
-
-
-def test_signal_and_noise_have_unit_variance(seed):
-    n = 20_000
-    X, y = load("problems").correlated(n, 5, 0.5, seed)
+    gap = np.abs(np.corrcoef(X, rowvar=False) - expected)
+    assert np.all(gap <= 5 * (1 - expected**2) / np.sqrt(n) + 1e-12)
     noise = y - X @ np.linalg.lstsq(X, y, rcond=None)[0]
     assert abs(noise.var() - 1) < 5 * np.sqrt(2 / n)
     assert abs(y.var() - noise.var() - 1) < 5 * 2 / np.sqrt(n)  # twice the covariance of signal and noise
@@ -206,16 +220,6 @@ def test_real_data_differences_are_paired_and_summarised(real_data):
     assert (folder / "all.md").read_text(encoding="utf-8").count("\n| ") >= 8
 
 
-def test_partial_least_squares_is_scikit_learns_and_ends_at_the_rank(seed):
-    rng = np.random.default_rng(seed)
-    X, y = rng.standard_normal((40, 8)), rng.standard_normal(40)
-    model = load("peers").PLSRegressionCV(6).fit(X, y)
-    peer = PLSRegression(model.n_components_, scale=False).fit(X, y)
-    np.testing.assert_allclose(model.predict(X), peer.predict(X).ravel(), rtol=1e-8, atol=1e-10)
-    dependent = np.hstack([X, X @ rng.standard_normal((8, 30))])
-    assert len(load("peers").PLSRegressionCV(20)._all(dependent, y)) == 8
-
-
 def test_real_data_without_tables_says_so(tmp_path, capsys):
     with pytest.raises(SystemExit):
         load("real_data").main([str(tmp_path)])
@@ -223,23 +227,18 @@ def test_real_data_without_tables_says_so(tmp_path, capsys):
 
 
 def test_partial_least_squares_is_that_of_the_best_number_of_components(seed):
-    """Every number of components is fitted by itself, in every fold."""
+    """Every number of components is fitted by itself, in every fold; there are no more of them than columns count."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 12)) + 0.3 * rng.standard_normal((60, 12))
     y = 2 + X[:, :4].sum(axis=1) + rng.standard_normal(60)
-    search = GridSearchCV(
-        PLSRegression(scale=False), {"n_components": range(1, 9)}, cv=5, scoring="neg_mean_squared_error"
-    )
-    expected, found = search.fit(X, y), load("peers").PLSRegressionCV(max_components=8).fit(X, y)
+    grid, ours = {"n_components": range(1, 9)}, load("peers").PLSRegressionCV
+    expected = GridSearchCV(PLSRegression(scale=False), grid, cv=5, scoring="neg_mean_squared_error").fit(X, y)
+    found = ours(max_components=8).fit(X, y)
     assert found.n_components_ == expected.best_params_["n_components"]
     np.testing.assert_allclose(found.predict(X), expected.predict(X).ravel(), rtol=1e-8, atol=1e-8)
-
-
-def test_partial_least_squares_has_the_manners_of_scikit_learn():
-    check_estimator(load("peers").PLSRegressionCV(), on_skip=None)
-
-
-SIMULATED = ["--only", "20,4", "--repeats", "2"]
+    dependent = np.hstack([X, X @ rng.standard_normal((12, 30))])
+    assert len(ours(20)._all(dependent, y)) == 12
+    check_estimator(ours(), on_skip=None)
 
 
 def test_simulated_risks_are_errors_of_prediction_beyond_the_noise(seed):
@@ -271,26 +270,26 @@ def test_the_simulated_grid_goes_from_one_coefficient_to_all():
     assert {cell.nonzeros for cell in cells if cell.p == 50} == {1, 3, 10, 30, 50}
 
 
-def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(tmp_path, capsys):
-    """On two processes, with the numbers of one."""
-    whole_file, page = tmp_path / "whole.jsonl", tmp_path / "page.md"
-    load("simulated").main([*SIMULATED, "--json", str(whole_file), "--markdown", str(page)])
-    printed = capsys.readouterr().out
-    results = load("simulated").stored(whole_file, 2, None).values()
-    ratios = [load("simulated").ratio(result)[0] for result in results]
-    assert f"{sum(value > 1.1 for value in ratios)} of 27 cells above 1.1, " in printed
+def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(tmp_path, capsys, monkeypatch):
+    simulated, file, page = load("simulated"), tmp_path / "cells.jsonl", tmp_path / "page.md"
+    cells = simulated.grid([(20, 4)])
+    assert len(cells) == 3 * 3 * 3  # correlations, noises, and 1, 3 and all 4 coefficients
+    monkeypatch.setattr(simulated, "grid", lambda only: cells[::3])
+    options = ["--only", "20,4", "--repeats", "2", "--json", str(file)]
+    simulated.main([*options, "--markdown", str(page)])
+    printed, whole = capsys.readouterr().out, simulated.stored(file, 2, None)
+    ratios = [simulated.ratio(result)[0] for result in whole.values()]
+    assert f"{sum(value > 1.1 for value in ratios)} of 9 cells above 1.1, " in printed
     assert f"ratio of risks: mean {np.mean(ratios):.3f}" in printed
     header, _, row = page.read_text(encoding="utf-8").splitlines()
-    assert row.startswith(f"| 20 | 4 | 27 | {np.mean(ratios):.3f} |")
+    assert row.startswith(f"| 20 | 4 | 9 | {np.mean(ratios):.3f} |")
     assert f"| {max(ratios):.3f} ± " in row and row.count("|") == header.count("|")
-    text, file = whole_file.read_text(encoding="utf-8"), tmp_path / "cells.jsonl"
-    assert text.count("\n") == 3 * 3 * 3  # 1, 3 and all 4 coefficients
-    file.write_text(text[: 3 * len(text) // 4], encoding="utf-8")  # in the middle of a line
-    lines = file.read_text(encoding="utf-8").count("\n")
-    command = [sys.executable, str(BENCHMARKS / "simulated.py"), *SIMULATED, "--jobs", "2", "--json", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert f"{lines} of 27 cells are there already" in done.stdout, done.stderr
-    found, whole = (load("simulated").stored(each, 2, None) for each in (file, whole_file))
+    text = file.read_text(encoding="utf-8")
+    cut = text[: 3 * len(text) // 4]  # in the middle of a line
+    file.write_text(cut, encoding="utf-8")
+    simulated.main(options)
+    assert f"{cut.count(chr(10))} of 9 cells are there already" in capsys.readouterr().out
+    found = simulated.stored(file, 2, None)
     assert {cell: result["risks"] for cell, result in found.items()} == {
         cell: result["risks"] for cell, result in whole.items()
     }
@@ -325,28 +324,17 @@ def test_uncertainty_is_that_of_mapie(tmp_path, capsys, monkeypatch):
     assert module.main(run) == 1
 
 
-def asv_classes():
-    modules = [load(f"asv_suite.{path.stem}") for path in suite_files()]
-    found = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
-    return sorted((c for c in found if c.__module__.startswith("asv_suite.")), key=lambda c: c.__name__)
-
-
-def suite_files():
-    return sorted(path for path in (BENCHMARKS / "asv_suite").glob("*.py") if path.stem != "__init__")
-
-
 def test_asv_suite_runs_once():
-    for cls in asv_classes():
+    settings = json.loads((BENCHMARKS / "asv.conf.json").read_text(encoding="utf-8"))
+    files = [path.stem for path in (BENCHMARKS / settings["benchmark_dir"]).glob("*.py") if path.stem != "__init__"]
+    modules = [load(f"asv_suite.{name}") for name in files]
+    classes = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
+    for cls in (each for each in classes if each.__module__.startswith("asv_suite.")):
         arguments = cls.params[:1] if hasattr(cls, "params") else ()
         suite = cls()
         suite.setup(*arguments)
-        names = [name for name in vars(cls) if name.startswith(METHODS)]
+        names = [name for name in vars(cls) if name.startswith(("time_", "peakmem_"))]
         assert names, cls
         for name in names:
             with case(cls.__name__, name):
                 getattr(suite, name)(*arguments)
-
-
-def test_asv_configuration_points_at_the_suite():
-    settings = json.loads((BENCHMARKS / "asv.conf.json").read_text(encoding="utf-8"))
-    assert (BENCHMARKS / settings["benchmark_dir"]).is_dir()
