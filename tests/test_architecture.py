@@ -189,11 +189,11 @@ def test_imports_are_light():
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "cli": 3200, "_members": 2560, "_estimators": 2300, "_engines": 1810, "_selection": 1680, "theory": 1410,
+    "cli": 3200, "_members": 2560, "_estimators": 2300, "_engines": 1300, "_selection": 1680, "theory": 1410,
     "displays": 960, "subsets": 880, "figures": 790, "_report": 720, "_execution": 680, "modules": 720, "_dropout":
-    490, "_moments": 430, "simulation": 430, "explorer": 140, "datasets": 30, "_kernel": 20,
+    490, "_moments": 415, "simulation": 430, "explorer": 140, "datasets": 30, "_kernel": 20,
 }  # fmt: skip
-FILES, CONSTANTS, C_LINES = 145, 246, 2180
+FILES, CONSTANTS, C_LINES = 143, 242, 2180
 WALKS = {"fit": (23, 100), "tuned fit": (33, 720), "olsen fit": (57, 1300)}  # files entered, changes of file
 
 

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .._execution.extras import from_extra
+from .._execution.memory import require
 from . import dask, device, sources
 from .blocks import Blocks
-from .dask import Dask, is_dask
+from .dask import DaskRows, is_dask
 from .determinantal import limit_of, process_of
 from .device import Device, lives_elsewhere
-from .engine import Engine, NeedsRows, Options, nobody
+from .engine import Engine, FoldFit, NeedsRows, Options, Refit, nobody
 from .memory import Memory
 from .stream import Stream
-from .summed import Summed
 
 __all__ = [
     "Blocks",
     "Checks",
-    "Dask",
     "Device",
     "Engine",
+    "FoldFit",
     "Memory",
     "NeedsRows",
     "Options",
+    "Refit",
     "Stream",
-    "Summed",
     "engine_of",
     "is_dask",
     "limit_of",
@@ -46,36 +47,35 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
     ==========================================================  ==================
     X                                                           engine
     ==========================================================  ==================
-    Dask array or data frame                                    Dask
+    Dask array or data frame, more rows than columns            Blocks
     array of another library, if scikit-learn follows those     Device
     path, large memory map, zarr, blocks (see ``sources``)      Blocks
     array, sparse matrix or data frame                          Memory
     an engine                                                   itself
     ==========================================================  ==================
     """
-    if type(X) is np.ndarray and type(y) is np.ndarray:  # the usual case first
-        return Memory.of(*checks(X, y, sample_weight), options, min_rows)
-    if isinstance(X, (Blocks, Dask, Device, Memory)):
+    if isinstance(X, (Blocks, Device, Memory)):
         return X
     if is_dask(X):  # first: Dask arrays follow the array API too
-        return Dask(X, y, sample_weight, options)
-    if lives_elsewhere(X, y):
-        return Device.of(X, y, sample_weight, options)
-    source = sources.open_source(X, y, sample_weight)
-    if source is not None:
-        return Blocks(source, options)
+        rows = DaskRows.of(X, y, sample_weight)
+        if rows.n_rows > rows.X.shape[1]:
+            return Blocks(rows, options)
+        require(8.0 * rows.n_rows * rows.X.shape[1], f"Loading the {rows.kind}", "Use fewer columns.")
+        X, y, sample_weight = dask.compute(rows.X, rows.y, rows.weight)
+        if rows.names:
+            X = from_extra("pandas", "dask", "A Dask data frame").DataFrame(X, columns=rows.names)
+    elif type(X) is not np.ndarray or type(y) is not np.ndarray:  # the usual case needs no look
+        if lives_elsewhere(X, y):
+            return Device.of(X, y, sample_weight, options)
+        source = sources.open_source(X, y, sample_weight)
+        if source is not None:
+            return Blocks(source, options)
     return Memory.of(*checks(X, y, sample_weight), options, min_rows)
 
 
-def predict(X: Any, coef: Any, intercept: Any, who: str, names: Sequence[str] | None = None) -> Any | None:
-    """Predictions where X is; None for ordinary arrays, which scikit-learn checks first.
-
-    `names` are those of the columns of the fit, where they are known.
-    """
-    if is_dask(X):
-        device.refuse_unfollowed(X, coef)
-        return dask.predict(X, coef, intercept, who, names)
-    if lives_elsewhere(X, coef):
-        return device.predict(X, coef, intercept, who)
+def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> Any | None:
+    """Predictions where X is, after a check of its columns; None for ordinary arrays, which scikit-learn checks."""
+    if not is_dask(X) and lives_elsewhere(X, coef):
+        return device.predict(X, coef, intercept, check)
     device.refuse_unfollowed(X, coef)
-    return None
+    return dask.predict(X, coef, intercept, check) if is_dask(X) else None

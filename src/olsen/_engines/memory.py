@@ -1,137 +1,175 @@
-"""Arrays in memory, dense or sparse: rows that stay at hand."""
+"""Rows that stay at hand: arrays in memory, dense or sparse, and what arrays on a device have in common with them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .. import _members
+from .._execution.arrays import out_of_memory
+from .._execution.memory import describe
 from .._members import Members, Problem
-from .._moments import DistinctRows, Moments, from_data
+from .._moments import DistinctRows, Moments
+from .._trust import refuse_extremes
 from ..subsets import Design, row_groups
 from .determinantal import limit_of
-from .engine import Options, nobody
-from .left_out import FoldFit, LeftOutFits, Refit, fold_design, residuals
+from .engine import Engine, FoldFit, Options, Refit, fold_design, nobody
 from .sources import require_positive
 
-__all__ = ["Memory", "sliceable"]
+__all__ = ["Memory", "Rows", "memory_named"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Memory:
+class Rows(Engine):
     """Checked arrays as a problem; rows of weight zero are gone before anything is drawn."""
 
-    problem: Problem
+    rows: Problem
     options: Options
-    single_target: bool
-    n_given: int  # rows before those of weight zero were dropped
-    kept_rows: NDArray[np.int64] | None  # positions of the rows with positive weight; None: all
-    names: list[str] | None = None
-    arrays: bool = True
-    why_no_rows: str = ""
+    single_target: bool = True
+    n_given: int = 0  # rows before those of weight zero were dropped
+    kept_rows: Indices | None = None  # positions of the rows with positive weight; None: all
 
     @classmethod
-    def of(
-        cls, X: Any, y: NDArray[Any], weight: NDArray[np.float64] | None, options: Options, min_rows: int = 2
-    ) -> Memory:
-        """From arrays that were checked: X of floats, y of one or two dimensions, weights not negative."""
-        Y = np.array(y, dtype=np.float64).reshape(len(y), -1)  # a copy: users change y in place
-        n, kept = len(Y), None
+    def from_checked(cls, X: Any, y: Any, Y: Any, weight: Any, options: Options, min_rows: int, **where: Any) -> Self:
+        """From arrays that were checked: X of floats, targets y as given and as Y (n, q), weights not negative."""
+        problem = Problem(X, Y, weight, options.fit_intercept, options.rcond, options.tol, **where)
+        n, kept = X.shape[0], None
         if weight is not None:
-            X, Y, weight, kept = _drop_weightless(X, Y, weight, min_rows)
-        X = sp.csc_array(X) if sp.issparse(X) else X
-        problem = Problem(X, Y, weight, options.fit_intercept, options.rcond, options.tol)
-        return cls(problem, options, np.ndim(y) == 1, n, kept)
+            positive = np.flatnonzero(problem.space.get(weight) > 0)
+            require_positive(len(positive), n, min_rows)
+            if len(positive) < n:
+                problem, kept = problem.take(positive), positive
+        return cls(problem, options, y.ndim == 1, n, kept)
 
     @property
     def n_columns(self) -> int:
-        return self.problem.shape[1]
+        return self.rows.shape[1]
 
     @property
     def dtype(self) -> Any:
-        return self.problem.X.dtype
+        return self.rows.X.dtype
 
     def complete(self, design: Design) -> Design:
-        n, p = self.problem.shape
+        n, p = self.rows.shape
         distinct = None
         if design.sampling == "bernoulli":
-            distinct = len(DistinctRows.of_columns(p).add(sliceable(self.problem.X)))
+            distinct = len(DistinctRows.of_columns(p).add(self.rows.X, self.rows.space))
         return replace(
             design, n_rows=n, n_columns=p, distinct_rows=distinct, n_given=self.n_given, kept_rows=self.kept_rows
         )
 
-    def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
-        if stop == np.inf:
-            return limit_of(self, design)
-        features, samples = design.draw(start, int(stop), self.options.quietly.without_blas)
-        solution = _members.solve(
-            self.problem,
-            features,
-            samples,
-            solver=self.options.solver,
-            sharing=self.options.sharing("members", len(features)),
-        )
-        return Members.of(self.problem, features, samples, solution, weights)
-
-    def folds(self, count: int, seed: int) -> list[Moments]:
-        parts = [self.problem.take(rows) for rows in self._rows_of_folds(count, seed)]
-        return [from_data(part.X, part.Y, part.weight, centre=part.fit_intercept) for part in parts]
-
-    def again(self) -> Memory:
+    def again(self) -> Self:
         return replace(self, options=replace(self.options, listen=nobody))
 
     def sums(self) -> Moments:
-        return self.problem.moments
+        self._refuse_extremes()
+        return self.rows.moments.on_host()
+
+    def folds(self, count: int, seed: int) -> list[Moments]:
+        """Made where the rows are, and left there if there is room; rows fall where they would in blocks."""
+        self._refuse_extremes()
+        folds, space = self._folds(count, seed), self.rows.space
+        if min(map(len, folds)) == 0:
+            raise ValueError(
+                f"{self.rows.shape[0]} rows are too few for {count} folds of random rows; use fewer folds."
+            )
+        # Cholesky factors ask for double precision, which not every device has; comparing sizes takes several copies
+        stay = space.dtype == space.xp.float64 and 64.0 * self.n_columns**2 * count < space.batch_bytes(np.inf)
+        with memory_named(self.rows):
+            made = (self.rows.take(own).moments for own in folds)
+            return [moments if stay else moments.on_host() for moments in made]
 
     def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
-        parts = [self.problem.take(rows) for rows in self._rows_of_folds(len(fits), seed)]
-        return [fit._replace(residual=residuals(fit, p.X, p.Y)) for fit, p in zip(fits, parts, strict=True)]
+        folds = self._folds(len(fits), seed)
+        return [fit._replace(residual=self._residuals(fit, own)) for fit, own in zip(fits, folds, strict=True)]
 
-    def predictions_of(self, fits: list[FoldFit], seed: int) -> NDArray[np.float64]:
+    def predictions_of(self, fits: list[FoldFit], seed: int) -> Array:
         """Of every row, by the fit without its fold, (n, q)."""
-        out = np.empty(self.problem.Y.shape)
-        for fit, rows in zip(fits, self._rows_of_folds(len(fits), seed), strict=True):
-            part = self.problem.take(rows)
-            out[rows] = part.Y - residuals(fit, part.X, part.Y)
+        out = np.empty(self.rows.Y.shape)
+        for fit, own in zip(fits, self._folds(len(fits), seed), strict=True):
+            out[own] = self.rows.Y[own] - self._residuals(fit, own)
         return out
 
-    def _rows_of_folds(self, count: int, seed: int) -> list[NDArray[np.int64]]:
+    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:
+        fold = row_groups(0, self.rows.shape[0], count, seed)  # a row of weight zero is as if it were not there
+        splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
+        fits = self.left_out_of([split for split in splits if len(split[1])], refit)
+        return self.solve(refit.design, 0, refit.number, refit.weights), fits
+
+    def left_out_of(self, splits: list[tuple[Any, Any]], refit: Refit) -> list[FoldFit]:
+        """The ensemble on the rows of each split that it is trained on, with its errors for the others."""
+        found, quiet = [], replace(self.options, listen=nobody)
+        for train, test in splits:
+            part = replace(self, rows=self.rows.take(train), options=quiet, n_given=len(train), kept_rows=None)
+            members = part.solve(fold_design(refit, len(train)), 0, refit.number, refit.weights)
+            fit = FoldFit.from_members(members, refit.scale)
+            found.append(fit._replace(residual=self._residuals(fit, test)))
+        return found
+
+    def _folds(self, count: int, seed: int) -> list[Indices]:
         fold = row_groups(0, self.n_given, count, seed)
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
         return [np.flatnonzero(fold == f) for f in range(count)]
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
-        fold = row_groups(0, len(self.problem.Y), count, seed)  # a row of weight zero is as if it were not there
-        splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
-        return LeftOutFits(None, self.left_out_of([split for split in splits if len(split[1])], refit))
+    def _residuals(self, fit: FoldFit, rows: Indices) -> Array:
+        part, space = self.rows.take(rows), self.rows.space
+        if space.on_host:
+            return fit.residuals(part.X, part.Y)
+        predicted = space.cast(part.X) @ space.put(fit.coef.T) + space.put(fit.intercept)
+        return np.asarray(space.get(space.cast(part.Y) - predicted), dtype=float)
 
-    def left_out_of(self, splits: list[tuple[Any, Any]], refit: Refit) -> list[FoldFit]:
-        """The ensemble on the rows of each split that it is trained on, with its errors for the others."""
-        return [self._fold_fit(train, test, refit) for train, test in splits]
-
-    def _fold_fit(self, train: Any, test: Any, refit: Refit) -> FoldFit:
-        part = replace(self, problem=self.problem.take(train), options=replace(self.options, listen=nobody))
-        members = part.solve(fold_design(refit, len(train)), 0, refit.number, refit.weights)
-        left, fit = self.problem.take(test), FoldFit.of(members, refit.scale, self.problem.Y.shape[1])
-        return fit._replace(residual=residuals(fit, left.X, left.Y))
+    def _refuse_extremes(self) -> None:
+        """On the host such entries are brought to order one."""
+        if not self.rows.space.on_host:
+            refuse_extremes(self.rows.largest_entries)
 
 
-def sliceable(X: Any) -> Any:
-    """X in a form whose rows can be sliced."""
-    return sp.csr_array(X) if sp.issparse(X) else X
+@contextmanager
+def memory_named(problem: Problem) -> Iterator[None]:
+    """Whatever error a library raises when its device runs out of memory, in words."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or not out_of_memory(error):
+            raise
+        n, p = problem.shape
+        raise MemoryError(
+            f"{problem.space.device} ran out of memory with X of {n} x {p} ({error}). A Gram matrix takes "
+            f"{describe(8.0 * p * p)} there, and rows are summed in blocks of {describe(2.0**31)}. Free some memory, "
+            f"take fewer columns, or move X to the host."
+        ) from error
 
 
-def _drop_weightless(
-    X: Any, Y: NDArray[np.float64], weight: NDArray[np.float64], min_rows: int
-) -> tuple[Any, NDArray[np.float64], NDArray[np.float64], NDArray[np.int64] | None]:
-    kept = np.flatnonzero(weight > 0)
-    require_positive(len(kept), len(weight), min_rows)
-    if len(kept) == len(weight):
-        return X, Y, np.array(weight), None
-    if sp.issparse(X):
-        X = sp.csr_array(X)
-    return X[kept], Y[kept], weight[kept], kept
+@dataclass(frozen=True)
+class Memory(Rows):
+    """Arrays on the host."""
+
+    arrays = True
+
+    @classmethod
+    def of(cls, X: Any, y: NDArray[Any], weight: Array | None, options: Options, min_rows: int = 2) -> Memory:
+        """From arrays that were checked; y and weights are copied, as users change them in place."""
+        X = sp.csc_array(X) if sp.issparse(X) else X
+        Y = np.array(y, dtype=np.float64).reshape(len(y), -1)
+        return cls.from_checked(X, y, Y, None if weight is None else np.array(weight), options, min_rows)
+
+    @property
+    def problem(self) -> Problem:
+        return self.rows
+
+    def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
+        if stop == np.inf:
+            return limit_of(self, design)
+        features, samples = design.draw(start, int(stop), self.options.quietly.without_blas)
+        sharing = self.options.sharing("members", len(features))
+        solution = _members.solve(self.rows, features, samples, solver=self.options.solver, sharing=sharing)
+        return Members.of(self.rows, features, samples, solution, weights)

@@ -32,46 +32,141 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.extras import from_extra
-from .._execution.threads import room_for_a_thread
+from .._execution.threads import Report, room_for_a_thread
 from ..subsets import row_groups
+from .engine import Options
 
 __all__ = [
     "Block",
     "BlockSource",
-    "Checked",
     "FileRows",
     "ahead",
-    "check_columns",
-    "check_weights",
     "checked",
-    "name_bad_rows",
     "named_columns",
     "open_source",
     "parquet_batches",
     "refuse_text",
     "require_positive",
-    "split_rows",
+    "some_of",
 ]
 
+T = TypeVar("T")
+Triple = tuple[Any, Any, Any]  # X, y and weights of a block as they are stored; weights may be None
 Batches = Callable[[Sequence[str], int], Iterator[Any]]  # (columns, most rows at a time) -> Arrow batches
 
 BLOCK_BYTES = 1 << 24  # of a block as stored
-FileState = dict[str, tuple[int, int, int]]  # name -> number, size and time of change of a file
 
 
-class Block(NamedTuple):
-    """Consecutive rows."""
+@dataclass(frozen=True)
+class Block:
+    """Consecutive rows that were checked: X (rows, p), y (rows, q) and weights (rows,) or None."""
 
-    X: Any  # (rows, p)
-    y: Any  # (rows,) or (rows, q)
-    weight: Any  # (rows,) or None
+    X: Any
+    y: Any
+    weight: Any
+    number: int
+    first: int  # number of its first row
+    kind: str  # what it is a block of
+    single: bool  # whether y was a vector
+    names: list[str] | None  # of the columns, where the block is a data frame
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return f"block {self.number} of the {self.kind} (rows {self.first} to {self.first + len(self.X) - 1})"
+
+    def groups(self, count: int, seed: int) -> Iterator[tuple[int, Any, Any, Any]]:
+        """(group, X, y, weight) of random groups of the rows, without those of weight zero and groups without rows.
+
+        The group of a row depends on the seed and on the row's number alone, not on how rows are cut into blocks.
+        """
+        if count == 1 and self.weight is None and len(self.X):
+            yield 0, self.X, self.y, None
+            return
+        group = np.zeros(len(self.X)) if count == 1 else row_groups(self.first, len(self.X), count, seed)
+        for g in range(count):
+            here = group == g if self.weight is None else (group == g) & (self.weight > 0)
+            if here.any():
+                yield g, self.X[here], self.y[here], None if self.weight is None else self.weight[here]
+
+    def refuse(self) -> None:
+        """Raise for rows that hold NaN or infinity, or for squares that overflow."""
+        for name, part in (("X", self.X), ("y", self.y), ("sample_weight", self.weight)):
+            if part is not None:
+                finite = np.isfinite(part)
+                self._refuse_rows(~finite.reshape(len(finite), -1).all(axis=1), f"contains NaN or infinity in {name}")
+        raise ValueError(f"{self.where} holds numbers whose squares overflow; rescale the columns.")
+
+    def _refuse_rows(self, bad: NDArray[np.bool_], why: str) -> None:
+        if bad.any():
+            rows = self.first + np.flatnonzero(bad)
+            raise ValueError(f"{self.where} {why}, in {len(rows)} rows: {some_of(rows.tolist())}. Mend or drop them.")
+
+    def refuse_bad_weights(self) -> None:
+        """Raise for weights that are negative or no numbers."""
+        if self.weight is not None:
+            if not np.isfinite(self.weight).all():
+                self.refuse()
+            self._refuse_rows(self.weight < 0, "has negative weights")
+
+
+def checked(triples: Iterable[Triple], kind: str, start: int = 0, first: int = 0) -> Iterator[Block]:
+    """Blocks, numbered from a number and a row on, each of the shape and with the columns of the first."""
+    shape, names = None, None
+    for number, (X, y, weight) in enumerate(triples, start):
+        where, found = f"block {number} of the {kind}", _column_names(X)
+        X, y = _numbers(X, f"X of {where}"), _numbers(y, f"y of {where}")
+        if X.ndim != 2 or y.ndim not in (1, 2):
+            raise ValueError(f"{where} has X of shape {X.shape} and y of shape {y.shape}; expected rows by columns.")
+        single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
+        if shape is None:
+            shape, names = (X.shape[1], y.shape[1]), found
+        if (X.shape[1], y.shape[1]) != shape:
+            raise ValueError(
+                f"{where} has {X.shape[1]} columns and {y.shape[1]} targets, but the blocks before have {shape[0]} and "
+                f"{shape[1]}."
+            )
+        if found and names and found != names:
+            odd = sorted(set(found) ^ set(names)) or [a for a, b in zip(found, names, strict=True) if a != b]
+            raise ValueError(
+                f"{where} has other columns than the first block, or another order of them: {some_of(odd)}."
+            )
+        weight = None if weight is None else np.asarray(weight, dtype=np.float64)
+        if weight is not None and weight.ndim == 0:
+            weight = np.full(len(X), weight)
+        if len(y) != len(X) or (weight is not None and weight.shape != (len(X),)):
+            given = None if weight is None else weight.shape
+            raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
+        block = Block(X, y, weight, number, first, kind, single, names)
+        block.refuse_bad_weights()
+        yield block
+        first += len(X)
+
+
+def _numbers(given: Any, what: str) -> NDArray[Any]:
+    """Real numbers; objects are tried, as in memory."""
+    array: NDArray[Any] = given.toarray() if hasattr(given, "toarray") else np.asarray(given)
+    if array.dtype.kind == "O":
+        try:
+            return array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{what} does not hold numbers ({error}).") from error
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{what} is of type {array.dtype}; real numbers needed.")
+    return array
+
+
+def _column_names(X: Any) -> list[str] | None:
+    """Names of the columns of a data frame; None for arrays, and where names are not texts, as in scikit-learn."""
+    names = getattr(X, "columns", None)
+    return list(names) if names is not None and all(isinstance(name, str) for name in names) else None
 
 
 @dataclass(frozen=True)
@@ -81,7 +176,7 @@ class BlockSource:
     Parameters
     ----------
     read : callable
-        Returns a fresh iterator over blocks.
+        Returns a fresh iterator over blocks (X, y, weight).
     kind : str
         What it is, for messages.
     rereadable : bool
@@ -92,154 +187,27 @@ class BlockSource:
         Names of the columns.
     """
 
-    read: Callable[[], Iterator[Block]]
+    read: Callable[[], Iterator[Triple]]
     kind: str
     rereadable: bool = True
     n_rows: int | None = None
     names: list[str] | None = None
 
+    def collect(self, work: Callable[..., T], merge: Any, options: Options | None = None) -> T:
+        """What `work` makes of all blocks, which are read ahead; there is nothing to merge."""
+        if options is None:
+            return work(self._blocks(1, None))
+        report = options.listen("rows", self.n_rows or "an unknown number")
+        return work(self._blocks(options.n_threads, report), options.n_threads)
 
-def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
-    """The blocks of X, or None where X is to be loaded as a whole."""
-    if isinstance(X, (str, Path)):
-        return _open_path(Path(X), y, sample_weight)
-    if isinstance(X, np.memmap):
-        large = X.ndim == 2 and X.nbytes > memory.available_bytes() / 4
-        if not large:
-            return None
-        return _watched(_slices(_rows_of_map(X), y, sample_weight, "memory map"), [X.filename, y, sample_weight])
-    module = type(X).__module__.split(".")[0]
-    if module == "zarr":
-        return _watched(_slices(X, y, sample_weight, "zarr array"), [_zarr_folder(X), y, sample_weight])
-    if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
-        return _parquet(X, y, sample_weight, "Arrow dataset", partial(_dataset_batches, X))
-    if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
-        return _iterator(X, y, sample_weight)
-    return None
+    def _blocks(self, n_ahead: int, report: Report | None) -> Iterator[Block]:
+        for block in checked(ahead(self.read(), n_ahead), self.kind):
+            yield block
+            if report:
+                report(block.first + len(block.X))
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A block with what it must have: X (rows, p), y (rows, q), its number and the number of its first row."""
-
-    X: Any
-    y: Any
-    weight: Any
-    number: int
-    first: int
-    single: bool  # whether y was a vector
-    dtype: Any  # floating type of results
-    kind: str = "source"  # what it is a block of
-    local: bool = False  # whether rows are numbered within the block: those before are not counted
-    names: list[str] | None = None  # of the columns, where the block is a data frame
-
-    @property
-    def where(self) -> str:
-        """For messages."""
-        if self.local:
-            return f"partition {self.number} of the {self.kind}"
-        return f"block {self.number} of the {self.kind} (rows {self.first} to {self.first + len(self.X) - 1})"
-
-    def listed(self, rows: NDArray[np.int64]) -> str:
-        """Some of its rows, for messages."""
-        shown = ", ".join(str(self.first + row) for row in rows[:5]) + (" ..." if len(rows) > 5 else "")
-        return f"in {len(rows)} rows{' (numbered within the partition)' if self.local else ''}: {shown}"
-
-
-def checked(source: BlockSource, n_ahead: int = 1) -> Iterator[Checked]:
-    """All blocks of a source, read ahead, each of the shape of the first."""
-    shape, first, names = None, 0, None
-    for number, block in enumerate(ahead(source.read(), n_ahead)):
-        X, y, own = _dense(block.X), np.asarray(block.y), _column_names(block.X)
-        single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
-        where = f"block {number} of the {source.kind}"
-        if X.ndim != 2 or X.dtype.kind not in "fiub" or y.dtype.kind not in "fiub":
-            raise ValueError(
-                f"{where} has X of shape {X.shape} and type {X.dtype}, y of type {y.dtype}; 2D numbers needed."
-            )
-        shape = shape or (X.shape[1], y.shape[1])
-        if (X.shape[1], y.shape[1]) != shape:
-            raise ValueError(
-                f"{where} has {X.shape[1]} columns and {y.shape[1]} targets, but the blocks before have {shape[0]} and "
-                f"{shape[1]}."
-            )
-        names = own if number == 0 else names
-        if own and names and own != names:
-            raise ValueError(_other_names(where, own, names))
-        weight = None if block.weight is None else np.asarray(block.weight, dtype=np.float64)
-        if weight is not None and weight.ndim == 0:
-            weight = np.full(len(X), weight)
-        if len(y) != len(X) or (weight is not None and weight.shape != (len(X),)):
-            given = None if weight is None else weight.shape
-            raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
-        dtype = np.float32 if X.dtype == np.float32 else np.float64
-        whole = Checked(X, y, weight, number, first, single, dtype, source.kind, names=names)
-        check_weights(whole)
-        yield whole
-        first += len(X)
-
-
-def _other_names(where: str, own: list[str], names: list[str]) -> str:
-    """What is wrong with the columns of a block."""
-    odd = sorted(set(own) ^ set(names)) or [name for name, first in zip(own, names, strict=True) if name != first]
-    listed = ", ".join(map(repr, odd[:5])) + (" ..." if len(odd) > 5 else "")
-    return (
-        f"{where} has other columns than the first block, or another order of them: {listed}. Give every block the "
-        f"same columns in one order."
-    )
-
-
-def check_weights(block: Checked) -> None:
-    """Refuse weights that are negative or no numbers."""
-    if block.weight is None:
-        return
-    if not np.isfinite(block.weight).all():
-        name_bad_rows(block)
-    negative = np.flatnonzero(block.weight < 0)
-    if len(negative):
-        raise ValueError(
-            f"{block.where} has negative weights, {block.listed(negative)}. Weights must be at least zero; zero drops "
-            f"the row."
-        )
-
-
-def split_rows(block: Checked, n_groups: int, seed: int) -> Iterator[tuple[int, Any, Any, Any]]:
-    """(group, X, y, weight) of the rows of a block, without those of weight zero and groups without rows.
-
-    The group of a row depends on the seed and on the row's number alone, not on how rows are cut into blocks.
-    """
-    keep = slice(None) if block.weight is None else block.weight > 0
-    if not len(block.X[keep]):
-        return
-    if n_groups == 1:
-        yield 0, block.X[keep], block.y[keep], None if block.weight is None else block.weight[keep]
-        return
-    group = row_groups(block.first, len(block.X), n_groups, seed)
-    for g in range(n_groups):
-        here = group == g if block.weight is None else (group == g) & keep
-        if here.any():
-            yield g, block.X[here], block.y[here], None if block.weight is None else block.weight[here]
-
-
-def name_bad_rows(block: Checked) -> None:
-    """Raise for the rows of a block that hold NaN or infinity."""
-    columns = {"X": block.X, "y": block.y}
-    if block.weight is not None:
-        columns["sample_weight"] = block.weight[:, None]
-    for name, part in columns.items():
-        bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
-        if len(bad):
-            raise ValueError(
-                f"{block.where} contains NaN or infinity in {name}, {block.listed(bad)}. Impute or drop them first."
-            )
-    raise ValueError(f"{block.where} holds numbers whose squares overflow; rescale the columns.")
-
-
-def _dense(X: Any) -> NDArray[Any]:
-    return X.toarray() if hasattr(X, "toarray") else np.asarray(X)
-
-
-def ahead(blocks: Iterator[Block], count: int) -> Iterator[Block]:
+def ahead(blocks: Iterator[T], count: int) -> Iterator[T]:
     """The same blocks, read while those before are worked on."""
     if not room_for_a_thread():
         yield from blocks
@@ -254,11 +222,34 @@ def ahead(blocks: Iterator[Block], count: int) -> Iterator[Block]:
             reader.shutdown(cancel_futures=True)
 
 
+def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
+    """The blocks of X, or None where X is to be loaded as a whole."""
+    beside = (y, sample_weight)
+    module = type(X).__module__.split(".")[0]
+    if isinstance(X, (str, Path)):
+        return _open_path(Path(X), *beside)
+    if isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > memory.available_bytes() / 4:
+        return _watched(_slices(_rows_of_map(X), *beside, "memory map"), [X.filename, *beside])
+    if module == "zarr":
+        root = getattr(getattr(X, "store", None), "root", None)  # where it is, if that is a folder of this machine
+        place = root / X.path if isinstance(root, Path) and isinstance(X.path, str) else None
+        return _watched(_slices(X, *beside, "zarr array"), [place, *beside])
+    if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
+
+        def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
+            return _to_the_end(X.to_batches(columns=columns, batch_size=rows), "Arrow dataset")
+
+        return _parquet(X, *beside, "Arrow dataset", batches)
+    if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
+        return _iterator(X, *beside)
+    return None
+
+
 def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
     if not path.exists():
         raise FileNotFoundError(f"X is the path {str(path)!r}, but there is no such file.")
     if path.suffix == ".npy":
-        return _watched(_slices(FileRows.of(path), y, sample_weight, f"file {path}"), [path, y, sample_weight])
+        return _watched(_slices(_open_npy(path), y, sample_weight, f"file {path}"), [path, y, sample_weight])
     if path.suffix == ".zarr":
         zarr, kind = from_extra("zarr", "zarr", "Reading zarr arrays"), f"zarr array {path}"
         with _reading(kind):
@@ -282,43 +273,51 @@ def _reading(kind: str) -> Iterator[None]:
         raise ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.") from error
 
 
-def _refuse_zarr_group(X: Any, kind: str) -> None:
-    """A folder of arrays is not an array: name those in it."""
-    if not hasattr(X, "shape"):
-        held = sorted(X.array_keys())
-        inside = f"the arrays {', '.join(map(repr, held[:8]))}" if held else "no array"
-        raise ValueError(f"the {kind} is a group, which holds {inside}. Pass one array of it as X, y as another.")
-
-
-def _zarr_folder(X: Any) -> Any:
-    """Where a zarr array is, if that is a folder of this machine."""
-    root, inner = getattr(getattr(X, "store", None), "root", None), getattr(X, "path", "")
-    return root / inner if isinstance(root, Path) and isinstance(inner, str) else None
-
-
 def _watched(source: BlockSource, given: Iterable[Any]) -> BlockSource:
     """The same rows; an error at the end of a pass if one of the files has changed since now.
 
     What is given and no path of a file or folder is passed over: arrays, names of columns, None.
     """
     paths = [path for path in given if isinstance(path, (str, Path)) and os.path.exists(path)]
-    before = [_file_state(path) for path in paths]
+    before = _file_states(paths)
 
-    def read() -> Iterator[Block]:
+    def read() -> Iterator[Triple]:
         yield from source.read()
-        for path, state in zip(paths, before, strict=True):
-            _refuse_change(path, state)
+        _refuse_change(paths, before)
 
     return replace(source, read=read)
 
 
+def _file_states(paths: Iterable[str | Path]) -> dict[str, tuple[int, int, int]]:
+    """Identity, size and time of change of files, and of all files below folders; none of what is not there."""
+    found = {}
+    for path in paths:
+        inside = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files]
+        for name in filter(os.path.exists, inside or [str(path)]):
+            entry = os.stat(name)
+            found[name] = (entry.st_ino, entry.st_size, entry.st_mtime_ns)
+    return found
+
+
+def _refuse_change(paths: Iterable[str | Path], before: dict[str, tuple[int, int, int]]) -> None:
+    now = _file_states(paths)
+    changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    if changed:
+        raise ValueError(
+            f"files changed while they were read, so rows of two versions would be mixed: {some_of(changed)}. Fit "
+            f"again when nobody writes to them, or fit a copy."
+        )
+
+
 def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
     """Blocks of something that has a shape and can be sliced by rows; whole chunks of chunked storage."""
-    _refuse_zarr_group(X, kind)
+    if not hasattr(X, "shape"):
+        inside = some_of(sorted(X.array_keys())) or "no array"
+        raise ValueError(f"the {kind} is a group, which holds {inside}. Pass one array of it as X, y as another.")
     if len(X.shape) != 2:
         raise ValueError(f"the {kind} has shape {tuple(X.shape)}; expected 2D, rows by columns.")
     n, p = X.shape
-    targets, weights = (_beside(a, name, n, kind) for a, name in ((y, "y"), (sample_weight, "sample_weight")))
+    targets, weights = _beside(y, "y", n, kind), _beside(sample_weight, "sample_weight", n, kind)
     if targets is None:
         raise ValueError(f"y is None, but the {kind} holds X only: give y as an array or as a .npy file.")
     rows = max(1, BLOCK_BYTES // (p * X.dtype.itemsize))
@@ -326,13 +325,12 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
     if chunk:
         rows = max(chunk[0], rows // chunk[0] * chunk[0])
 
-    def read() -> Iterator[Block]:
+    def read() -> Iterator[Triple]:
         for start in range(0, n, rows):
             here = slice(start, min(start + rows, n))
-            weight = None if weights is None else np.asarray(weights[here])
             with _reading(kind):
                 x = np.asarray(X[here])
-            yield Block(x, np.asarray(targets[here]), weight)
+            yield x, np.asarray(targets[here]), None if weights is None else np.asarray(weights[here])
 
     return BlockSource(read, kind, True, n)
 
@@ -344,34 +342,35 @@ def _beside(given: Any, name: str, n: int, kind: str) -> Any:
     if isinstance(given, (str, Path)):
         if Path(given).suffix != ".npy" or not Path(given).exists():
             raise ValueError(f"{name}={str(given)!r} is not a .npy file that exists; the {kind} has no named columns.")
-        given = FileRows.of(Path(given))
+        given = _open_npy(Path(given))
     given = given if hasattr(given, "shape") else np.asarray(given)
     if name == "sample_weight" and given.shape == ():
         return np.broadcast_to(np.asarray(given, dtype=np.float64), (n,))  # one weight for all rows
-    if given.shape == ():
-        raise ValueError(f"{name} is a single value, but the {kind} has {n} rows; every row needs its own.")
     if given.shape[:1] != (n,):
-        raise ValueError(f"{name} has {given.shape[0]} rows, but the {kind} has {n}.")
+        raise ValueError(
+            f"{name} has shape {tuple(given.shape)}, but the {kind} has {n} rows; every row needs its own."
+        )
     return given
 
 
 def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, batches: Batches) -> BlockSource:
-    named_y, named_weight = named_columns(y), named_columns(sample_weight)
-    taken = [*(named_y or []), *(named_weight or [])]
+    taken = [*(named_columns(y) or []), *(named_columns(sample_weight) or [])]
     names = _remaining_columns(dataset.schema, taken, kind)
+    if y is None:
+        raise ValueError(f"y is None: name the column of {kind} that holds the target.")
     with _reading(kind):
         n = int(dataset.count_rows())
-    y_beside = None if named_y else _beside(y, "y", n, kind)
-    w_beside = None if named_weight else _beside(sample_weight, "sample_weight", n, kind)
-    if y_beside is None and not named_y:
-        raise ValueError(f"y is None: name the column of {kind} that holds the target.")
+    given = [(y, "y"), (sample_weight, "sample_weight")]
+    beside = [a if named_columns(a) else _beside(a, name, n, kind) for a, name in given]
 
-    def read() -> Iterator[Block]:
+    def read() -> Iterator[Triple]:
         start = 0
         for batch in batches([*names, *taken], max(1, BLOCK_BYTES // (8 * len(names)))):
             here = slice(start, start + batch.num_rows)
-            target, weight = _of_batch(batch, y, y_beside, here), _of_batch(batch, sample_weight, w_beside, here)
-            yield Block(_stack_columns(batch, names), target, weight)
+            target, weight = (
+                _stack_columns(batch, a) if named_columns(a) else a if a is None else a[here] for a in beside
+            )
+            yield _stack_columns(batch, names), target, weight
             start += batch.num_rows
 
     return BlockSource(read, kind, True, n, names)
@@ -392,8 +391,8 @@ def _remaining_columns(schema: Any, taken: Sequence[str], kind: str) -> list[str
 
     names = [name for name in schema.names if name not in taken]
     missing = [name for name in taken if name not in schema.names]
-    if missing:
-        raise ValueError(f"{kind} has no column {missing[0]!r}; it has {', '.join(map(repr, schema.names[:8]))}.")
+    if missing or not names:
+        raise ValueError(f"{kind} has no column {missing or 'for X'}; it has {some_of(schema.names)}.")
     numeric = (types.is_integer, types.is_floating, types.is_boolean)
     refuse_text([name for name in names if not any(test(schema.field(name).type) for test in numeric)], len(names))
     return names
@@ -411,8 +410,8 @@ def parquet_batches(
     """
     import pyarrow.parquet as pq
 
+    before = _file_states(files)
     for name in files:
-        before = _file_state(name)
         with _reading(kind):
             opened = pq.ParquetFile(name, pre_buffer=False, buffer_size=1 << 16, read_dictionary=list(dictionaries))
         with opened as file:
@@ -420,12 +419,7 @@ def parquet_batches(
             if missing:
                 raise ValueError(f"{name} has no column {missing[0]!r}, which other files of {kind} have.")
             yield from _to_the_end(file.iter_batches(rows, columns=columns), kind)
-        _refuse_change(name, before)
-
-
-def _dataset_batches(dataset: Any, columns: Sequence[str], rows: int) -> Iterator[Any]:
-    """Batches of some columns of an Arrow dataset, about `rows` at a time."""
-    return _to_the_end(dataset.to_batches(columns=columns, batch_size=rows), "Arrow dataset")
+    _refuse_change(files, before)
 
 
 def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
@@ -437,13 +431,6 @@ def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
             return
         if batch.num_rows:
             yield batch
-
-
-def _of_batch(batch: Any, given: Any, beside: Any, rows: slice) -> Any:
-    """y or weights of a batch: columns of its own, or rows of what stands beside it."""
-    if given is None:
-        return None
-    return _stack_columns(batch, given) if beside is None else beside[rows]
 
 
 def _stack_columns(batch: Any, names: str | Sequence[str]) -> NDArray[Any]:
@@ -463,27 +450,21 @@ def _iterator(X: Any, y: Any, sample_weight: Any) -> BlockSource:
         raise ValueError(
             "X yields blocks, so y and sample_weight come with them: yield (X, y) or (X, y, weight) and pass y=None."
         )
-    once = iter(X) if isinstance(X, Iterator) else None
+    once = isinstance(X, Iterator)
 
-    def read() -> Iterator[Block]:
-        for number, block in enumerate(_returned(X) if once is None else once):
+    def read() -> Iterator[Triple]:
+        blocks = X if once else X()
+        if not hasattr(blocks, "__iter__"):
+            raise ValueError(
+                f"X is a function that returned {blocks!r:.80} of type {type(blocks).__name__}; it must return an "
+                f"iterator of blocks (X, y) or (X, y, weight), a fresh one at every call."
+            )
+        for number, block in enumerate(blocks):
             if not isinstance(block, (tuple, list)) or len(block) not in (2, 3):
                 raise ValueError(f"block {number} is not a pair (X, y) or a triple (X, y, weight).")
-            yield Block(block[0], block[1], block[2] if len(block) == 3 else None)
+            yield block[0], block[1], block[2] if len(block) == 3 else None
 
-    return BlockSource(read, "iterator", rereadable=once is None)
-
-
-def _returned(function: Callable[[], Any]) -> Iterator[Any]:
-    """The iterator that a function gives."""
-    given = function()
-    if not hasattr(given, "__iter__"):
-        raise ValueError(
-            f"X is a function that returned {given!r:.80} of type {type(given).__name__}; it must return an iterator "
-            f"of blocks (X, y) or (X, y, weight), a fresh one at every call. Yield them, or return iter(...)."
-        )
-    blocks: Iterator[Any] = iter(given)
-    return blocks
+    return BlockSource(read, "iterator", rereadable=not once)
 
 
 @dataclass(frozen=True)
@@ -491,7 +472,7 @@ class FileRows:
     """An array in a file, of which rows are read when they are asked for: ``rows[start:stop]``.
 
     Read, not mapped: where a mapped file is cut short, the system ends the process at the first look at a missing row
-    (SIGBUS), whereas a read comes back short and can be refused.
+    (SIGBUS), whereas a read comes back short and can be refused. Pages that were mapped would stay in the process, too.
     """
 
     path: Path
@@ -499,23 +480,6 @@ class FileRows:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     by_columns: bool  # Fortran order: the rows of a block lie all over the file
-
-    @classmethod
-    def of(cls, path: Path) -> FileRows:
-        """From the header of a .npy file; ValueError if the file is not whole."""
-        with _reading(f"file {path}"), open(path, "rb") as file:
-            major = np.lib.format.read_magic(file)[0]
-            header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-            shape, by_columns, dtype = header(file)
-            if dtype.hasobject:
-                raise ValueError("it holds Python objects, not numbers")
-            found = cls(path, file.tell(), shape, dtype, by_columns and len(shape) > 1)
-        needed, there = found.offset + math.prod(shape) * dtype.itemsize, os.path.getsize(path)
-        if there < needed:
-            raise ValueError(
-                f"file {path} has {there} bytes, its header asks for {needed}; it may have been cut short."
-            )
-        return found
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
         start, stop, _ = rows.indices(self.shape[0])
@@ -528,15 +492,17 @@ class FileRows:
     def _entries(self, first: int, count: int) -> NDArray[Any]:
         found = np.fromfile(self.path, self.dtype, count, offset=self.offset + first * self.dtype.itemsize)
         if len(found) < count:
-            raise ValueError(
-                f"{self.path} was cut short while it was read: {self.shape} entries of type {self.dtype} when it was "
-                f"opened, now it ends before entry {first + count}. Fit again when it is whole."
-            )
+            raise ValueError(f"{self.path} was cut short while it was read: it ends before entry {first + count}.")
         return found
 
 
+def _open_npy(path: Path) -> Any:
+    with _reading(f"file {path}"):
+        return _rows_of_map(np.lib.format.open_memmap(path, mode="r"))
+
+
 def _rows_of_map(X: Any) -> Any:
-    """A memory map as rows that are read from its file: pages that were mapped would stay in the process."""
+    """A memory map as rows that are read from its file."""
     pages = getattr(X, "_mmap", None)
     if pages is None or X.filename is None or X.mode not in ("r", "r+") or not X.flags.forc:
         return X
@@ -545,29 +511,9 @@ def _rows_of_map(X: Any) -> Any:
     return FileRows(Path(X.filename), offset, X.shape, X.dtype, not X.flags.c_contiguous)
 
 
-def _file_state(path: str | Path) -> FileState:
-    """Identity, size and time of change of a file, or of all files below a folder; empty if there is none."""
-    names = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files] or [str(path)]
-    found = {}
-    for name in names:
-        try:
-            entry = os.stat(name)
-        except FileNotFoundError:
-            continue
-        found[name] = (entry.st_ino, entry.st_size, entry.st_mtime_ns)
-    return found
-
-
-def _refuse_change(path: str | Path, before: FileState) -> None:
-    """Raise ValueError if a file, or one below a folder, is no longer what :func:`_file_state` has found."""
-    now = _file_state(path)
-    changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
-    if changed:
-        more = f" and {len(changed) - 1} other files" if len(changed) > 1 else ""
-        raise ValueError(
-            f"{changed[0]}{more} changed while the data were read, so rows of two versions would be mixed. Fit again "
-            f"when nobody writes to it, or fit a copy."
-        )
+def some_of(items: Sequence[Any]) -> str:
+    """The first of them, for messages."""
+    return ", ".join(map(repr, items[:5])) + (" ..." if len(items) > 5 else "")
 
 
 def require_positive(kept: int, given: int, least: int = 2) -> None:
@@ -582,36 +528,7 @@ def require_positive(kept: int, given: int, least: int = 2) -> None:
 def refuse_text(text: Sequence[str], n_columns: int) -> None:
     """Name the columns that do not hold numbers, if there are any."""
     if text:
-        shown = ", ".join(repr(name) for name in text[:5]) + (f" and {len(text) - 5} more" if len(text) > 5 else "")
         raise ValueError(
-            f"{len(text)} of {n_columns} columns do not hold numbers: {shown}. Encode them first, for instance with "
-            f"sklearn.preprocessing.OneHotEncoder, or leave them out."
+            f"{len(text)} of {n_columns} columns do not hold numbers: {some_of(text)}. Encode them first, for instance "
+            f"with sklearn.preprocessing.OneHotEncoder, or leave them out."
         )
-
-
-def _column_names(X: Any) -> list[str] | None:
-    """Names of the columns of a data frame; None for arrays, and where names are not texts, as in scikit-learn."""
-    names = getattr(X, "columns", None)
-    return list(names) if names is not None and all(isinstance(name, str) for name in names) else None
-
-
-def check_columns(given: Sequence[str] | None, n_given: int, fitted: Sequence[str] | None, n: int, who: str) -> None:
-    """Refuse columns that are not those of the fit, in scikit-learn's words."""
-    if given is not None and fitted is not None and list(given) != list(fitted):
-        raise ValueError(_names_differ([str(name) for name in given], [str(name) for name in fitted]))
-    if n_given != n:
-        raise ValueError(f"X has {n_given} features, but {who} is expecting {n} features as input.")
-
-
-def _names_differ(given: list[str], fitted: list[str]) -> str:
-    parts = ["The feature names should match those that were passed during fit."]
-    for names, others, title in (
-        (given, set(fitted), "Feature names unseen at fit time:"),
-        (fitted, set(given), "Feature names seen at fit time, yet now missing:"),
-    ):
-        odd = sorted(set(names) - others)
-        if odd:
-            parts += [title, *(f"- {name}" for name in odd[:5]), *(["- ..."] if len(odd) > 5 else [])]
-    if len(parts) == 1:
-        parts.append("Feature names must be in the same order as they were in fit.")
-    return "\n".join(parts) + "\n"

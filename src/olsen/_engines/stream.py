@@ -14,15 +14,14 @@ from .._moments import DistinctRows, Moments, Triangle
 from .._trust import refuse_extremes
 from ..subsets import Design
 from .determinantal import limit_of
-from .engine import NeedsRows, Options
-from .left_out import FoldFit, LeftOutFits, Refit
-from .memory import Memory, sliceable
+from .engine import Engine, Options
+from .memory import Memory
 
 __all__ = ["Stream"]
 
 
 @dataclass(frozen=True)
-class Stream:
+class Stream(Engine):
     """The triangular factor of all rows so far, and how many of them are different."""
 
     triangle: Triangle
@@ -31,10 +30,9 @@ class Stream:
     n_given: int = 0  # rows handed over, those of weight zero included
     single_target: bool = True
     dtype: Any = np.float64
-    names: list[str] | None = None
-    arrays: bool = True
-    problem: Problem | None = None
-    why_no_rows: str = "partial_fit keeps no rows; call fit with all of them in one array to have them"
+
+    arrays = True
+    why_no_rows = "partial_fit keeps no rows; call fit with all of them in one array to have them"
 
     @classmethod
     def empty(cls, p: int, q: int, options: Options) -> Stream:
@@ -43,31 +41,21 @@ class Stream:
 
     def add(self, batch: Memory) -> Stream:
         """With the rows of a batch."""
-        rows = batch.problem
+        rows = batch.rows
         refuse_extremes(rows.largest_entries)  # later batches may have other entries: there is no unit for all
         if self.triangle.n_targets != rows.Y.shape[1]:
             raise ValueError(f"y has {rows.Y.shape[1]} targets, but earlier batches had {self.triangle.n_targets}.")
-        return Stream(
-            self.triangle.add(rows.X, rows.Y, rows.weight, self.options.fit_intercept),
-            self.distinct.add(sliceable(rows.X)),
-            batch.options,
-            self.n_given + batch.n_given,
-            batch.single_target,
-            batch.dtype,
-        )
+        triangle = self.triangle.add(rows.X, rows.Y, rows.weight, self.options.fit_intercept)
+        n_given = self.n_given + batch.n_given
+        return Stream(triangle, self.distinct.add(rows.X), batch.options, n_given, batch.single_target, batch.dtype)
 
     @property
     def n_columns(self) -> int:
         return len(self.triangle.shift) - self.triangle.n_targets
 
     def complete(self, design: Design) -> Design:
-        return replace(
-            design,
-            n_rows=self.triangle.n_rows,
-            n_columns=self.n_columns,
-            distinct_rows=len(self.distinct),
-            n_given=self.n_given,
-        )
+        n, distinct = self.triangle.n_rows, len(self.distinct)
+        return replace(design, n_rows=n, n_columns=self.n_columns, distinct_rows=distinct, n_given=self.n_given)
 
     def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
         if stop == np.inf:
@@ -80,19 +68,7 @@ class Stream:
         members = Members.of(problem, features, None, solution)
         return replace(members, intercept=mean_y - mean_x @ members.coef, mean_y=mean_y)
 
-    def folds(self, count: int, seed: int) -> list[Moments]:
-        raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
-
-    def again(self) -> Stream:
-        return self
-
     def sums(self) -> Moments:
         X, Y, mean_x, mean_y, _ = self.triangle.centred(self.options.fit_intercept)
         n, weight = self.triangle.n_rows, float(self.triangle.R[0, 0] ** 2)
         return Moments(n, weight, mean_x, mean_y, X.T @ X, X.T @ Y, (Y * Y).sum(axis=0), self.options.fit_intercept)
-
-    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
-        raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
-
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> LeftOutFits:
-        raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")

@@ -263,7 +263,7 @@ class OLSEnsembleRegressor(FittingEnsemble):
             return replace(fitted.stream, options=batch.options)
         self._members_again("partial_fit after fit")  # the rows are those of the fit
         rows = fitted.need_rows("partial_fit after fit")
-        before = replace(batch, problem=rows, n_given=fitted.design.n_given or len(rows.Y))
+        before = replace(batch, rows=rows, n_given=fitted.design.n_given or len(rows.Y))
         return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(before)
 
 

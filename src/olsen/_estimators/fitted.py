@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, Self, overload
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _engines, _members
-from .._engines import Engine, Memory, NeedsRows, Options, Stream
+from .._engines import Engine, FoldFit, Memory, NeedsRows, Options, Stream
 from .._engines.determinantal import drawable
-from .._engines.left_out import FoldFit
 from .._execution import callbacks
 from .._execution.memory import describe
 from .._members import Members, by_target
@@ -267,8 +266,8 @@ class FittedEnsemble(
         """
         check_is_fitted(self)
         if not return_std:
-            names = getattr(self, "feature_names_in_", None)
-            there = _engines.predict(X, self.coef_, self.intercept_, type(self).__name__, names)
+            check = partial(validate_data, self, reset=False, skip_check_array=True)
+            there = _engines.predict(X, self.coef_, self.intercept_, check)
             return self._predict_here(validate_new_rows(self, X)) if there is None else there
         rows, back = self._on_host(X)
         y, std = self._predict_on_host(rows), self._std(rows)

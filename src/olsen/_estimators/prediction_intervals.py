@@ -36,7 +36,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._engines.left_out import FoldFit
+from .._engines import FoldFit
 from .._execution import memory
 from .._execution.threads import Sharing, one_blas_thread
 from .._members.jackknife_sums import Deleted, Operator, TrainingRows, Visit, delete_rows, delete_rows_of_limit

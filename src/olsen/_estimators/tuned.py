@@ -13,9 +13,8 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from .._engines import Engine, Memory, NeedsRows, Stream, Summed, nobody
+from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Stream, nobody
 from .._engines.determinantal import drawable
-from .._engines.left_out import FoldFit
 from .._execution import callbacks, messages
 from .._members import by_target
 from .._members.problem import Problem, Units
@@ -516,7 +515,7 @@ def _parts_of_rows(data: Memory) -> tuple[Iterator[Engine], float]:
     count = _most_of(n)
     some = (np.sort(rng.permutation(n)[:count]) for _ in range(REPLICATES))
     part = partial(replace, data, n_given=count, kept_rows=None, options=quiet)
-    return (part(problem=data.problem.take(rows)) for rows in some), count / n
+    return (part(rows=data.problem.take(rows)) for rows in some), count / n
 
 
 def _parts_of_groups(data: Engine, design: Design) -> tuple[Iterator[Engine], float]:
@@ -524,7 +523,7 @@ def _parts_of_groups(data: Engine, design: Design) -> tuple[Iterator[Engine], fl
     count = int(np.clip(design.n_rows // 10, 6, GROUPS))  # few rows have fewer groups
     groups, rng = [part.on_host() for part in data.folds(count, FOLD_SEED + 1)], np.random.default_rng(FOLD_SEED)
     some = (rng.permutation(count)[: _most_of(count)] for _ in range(REPLICATES))
-    return (Summed([groups[i] for i in own], data.options) for own in some), _most_of(count) / count
+    return (Blocks.from_moments([groups[i] for i in own], data.options) for own in some), _most_of(count) / count
 
 
 def _most_of(n: int) -> int:

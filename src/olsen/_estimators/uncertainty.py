@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _engines
-from .._engines import Blocks, Memory, NeedsRows, Stream
+from .._engines import Blocks, Memory, NeedsRows, Refit, Stream
 from .._engines.determinantal import drawable, uniform_members
-from .._engines.left_out import Refit
 from .._execution.arrays import space_of
 from .._execution.threads import Sharing
 from .._members import by_target
@@ -292,18 +291,15 @@ class UncertaintyMixin:
             raise NeedsRows(f"predict_interval needs the training rows: {fitted.why_no_rows}.")
         design, members, in_memory = fitted.design, fitted.members, isinstance(data, Memory)
         refit = Refit(design, np.asarray(members.weights), fitted.scale)
-        if in_memory:
+        if in_memory and fitted.splits is not None:
             again = data.solve(design, 0, members.number, members.weights)
             fitted.check_unchanged("predict_interval", again.coef, again.intercept)
-            if fitted.splits is not None:
-                return CVPlus.from_folds(data.left_out_of(list(fitted.splits), refit), fitted.n_groups)
+            return CVPlus.from_folds(data.left_out_of(list(fitted.splits), refit), fitted.n_groups)
         whole, fits = data.left_out(refit, FOLDS_IN_MEMORY if in_memory else FOLDS, design.seed, MOST_ROWS)
         n = sum(len(np.asarray(fit.residual)) for fit in fits)
         if design.n_rows <= MOST_ROWS and n != design.n_rows:
             raise NeedsRows(f"the data gave {design.n_rows} rows when they were fitted and {n} now. Fit again.")
-        if whole is not None:
-            coef, intercept = whole.space.get(whole.coef), whole.space.get(whole.intercept)
-            fitted.check_unchanged("predict_interval", coef, intercept)
+        fitted.check_unchanged("predict_interval", whole.space.get(whole.coef), whole.space.get(whole.intercept))
         return CVPlus.from_folds(fits)
 
     def _folds_of_choice(self) -> CVPlus:
@@ -378,7 +374,7 @@ class UncertaintyMixin:
                 again = ", or give fit a function that returns the iterator, or a file, so that it can be read again"
             raise NeedsRows(f"{what} needs the training data: {fitted.why_no_rows}{again}.")
         data = fitted.data
-        return replace(data, problem=replace(data.problem)) if isinstance(data, Memory) else data
+        return replace(data, rows=replace(data.problem)) if isinstance(data, Memory) else data
 
     @property
     def _threads(self) -> Sharing:

@@ -71,8 +71,9 @@ class Space:
 
     def get(self, array: Any) -> NDArray[Any]:
         """The same numbers on the host."""
-        if isinstance(array, np.ndarray):
-            return array
+        if self.on_host or isinstance(array, np.ndarray):
+            here: NDArray[Any] = array
+            return here
         if self.name == "torch":
             array = array.detach().cpu()
         elif self.name == "cupy":

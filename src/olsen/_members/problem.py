@@ -162,8 +162,12 @@ class Problem:
 
     def take(self, rows: Indices) -> Problem:
         """The same problem on some of the rows."""
-        X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else self.X[rows]
-        return replace(self, X=X, Y=self.Y[rows], weight=None if self.weight is None else self.weight[rows])
+        if self.space.on_host:
+            X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else self.X[rows]
+            return replace(self, X=X, Y=self.Y[rows], weight=None if self.weight is None else self.weight[rows])
+        take, places = self.space.xp.take, self.space.put(rows)
+        weight = None if self.weight is None else take(self.weight, places, axis=0)
+        return replace(self, X=take(self.X, places, axis=0), Y=take(self.Y, places, axis=0), weight=weight)
 
     def distinct_rows(self) -> int:
         """Number of different rows of X, by hashes of their bytes; repeated ones add nothing to the rank."""

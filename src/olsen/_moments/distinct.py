@@ -8,12 +8,13 @@ counted and no more, in any number of blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
+from .._execution.arrays import HOST, Space
 
 __all__ = ["DistinctRows"]
 
@@ -33,12 +34,13 @@ class DistinctRows:
     def __len__(self) -> int:
         return len(self.seen)
 
-    def add(self, X: Any) -> DistinctRows:
-        """With the rows of a dense or sparse X in float64, so that equal numbers are equal whatever their type."""
-        found, start = self, 0
+    def add(self, X: Any, space: Space = HOST) -> DistinctRows:
+        """With the rows of X, dense or sparse, in float64: equal numbers are equal whatever their type."""
+        found, start, X = self, 0, sp.csr_array(X) if sp.issparse(X) else X
         while start < X.shape[0] and len(found) < self.enough:
-            part = X[start : start + self.enough]
-            rows = np.ascontiguousarray(part.toarray() if sp.issparse(part) else part, dtype=np.float64) + 0.0
+            part = X[start : min(start + self.enough, X.shape[0]), :]
+            part = part.toarray() if sp.issparse(part) else space.get(part)
+            rows = np.ascontiguousarray(part, dtype=np.float64) + 0.0
             new = frozenset(blake2b(row.tobytes(), digest_size=12).digest() for row in rows)
             found, start = found.merge(DistinctRows(self.enough, new)), start + len(rows)
         return found
@@ -46,8 +48,3 @@ class DistinctRows:
     def merge(self, other: DistinctRows) -> DistinctRows:
         """Rows of both."""
         return DistinctRows(self.enough, frozenset(sorted(self.seen | other.seen)[: self.enough]))
-
-    @staticmethod
-    def merged(parts: list[DistinctRows]) -> DistinctRows:
-        """Rows of all of them."""
-        return reduce(DistinctRows.merge, parts)

@@ -78,7 +78,7 @@ class Moments:
         .. math:: G = G_1 + G_2 + \frac{w_1 w_2}{w_1 + w_2} (\bar x_1 - \bar x_2)(\bar x_1 - \bar x_2)'
         """
         weight = self.weight + other.weight
-        share = other.weight / weight
+        share = other.weight / weight if weight else 0.0  # no rows on either side
         dx, dy = other.mean_x - self.mean_x, other.mean_y - self.mean_y  # zero when not centred
         between = self.weight * share
         return Moments(

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._engines import Blocks
-from .._engines import sources as blocks
-from .._engines.sources import parquet_batches
+from .._engines.sources import BlockSource, parquet_batches
 from .._estimators.inputs import options_of
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
@@ -171,22 +170,23 @@ class BlockFit(NamedTuple):
 def fit(model: OLSEnsembleRegressorCV, table: ParquetTable, encoding: Encoding, tell: Tell | None = None) -> BlockFit:
     """Tune and fit an OLSEnsembleRegressorCV on a table that is read in blocks."""
     sample = _RowSample(table.n_rows, len(encoding.names), model.random_state)
-    source = blocks.BlockSource(
-        lambda: _encoded(table, encoding, sample, tell), f"table {table.path.name}", n_rows=table.n_rows
-    )
+    kind = f"table {table.path.name}"
+    source = BlockSource(lambda: _encoded(table, encoding, sample, tell), kind, n_rows=table.n_rows)
     engine = Blocks(source, options_of(model))
     model.fit(engine, None)
     return BlockFit(engine.summary.parts, *sample.arrays())
 
 
-def _encoded(table: ParquetTable, encoding: Encoding, sample: _RowSample, tell: Tell | None) -> Iterator[blocks.Block]:
+def _encoded(
+    table: ParquetTable, encoding: Encoding, sample: _RowSample, tell: Tell | None
+) -> Iterator[tuple[Array, Array, None]]:
     columns, rows = [*encoding.needed, encoding.target], _block_rows(len(encoding.names))
     doing = "reading again" if sample.taken else "reading"
     for first, part in _parts(table, columns, rows, tell, doing):
         with _block_in_errors(table, first, part):
-            block = blocks.Block(encoding.features(part, first), encoding.response(part, first), None)
-        sample.take(first, block.X, block.y)
-        yield block
+            X, y = encoding.features(part, first), encoding.response(part, first)
+        sample.take(first, X, y)
+        yield X, y, None
 
 
 def predictions(
