@@ -10,39 +10,23 @@
  * column of a dependent set was skipped. Status: exact. */
 #pragma once
 
-#include <stdlib.h>
-
 #include "refine.h"
 
 #define NEGLIGIBLE 1e-9    /* of the length of a relation: entries of w that are rounding of zeros */
 #define LARGEST_SQUARE 1e6 /* of W in the users' units: 1 + W'W then keeps ten digits */
-#define LARGEST_RELATION 64 /* columns of a relation that is corrected by least squares */
 
-/* Write the positions of the skipped columns and return their number. */
-static ptrdiff_t find_skipped(const struct member *a, int64_t *skipped) {
-    ptrdiff_t count = 0;
-    for (ptrdiff_t j = 0; j < a->m; j++)
-        if (reciprocal_root(a, j) == 0.0)
-            skipped[count++] = j;
-    return count;
-}
-
-/* W' (count, m): coefficients of every skipped column on the kept ones before it. */
-static void find_relations(const struct member *a, const int64_t *skipped, ptrdiff_t count, double *W, double *spare) {
+/* W' (skipped, m): coefficients of every skipped column on the kept ones before it. */
+static void find_relations(const struct member *a, double *W) {
     ptrdiff_t length = LANES * a->n_blocks;
-    memset(W, 0, sizeof *W * count * a->m);
-    for (ptrdiff_t first = 0; first < count; first += AT_ONCE) {
-        ptrdiff_t now = smaller(AT_ONCE, count - first);
-        memset(spare, 0, sizeof *spare * AT_ONCE * length);
-        for (ptrdiff_t t = 0; t < now; t++) {
-            ptrdiff_t c = skipped[first + t];
-            const double *row = panel_of(a, c / LANES) + c % LANES;
-            for (ptrdiff_t j = 0; j < c; j++)
-                spare[length * t + j] = row[LANES * j];
-        }
-        solve_upper_three(a, skipped[first + now - 1] / LANES, spare, length);
-        for (ptrdiff_t t = 0; t < now; t++)
-            memcpy(W + a->m * (first + t), spare + length * t, sizeof *W * skipped[first + t]);
+    for (ptrdiff_t first = 0; first < a->n_skipped; first += AT_ONCE) {
+        ptrdiff_t end = smaller(first + AT_ONCE, a->n_skipped);
+        memset(a->spare, 0, sizeof *W * AT_ONCE * length);
+        for (ptrdiff_t i = first; i < end; i++)
+            for (ptrdiff_t j = 0; j < a->skipped[i]; j++)
+                a->spare[length * (i - first) + j] = row_of(a, a->skipped[i])[LANES * j];
+        solve_upper(a, a->skipped[end - 1] / LANES, a->spare, AT_ONCE);
+        for (ptrdiff_t i = first; i < end; i++)
+            memcpy(W + a->m * i, a->spare + length * (i - first), sizeof *W * a->skipped[i]);
     }
 }
 
@@ -60,134 +44,85 @@ static double drop_negligible(double *w, ptrdiff_t c, const double *lengths) {
 
 /* Whether column c less w of the others is rounding: below data->relative of the relation's length, or below what
  * taking the means out has rounded. */
-static int holds(const struct data *data, const int64_t *own, const double *w, ptrdiff_t c, double square,
+static int holds(const struct member *a, const struct data *data, const double *w, ptrdiff_t c, double square,
                  double *residual) {
-    double noise = data->far[own[c]] * data->far[own[c]], left = 0.0;
-    memcpy(residual, column_of(data, own[c]), sizeof *residual * data->n);
+    const double *far = data->far;
+    double noise = far[a->own[c]] * far[a->own[c]];
+    memcpy(residual, column_of(a, data, c), sizeof *residual * data->n);
     for (ptrdiff_t j = 0; j < c; j++)
         if (w[j] != 0.0) {
-            noise += (data->far[own[j]] * w[j]) * (data->far[own[j]] * w[j]);
-            subtract_multiple(residual, w[j], column_of(data, own[j]), data->n);
+            noise += (far[a->own[j]] * w[j]) * (far[a->own[j]] * w[j]);
+            subtract_multiple(residual, w[j], column_of(a, data, j), data->n);
         }
-    for (ptrdiff_t l = 0; l < data->n; l++)
-        left += residual[l] * residual[l];
-    double limit = data->relative * data->relative * square;
-    return left <= (noise > limit ? noise : limit);
+    return dot(residual, residual, data->n) <= fmax(noise, data->relative * data->relative * square);
 }
 
-/* Overwrite x by G^-1 x, given the lower triangle of G (d, d), which is lost; 0 where that breaks down. */
-static int solve_small(double *G, double *x, ptrdiff_t d) {
-    for (ptrdiff_t i = 0; i < d; i++)
-        for (ptrdiff_t j = 0; j <= i; j++) {
-            double value = G[d * i + j];
-            for (ptrdiff_t k = 0; k < j; k++)
-                value -= G[d * i + k] * G[d * j + k];
-            if (i == j && !(value > 0.0))
-                return 0;
-            G[d * i + j] = i == j ? sqrt(value) : value / G[d * j + j];
-        }
-    for (ptrdiff_t i = 0; i < d; i++) {
-        for (ptrdiff_t k = 0; k < i; k++)
-            x[i] -= G[d * i + k] * x[k];
-        x[i] /= G[d * i + i];
-    }
-    for (ptrdiff_t i = d - 1; i >= 0; i--) {
-        for (ptrdiff_t k = i + 1; k < d; k++)
-            x[i] -= G[d * k + i] * x[k];
-        x[i] /= G[d * i + i];
-    }
-    return 1;
-}
-
-/* Correct w by least squares of the residual on the columns that matter: what the Gram matrix had rounded. */
-static void correct_relation(const struct data *data, const int64_t *own, double *w, ptrdiff_t c,
-                             const double *residual) {
-    double G[LARGEST_RELATION * LARGEST_RELATION], right[LARGEST_RELATION];
-    ptrdiff_t kept[LARGEST_RELATION], size = 0;
-    for (ptrdiff_t j = 0; j < c; j++)
-        if (w[j] != 0.0) {
-            if (size == LARGEST_RELATION)
-                return;
-            kept[size++] = j;
-        }
-    if (size == 0)
-        return;
-    for (ptrdiff_t a = 0; a < size; a++) {
-        const double *x = column_of(data, own[kept[a]]);
-        right[a] = dot_in_order(x, residual, data->n);
-        for (ptrdiff_t b = 0; b <= a; b++)
-            G[size * a + b] = dot_in_order(x, column_of(data, own[kept[b]]), data->n);
-    }
-    if (solve_small(G, right, size))
-        for (ptrdiff_t a = 0; a < size; a++)
-            w[kept[a]] += right[a];
-}
-
-/* Whether all relations hold on the data; corrected, and without their negligible parts, where they do. */
-static int relations_hold(const struct data *data, const int64_t *own, double *W, ptrdiff_t m, const int64_t *skipped,
-                          ptrdiff_t count, const double *lengths, double *residual) {
-    for (ptrdiff_t i = 0; i < count; i++) {
-        ptrdiff_t c = skipped[i];
-        double *w = W + m * i, square = drop_negligible(w, c, lengths);
-        if (holds(data, own, w, c, square, residual))
+/* Find the relations W' (skipped, m), without their negligible parts; whether they hold on the data. One that does not
+ * is corrected once by what is left of its column: the Gram matrix had rounded. */
+static int relations_hold(const struct member *a, const struct data *data, double *W, double *residual) {
+    find_relations(a, W);
+    for (ptrdiff_t i = 0; i < a->n_skipped; i++) {
+        ptrdiff_t c = a->skipped[i];
+        double *w = W + a->m * i, square = drop_negligible(w, c, a->lengths);
+        if (holds(a, data, w, c, square, residual))
             continue;
-        correct_relation(data, own, w, c, residual);
-        if (!holds(data, own, w, c, square, residual))
+        solve_residual(a, data, residual);
+        for (ptrdiff_t j = 0; j < c; j++)
+            w[j] += a->spare[j];
+        square = drop_negligible(w, c, a->lengths);
+        if (!holds(a, data, w, c, square, residual))
             return 0;
     }
     return 1;
 }
 
 /* Turn solutions that are zero at the skipped columns, values (m, targets), into the shortest ones; 0: not trusted.
- * T holds 2 d d + d numbers. */
-static int shorten(const double *W, ptrdiff_t d, ptrdiff_t m, const int64_t *skipped, double *values,
-                   ptrdiff_t targets, double *T) {
-    double *factor = T + d * d, *x = factor + d * d, total = 0.0;
-    for (ptrdiff_t a = 0; a < d; a++) {
-        for (ptrdiff_t b = 0; b <= a; b++) {
-            double product = a == b ? 1.0 : 0.0;
+ * The system of few unknowns is written to the rows of a member of its own. */
+static int shorten(const struct member *a, const double *W, double *values, struct member *small) {
+    ptrdiff_t d = small->m, m = a->m, targets = small->q;
+    double total = 0.0;
+    for (ptrdiff_t i = 0; i < d; i++) {
+        for (ptrdiff_t j = 0; j <= i; j++)
+            row_of(small, i)[LANES * j] = dot(W + m * i, W + m * j, m) + (i == j);
+        for (ptrdiff_t t = 0; t < targets; t++)
             for (ptrdiff_t j = 0; j < m; j++)
-                product += W[m * a + j] * W[m * b + j];
-            T[d * a + b] = product;
-        }
-        total += T[d * a + a] - 1.0;
+                row_of(small, d + t)[LANES * i] += W[m * i + j] * values[targets * j + t];
+        total += row_of(small, i)[LANES * i] - 1.0;
     }
-    if (!(total <= LARGEST_SQUARE))
-        return 0;
-    for (ptrdiff_t t = 0; t < targets; t++) {
-        memcpy(factor, T, sizeof *T * d * d);
-        for (ptrdiff_t a = 0; a < d; a++) {
-            x[a] = 0.0;
+    for (ptrdiff_t s = 0; s < small->n_blocks; s++)
+        eliminate_block(small, s, NULL);
+    finish_factor(small);
+    solve_member(small);
+    for (ptrdiff_t t = 0; t < targets; t++)
+        for (ptrdiff_t i = 0; i < d; i++) {
+            double x = small->solutions[LANES * small->n_blocks * t + i];
             for (ptrdiff_t j = 0; j < m; j++)
-                x[a] += W[m * a + j] * values[targets * j + t];
+                values[targets * j + t] -= W[m * i + j] * x;
+            values[targets * a->skipped[i] + t] += x;
         }
-        if (!solve_small(factor, x, d))
-            return 0;
-        for (ptrdiff_t a = 0; a < d; a++) {
-            for (ptrdiff_t j = 0; j < m; j++)
-                values[targets * j + t] -= W[m * a + j] * x[a];
-            values[targets * skipped[a] + t] += x[a];
-        }
-    }
-    return 1;
+    return total <= LARGEST_SQUARE && small->ratio > 0.0;
 }
 
-/* Finish on the data what the Gram matrix alone does not tell: refine the solution, and make it the shortest.
- * Whether the result is trusted, or NO_MEMORY. spare: AT_ONCE solutions. */
-static int finish_on_data(const struct member *a, const struct data *data, const int64_t *own, const double *lengths,
-                          double *values, double ratio, double probed, const int64_t *skipped, ptrdiff_t count,
-                          double *spare) {
-    ptrdiff_t m = a->m, needed = data->n + 2 * m + count * (m + 2 * count + 1);
-    double *scratch = malloc(sizeof *scratch * larger(needed, 1));
-    if (!scratch)
-        return NO_MEMORY;
-    double *residual = scratch, *right = residual + data->n, *W = right + 2 * m, *T = W + count * m;
-    int trusted = !needs_data(ratio, probed) || refine(a, data, own, lengths, values, probed, spare, residual, right);
-    if (trusted && count) {
-        find_relations(a, skipped, count, W, spare);
-        trusted = relations_hold(data, own, W, m, skipped, count, lengths, residual) &&
-                  shorten(W, count, m, skipped, values, data->targets, T);
-    }
-    free(scratch);
-    return trusted;
+/* Whether a member is not to be solved from its Gram matrix alone. */
+static int needs_data(const struct member *a, double inflation) {
+    return a->ratio > 0.0 && (a->n_skipped || !(a->ratio > SMALLEST_PIVOT && inflation < LARGEST_INFLATION));
+}
+
+/* Finish on the data what the Gram matrix alone does not tell: refine the solution where it is inflated, confirm the
+ * columns that depend on others, make values (m, targets) the shortest solution; it is then trusted (ratio 1) or not
+ * (ratio 0). Without values, columns are confirmed and nothing else. */
+static int finish_on_data(struct member *a, const struct data *data, double inflation, double *values) {
+    struct scratch room = {.count = 0};
+    double *residual = take(&room, data->n), *W = take(&room, a->n_skipped * a->m);
+    struct member small = member_room(&room, a->n_skipped, data->targets);
+    place(&small, take(&room, size_of_member(a->n_skipped, small.q)), a->n_skipped);
+    if (room.failed)
+        return release(&room, NO_MEMORY);
+    int refined = values && !(a->ratio > SMALLEST_PIVOT && inflation < LARGEST_INFLATION);
+    int trusted = !refined || (inflation < LARGEST_REFINABLE && refine(a, data, values, residual));
+    trusted = trusted && relations_hold(a, data, W, residual);
+    trusted = trusted && (!values || shorten(a, W, values, &small));
+    a->ratio = !trusted ? 0.0 : values ? 1.0 : a->ratio;
+    a->probed = trusted ? 0.0 : INFINITY;
+    return release(&room, DONE);
 }

@@ -1,15 +1,13 @@
 /* Subsets drawn by a determinantal process, from the eigenvectors of its matrix.
  *
- * With L = sum_k w_k v_k v_k', a subset S has probability det(L_SS) / det(I + L). Eigenvector k is kept with probability
- * w_k / (1 + w_k). Of the kept ones, whose rows are u_j, columns are then drawn one after the other, each with
- * probability proportional to what the span of the rows drawn before leaves of |u_j|^2 (Hough, Krishnapur, Peres, Virag
- * 2006). What is left only falls, so column j is proposed in proportion to |u_j|^2 and accepted with the share that is
- * left: a member of s columns takes about s^3 log s operations, whatever the number of columns. Status: exact. */
+ * With L = sum_k w_k v_k v_k', a subset S has probability det(L_SS) / det(I + L). Eigenvector k is kept with
+ * probability w_k / (1 + w_k). Of the kept ones, whose rows are u_j, columns are then drawn one after the other, each
+ * with probability proportional to what the span of the rows drawn before leaves of |u_j|^2 (Hough, Krishnapur, Peres,
+ * Virag 2006). What is left only falls, so column j is proposed in proportion to |u_j|^2 and accepted with the share
+ * that is left: a member of s columns takes about s^3 log s operations, whatever the number of columns. Status: exact. */
 #pragma once
 
-#include "refine.h"
-
-#define WIDE (4 * LANES) /* lanes worked on at a time; rows of the basis are padded to a multiple of it */
+#include "factor.h"
 
 struct process {
     ptrdiff_t p, r;
@@ -17,10 +15,10 @@ struct process {
     const double *chances; /* (r,): w / (1 + w) */
     int64_t *kept;         /* (r,): numbers of the kept eigenvectors */
     double *u;             /* (r,): one row of the kept ones, zero in the padding */
-    double *basis;         /* (r, r): orthonormal rows that span those drawn */
-    double *panels;        /* the same in panels of LANES rows, column after column */
+    double *panels;        /* (r, r): orthonormal rows that span those drawn, in panels of LANES, column after column */
     double *inner;         /* (r,): inner products of u with the basis */
     double *cumulated;     /* (p + 1,): sums of |u_j|^2 */
+    double *q;             /* (r,): the next of these rows */
     int64_t *drawn;        /* (p,): whether a column was drawn, of which nothing is left */
 };
 
@@ -42,19 +40,6 @@ static void read_row(const struct process *a, ptrdiff_t j, ptrdiff_t s) {
         a->u[k] = a->vectors[a->r * j + a->kept[k]];
 }
 
-/* Squared length of a row that is padded to a multiple of WIDE. */
-static double squared_length(const double *x, ptrdiff_t size) {
-    column sum[4];
-    double lanes[LANES], total = 0.0;
-    EACH(i, 4) sum[i] = constant(0.0);
-    for (ptrdiff_t k = 0; k < size; k += WIDE)
-        EACH(i, 4) sum[i] = plus_product(sum[i], load(x + k + LANES * i), load(x + k + LANES * i));
-    store(lanes, add(add(sum[0], sum[1]), add(sum[2], sum[3])));
-    for (int i = 0; i < LANES; i++)
-        total += lanes[i];
-    return total;
-}
-
 /* The column at a place in the cumulated lengths: the last one that begins there or before. */
 static ptrdiff_t find_place(const double *cumulated, ptrdiff_t p, double place) {
     ptrdiff_t low = 0;
@@ -65,60 +50,54 @@ static ptrdiff_t find_place(const double *cumulated, ptrdiff_t p, double place) 
     return low;
 }
 
-/* Inner products of x with panel b of the basis. */
-INLINE column panel_products(const double *panel, const double *x, ptrdiff_t s) {
+/* Inner products of x (size) with a panel of the basis. */
+INLINE column panel_products(const double *panel, const double *x, ptrdiff_t size) {
     column sum[4];
-    ptrdiff_t k = 0;
     EACH(i, 4) sum[i] = constant(0.0);
-    for (; k + 4 <= s; k += 4)
+    for (ptrdiff_t k = 0; k < size; k += 4)
         EACH(i, 4) sum[i] = plus(sum[i], x[k + i], load(panel + LANES * (k + i)));
-    for (; k < s; k++)
-        sum[0] = plus(sum[0], x[k], load(panel + LANES * k));
     return add(add(sum[0], sum[1]), add(sum[2], sum[3]));
 }
 
 /* What lies outside of the span of the first t rows of the squared length of u; less than least: it may be too much. */
-static double outside(const struct process *a, ptrdiff_t t, ptrdiff_t s, double square, double least) {
+static double outside(const struct process *a, ptrdiff_t t, ptrdiff_t size, double square, double least) {
     for (ptrdiff_t b = 0; b < t && square > least; b += LANES) {
-        store(a->inner + b, panel_products(a->panels + s * b, a->u, s));
+        store(a->inner + b, panel_products(a->panels + size * b, a->u, size));
         for (int i = 0; i < LANES; i++)
             square -= a->inner[b + i] * a->inner[b + i];
     }
     return square;
 }
 
-/* Take the first t rows of the basis, each times its inner product, out of q; rows are size numbers apart. */
-static void take_out(const struct process *a, double *q, ptrdiff_t t, ptrdiff_t size) {
-    for (ptrdiff_t b = 0; b < size; b += WIDE) {
-        column sum[4];
-        EACH(i, 4) sum[i] = load(q + b + LANES * i);
-        for (ptrdiff_t k = 0; k < t; k++)
-            EACH(i, 4) sum[i] = minus(sum[i], a->inner[k], load(a->basis + size * k + b + LANES * i));
-        EACH(i, 4) store(q + b + LANES * i, sum[i]);
+/* Take the first t rows of the basis, each times its inner product, out of q. */
+static void take_out(const struct process *a, ptrdiff_t t, ptrdiff_t size) {
+    for (ptrdiff_t k = 0; k < size; k += LANES) {
+        column sum[LANES];
+        EACH(c, LANES) sum[c] = constant(0.0);
+        for (ptrdiff_t b = 0; b < t; b += LANES) {
+            const double *tile = a->panels + size * b + LANES * k;
+            EACH(c, LANES) sum[c] = plus_product(sum[c], load(a->inner + b), load(tile + LANES * c));
+        }
+        store(a->q + k, subtract(load(a->q + k), sum_lanes(sum)));
     }
 }
 
 /* Append to the basis what it does not span of u, of which the inner products are known; where little of it is left,
  * rounding is taken out once more. */
-static void extend_basis(const struct process *a, ptrdiff_t t, ptrdiff_t s, ptrdiff_t size, double square, double left) {
-    double *q = a->basis + size * t, *panel = a->panels + s * (t / LANES * LANES);
-    memcpy(q, a->u, sizeof *q * size);
-    take_out(a, q, t, size);
+static void extend_basis(const struct process *a, ptrdiff_t t, ptrdiff_t size, double square, double left) {
+    double *panel = a->panels + size * (t / LANES * LANES);
+    memcpy(a->q, a->u, sizeof *a->q * size);
+    take_out(a, t, size);
     if (left < 0.1 * square) {
         for (ptrdiff_t b = 0; b < t; b += LANES)
-            store(a->inner + b, panel_products(a->panels + s * b, q, s));
-        take_out(a, q, t, size);
+            store(a->inner + b, panel_products(a->panels + size * b, a->q, size));
+        take_out(a, t, size);
     }
-    double inverse = 1.0 / sqrt(squared_length(q, size));
+    double inverse = 1.0 / sqrt(dot(a->q, a->q, size));
     if (t % LANES == 0)
-        memset(panel, 0, sizeof *panel * LANES * s);
-    for (ptrdiff_t k = 0; k < s; k++)
-        panel[LANES * k + t % LANES] = q[k] *= inverse;
-}
-
-static int by_number(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
+        memset(panel, 0, sizeof *panel * LANES * size);
+    for (ptrdiff_t k = 0; k < size; k++)
+        panel[LANES * k + t % LANES] = a->q[k] * inverse;
 }
 
 /* Draw one subset, in ascending order; its size, or MISMATCH where the eigenvectors are not orthonormal: of s columns
@@ -130,11 +109,11 @@ static ptrdiff_t draw_subset(const struct process *a, uint64_t state, int64_t *s
     for (ptrdiff_t k = 0; k < a->r; k++)
         if (uniform(&state) < a->chances[k])
             a->kept[s++] = k;
-    ptrdiff_t size = (s + WIDE - 1) / WIDE * WIDE;
+    ptrdiff_t size = round_up(s);
     memset(a->u, 0, sizeof *a->u * size);
     for (ptrdiff_t j = 0; j < a->p; j++) {
         read_row(a, j, s);
-        a->cumulated[j + 1] = a->cumulated[j] + squared_length(a->u, size);
+        a->cumulated[j + 1] = a->cumulated[j] + dot(a->u, a->u, size);
     }
     if (s && !(a->cumulated[a->p] > 0.0 && a->cumulated[a->p] < INFINITY))
         return MISMATCH;
@@ -146,15 +125,17 @@ static ptrdiff_t draw_subset(const struct process *a, uint64_t state, int64_t *s
         if (a->drawn[j])
             continue;
         read_row(a, j, s);
-        double left = outside(a, t, s, square, least);
+        double left = outside(a, t, size, square, least);
         if (left > least) {
-            extend_basis(a, t, s, size, square, left);
-            subset[t++] = j;
+            extend_basis(a, t, size, square, left);
             a->drawn[j] = 1;
             in_vain = 0;
+            t++;
         }
     }
-    qsort(subset, s, sizeof *subset, by_number);
+    for (ptrdiff_t j = 0; j < a->p; j++)
+        if (a->drawn[j])
+            *subset++ = j;
     return s;
 }
 
@@ -164,21 +145,18 @@ static int draw_determinantal(struct call *call) {
     struct process a = {.p = LENGTH(p), .r = LENGTH(r), .vectors = ARRAY(vectors), .chances = ARRAY(chances)};
     const int64_t *key = ARRAY(key);
     int64_t *subsets = ARRAY(subsets), *sizes = ARRAY(sizes);
-    ptrdiff_t size = a.r + WIDE;
-    struct scratch room;
+    ptrdiff_t size = round_up(a.r);
     if (LENGTH(y) != 2 || LENGTH(k) != range->end - range->begin || a.p == 0)
         return MISMATCH;
-    if (reserve(&room, 3 * size + 2 * size * size + 2 * a.p + 1))
-        return NO_MEMORY;
+    struct scratch room = {.count = 0};
     a.kept = take(&room, size), a.u = take(&room, size), a.inner = take(&room, size);
-    a.basis = take(&room, size * size), a.panels = take(&room, size * size), a.cumulated = take(&room, a.p + 1);
+    a.q = take(&room, size), a.panels = take(&room, size * size), a.cumulated = take(&room, a.p + 1);
     a.drawn = take(&room, a.p);
     int status = DONE;
-    for (ptrdiff_t i = 0; i < LENGTH(k) && !status; i++) {
+    for (ptrdiff_t i = 0; i < LENGTH(k) && !status && !room.failed; i++) {
         uint64_t state = hashed((uint64_t)key[0] ^ hashed((uint64_t)key[1] + (uint64_t)(range->begin + i)));
         sizes[i] = draw_subset(&a, state, subsets + a.r * i);
         status = sizes[i] < 0 ? MISMATCH : DONE;
     }
-    free(room.base);
-    return status;
+    return release(&room, status);
 }

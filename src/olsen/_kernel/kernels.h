@@ -26,7 +26,7 @@
 /* List i is indices[start[i]] to indices[stop[i] - 1]. */
 struct lists {
     const int64_t *start, *stop, *indices;
-    ptrdiff_t longest; /* of those in use */
+    ptrdiff_t longest, count; /* of those in use; of the indices */
 };
 
 /* One argument: an array (in C order unless the signature says otherwise), a number, a range or lists of indices. */
@@ -34,7 +34,7 @@ struct argument {
     const char *name;
     void *array;
     double number;
-    ptrdiff_t begin, end; /* of a range; strides of an array in any order; end: number of indices of lists */
+    ptrdiff_t begin, end; /* of a range; strides of an array in any order */
     struct lists lists;
 };
 
@@ -68,20 +68,21 @@ static inline ptrdiff_t count_of(double number) {
 #define LENGTH(letter) (call->length[(int)#letter[0]])
 
 /* Every kernel: its name, and its arguments in order, as name:type and letters for the lengths. Types: d array of
- * doubles, D to be written to, x the same in any order, i and I integers of 64 bits, f number, R range of what the
- * letter counts (-: of anything), L lists (three arrays: starts, stops, indices) by their number and what the indices are below. */
+ * doubles, D to be written to, x the same in any order, i and I integers of 64 bits, f number, R range (two numbers) of
+ * the lists that follow, L lists (three arrays: starts, stops, indices) by their number and what the indices are below
+ * (-: anything). */
 #define KERNEL_LIST(KERNEL)                                                                                            \
-    KERNEL(solve_principal, "range:Rk G:dpp C:dpq scale:dp A:dpn Y:drs far:dp relative:f features:Lkp values:Dvt "     \
+    KERNEL(solve_principal, "range:R G:dpp C:dpq scale:dp A:dpn Y:drs far:dp relative:f features:Lkp values:Dvt "      \
                             "ratios:Dk probed:Dk")                                                                     \
-    KERNEL(solve_gathered, "range:Rk X:xnp Y:dnq features:Lkp samples:Lkn weights:dw scale:dp centre:f on_data:f "     \
+    KERNEL(solve_gathered, "range:R X:xnp Y:dnq features:Lkp samples:Lkn weights:dw scale:dp centre:f on_data:f "      \
                            "values:Dvt intercepts:Dkt ratios:Dk probed:Dk")                                            \
-    KERNEL(factor_members, "range:Rk G:dgg C:dcq A:dpn Y:dnq rows:f scale:dp far:dp relative:f features:Lkp store:Dks " \
-                           "ratios:Dk")                                                                                \
+    KERNEL(factor_members, "range:R G:dgg C:dcq A:dpn Y:dnq rows:f scale:dp far:dp relative:f features:Lkp "           \
+                           "store:Dks ratios:Dk")                                                                      \
     KERNEL(sum_pairs, "begin:f end:f A:dpn Y:dnq share:dn root:dn rows:f own_rows:f features:Lkp sizes:Lk- slots:ih "  \
                       "use:iu store:dks total:Dzqn square:Dzqn pair_square:Dzqn states:In")                            \
     KERNEL(lasso_path, "M:dpn left:Dqn squares:dp penalties:dl most:f tol:f sweeps:f from_rows:f found:Dlpq")          \
     KERNEL(member_size, "columns:f targets:f")                                                                         \
-    KERNEL(draw_determinantal, "members:R- key:iy vectors:dpr chances:dr subsets:Ikr sizes:Ik")
+    KERNEL(draw_determinantal, "members:R key:iy vectors:dpr chances:dr subsets:Ikr sizes:Ik")
 
 struct kernels {
     const char *instruction_set;

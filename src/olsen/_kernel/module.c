@@ -23,9 +23,9 @@ static const struct kernels *chosen = &kernels_plain;
 
 /* The state of one call: arguments still to be read, buffers to be released. */
 struct reader {
-    PyObject *const *next, *const *end;
+    PyObject *const *next;
     Py_buffer held[MOST_ARGUMENTS];
-    int written[MOST_ARGUMENTS], n_held;
+    int n_held;
     struct call call;
 };
 
@@ -37,58 +37,40 @@ static int refuse(const char *name, const char *problem) {
     return -1;
 }
 
-static PyObject *next_object(struct reader *from) {
-    if (from->next < from->end)
-        return *from->next++;
-    PyErr_SetString(PyExc_TypeError, "olsen._kernel: too few arguments");
-    return NULL;
-}
-
 static int has_type(const Py_buffer *view, int real) {
     const char *format = view->format ? view->format : "B";
     format += *format == '=' || *format == '<' || *format == '@';
     return view->itemsize == 8 && !format[1] && (real ? *format == 'd' : *format == 'l' || *format == 'q');
 }
 
-/* A length given by a letter is what the first array with that letter has. Sizes of workspaces are products of lengths,
- * which are not bounded by memory where an array is empty. */
-static int check_length(struct reader *from, char letter, ptrdiff_t length, const char *name) {
-    ptrdiff_t *known = &from->call.length[(int)letter];
-    if (letter != '_' && length > LARGEST_LENGTH)
-        return refuse(name, "is too long");
-    if (*known < 0)
-        *known = length;
-    return *known == length ? 0 : refuse(name, "has another shape than the arrays beside it");
-}
-
-/* The next array, of one of the types d, D, x, i, I and lengths of these letters. */
+/* The next array, of one of the types d, D, x, i, I and lengths of these letters: a length is what the first array with
+ * its letter has. Sizes of workspaces are products of lengths, which memory does not bound where an array is empty. */
 static Py_buffer *read_array(struct reader *from, const char *name, char type, const char *letters) {
-    PyObject *object = next_object(from);
-    int writable = type == 'D' || type == 'I' ? PyBUF_WRITABLE : 0;
-    int order = type == 'x' ? PyBUF_STRIDES : PyBUF_C_CONTIGUOUS, ndim = (int)strcspn(letters, " ");
+    int writable = type == 'D' || type == 'I' ? PyBUF_WRITABLE : 0, ndim = (int)strcspn(letters, " ");
     Py_buffer *view = &from->held[from->n_held];
-    if (!object || PyObject_GetBuffer(object, view, PyBUF_FORMAT | order | writable))
+    if (PyObject_GetBuffer(*from->next++, view,
+                           PyBUF_FORMAT | writable | (type == 'x' ? PyBUF_STRIDES : PyBUF_C_CONTIGUOUS)))
         return NULL;
-    from->written[from->n_held++] = writable;
-    if (!has_type(view, type != 'i' && type != 'I') || view->ndim != ndim || (uintptr_t)view->buf % 8) {
+    from->n_held++;
+    int right = has_type(view, type != 'i' && type != 'I') && view->ndim == ndim && (uintptr_t)view->buf % 8 == 0;
+    if (!right)
         refuse(name, "has other numbers, another number of dimensions, or is not aligned");
-        return NULL;
+    for (int i = 0; i < ndim && right; i++) {
+        ptrdiff_t *known = &from->call.length[(int)letters[i]];
+        *known = *known < 0 ? view->shape[i] : *known;
+        right = *known == view->shape[i] && (letters[i] == '_' || *known <= LARGEST_LENGTH);
+        if (!right)
+            refuse(name, "is too long, or has another shape than the arrays beside it");
     }
-    for (int i = 0; i < ndim; i++)
-        if (check_length(from, letters[i], view->shape[i], name))
-            return NULL;
-    return view;
+    return right ? view : NULL;
 }
 
-static int read_number(struct reader *from, double *number) {
-    PyObject *object = next_object(from);
-    *number = object ? PyFloat_AsDouble(object) : 0.0;
-    return object && !PyErr_Occurred() ? 0 : -1;
-}
-
-static int read_lists(struct reader *from, struct argument *out, const char *letters) {
+/* Three arrays, of which the lists in the range, if there is one, are checked: they lie within their indices, and
+ * these are below the second letter's length. */
+static int read_lists(struct reader *from, struct argument *out, const char *letters, const struct argument *range) {
+    struct lists *lists = &out->lists;
     const char number[] = {letters[0], 0};
-    const int64_t **parts[] = {&out->lists.start, &out->lists.stop, &out->lists.indices};
+    const int64_t **parts[] = {&lists->start, &lists->stop, &lists->indices};
     for (int i = 0; i < 3; i++) {
         from->call.length['_'] = -1; /* any length */
         Py_buffer *view = read_array(from, out->name, 'i', i < 2 ? number : "_");
@@ -96,23 +78,38 @@ static int read_lists(struct reader *from, struct argument *out, const char *let
             return -1;
         *parts[i] = view->buf;
     }
-    out->end = from->call.length['_'];
+    lists->count = from->call.length['_'];
+    uint64_t limit = letters[1] == '-' ? INT64_MAX : from->call.length[(int)letters[1]];
+    ptrdiff_t k = from->call.length[(int)letters[0]], begin = range ? range->begin : 0, end = range ? range->end : k;
+    if (end > k)
+        return refuse(range->name, "is not within what is there");
+    for (ptrdiff_t i = begin; i < end; i++) {
+        int64_t start = lists->start[i], stop = lists->stop[i];
+        int within = 0 <= start && start <= stop && stop <= lists->count;
+        for (int64_t j = start; within && j < stop; j++)
+            within = (uint64_t)lists->indices[j] < limit;
+        if (!within)
+            return refuse(out->name, "has an index out of range");
+        lists->longest = stop - start > lists->longest ? stop - start : lists->longest;
+    }
     return 0;
 }
 
 static int read_argument(struct reader *from, struct argument *out, char type, const char *letters) {
-    double bound[2];
-    switch (type) {
-    case 'f':
-        return read_number(from, &out->number);
-    case 'R':
-        if (read_number(from, &bound[0]) || read_number(from, &bound[1]))
-            return -1;
-        out->begin = count_of(bound[0]), out->end = count_of(bound[1]);
-        return 0;
-    case 'L':
-        return read_lists(from, out, letters);
+    if (type == 'f') {
+        out->number = PyFloat_AsDouble(*from->next++);
+        return PyErr_Occurred() ? -1 : 0;
     }
+    if (type == 'R') {
+        out->begin = count_of(PyFloat_AsDouble(from->next[0])), out->end = count_of(PyFloat_AsDouble(from->next[1]));
+        from->next += 2;
+        if (!PyErr_Occurred() && (out->begin < 0 || out->begin > out->end))
+            refuse(out->name, "is not within what is there");
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    const struct argument *first = &from->call.argument[0];
+    if (type == 'L')
+        return read_lists(from, out, letters, strncmp(first->name, "range:", 6) ? NULL : first);
     Py_buffer *view = read_array(from, out->name, type, letters);
     if (!view)
         return -1;
@@ -125,58 +122,15 @@ static int read_argument(struct reader *from, struct argument *out, char type, c
     return 0;
 }
 
-/* Lists begin to end lie within their indices, and these between 0 and limit. */
-static int check_lists(struct argument *given, ptrdiff_t begin, ptrdiff_t end, ptrdiff_t limit) {
-    struct lists *lists = &given->lists;
-    for (ptrdiff_t i = begin; i < end; i++) {
-        int64_t start = lists->start[i], stop = lists->stop[i];
-        if (!(0 <= start && start <= stop && stop <= given->end))
-            return refuse(given->name, "has a list that does not lie within its indices");
-        int within = 1;
-        for (int64_t j = start; j < stop; j++)
-            within &= (uint64_t)lists->indices[j] < (uint64_t)limit;
-        if (!within)
-            return refuse(given->name, "has an index out of range");
-        lists->longest = stop - start > lists->longest ? stop - start : lists->longest;
-    }
-    return 0;
-}
-
-/* Ranges and indices, once all lengths are known. */
-static int check_indices(struct call *call) {
-    const struct argument *range = NULL;
-    for (int i = 0; i < call->count; i++) {
-        struct argument *given = &call->argument[i];
-        const char *type = strchr(given->name, ':') + 1;
-        ptrdiff_t length = type[1] == '-' ? PTRDIFF_MAX : call->length[(int)type[1]], begin = 0, end = length;
-        if (*type == 'R') {
-            range = given;
-            if (!(0 <= range->begin && range->begin <= range->end && range->end <= length))
-                return refuse(given->name, "is not within what is there");
-        } else if (*type == 'L') {
-            if (range)
-                begin = range->begin, end = range->end;
-            if (check_lists(given, begin, end, type[2] == '-' ? PTRDIFF_MAX : call->length[(int)type[2]]))
-                return -1;
-        }
-    }
-    return 0;
-}
-
-/* What is written to lies apart from all other arrays: indices must stay what they were when they were checked. */
-static int check_overlap(const struct reader *from) {
-    for (int i = 0; i < from->n_held; i++)
-        for (int j = 0; j < from->n_held; j++) {
-            const Py_buffer *a = &from->held[i], *b = &from->held[j];
-            const char *first = a->buf, *second = b->buf;
-            if (i != j && from->written[i] && first < second + b->len && second < first + a->len)
-                return refuse("arrays", "share memory");
-        }
-    return 0;
-}
-
-static int read_call(struct reader *from, const char *signature) {
+static int read_call(struct reader *from, Py_ssize_t nargs, const char *signature) {
     struct call *call = &from->call;
+    Py_ssize_t expected = 0;
+    for (const char *type = strchr(signature, ':'); type; type = strchr(type + 1, ':'))
+        expected += type[1] == 'L' ? 3 : type[1] == 'R' ? 2 : 1;
+    if (nargs != expected) {
+        PyErr_Format(PyExc_TypeError, "olsen._kernel: %zd arguments given, %zd are taken", nargs, expected);
+        return -1;
+    }
     for (int i = 0; i < 128; i++)
         call->length[i] = -1;
     for (const char *token = signature; token; call->count++) {
@@ -187,16 +141,12 @@ static int read_call(struct reader *from, const char *signature) {
         token = strchr(token, ' ');
         token += token != NULL;
     }
-    if (from->next < from->end) {
-        PyErr_SetString(PyExc_TypeError, "olsen._kernel: too many arguments");
-        return -1;
-    }
-    return check_overlap(from) ? -1 : check_indices(call);
+    return 0;
 }
 
 static PyObject *run(PyObject *const *args, Py_ssize_t nargs, const char *signature, int (*kernel)(struct call *)) {
-    struct reader from = {.next = args, .end = args + nargs};
-    int status = read_call(&from, signature);
+    struct reader from = {.next = args};
+    int status = read_call(&from, nargs, signature);
     if (!status) {
         Py_BEGIN_ALLOW_THREADS
         status = kernel(&from.call);
@@ -218,22 +168,22 @@ static PyObject *run(PyObject *const *args, Py_ssize_t nargs, const char *signat
     }
 KERNEL_LIST(FUNCTION)
 
-/* Whether this processor, and the system on it, have an instruction set. */
+/* Whether this processor, and the system on it (which saves the registers), have an instruction set. */
 static int has(const char *instruction_set) {
+    if (!strcmp(instruction_set, "plain"))
+        return 1;
 #if defined(X86_SETS)
-    unsigned a, b, c, d, low, high;
-    if (strcmp(instruction_set, "plain")) {
-        if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_FMA) || !(c & bit_OSXSAVE))
-            return 0;
-        __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0)); /* registers that the system saves */
-        if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
-            return 0;
-        if (!strcmp(instruction_set, "avx2"))
-            return (low & 0x06) == 0x06 && (b & bit_AVX2);
-        return (low & 0xe6) == 0xe6 && (b & bit_AVX512F) && (b & bit_AVX512DQ) && (b & bit_AVX512VL);
-    }
+    unsigned a, b, c, d, saved, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_FMA) || !(c & bit_OSXSAVE))
+        return 0;
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
+        return 0;
+    if (!strcmp(instruction_set, "avx2"))
+        return (saved & 0x06) == 0x06 && (b & bit_AVX2);
+    return (saved & 0xe6) == 0xe6 && (b & bit_AVX512F) && (b & bit_AVX512DQ) && (b & bit_AVX512VL);
 #endif
-    return !strcmp(instruction_set, "plain");
+    return 0;
 }
 
 /* The widest instruction set there is, or the one that OLSEN_INSTRUCTION_SET names. */

@@ -9,116 +9,51 @@
 #include "gathered.h"
 #include "principal.h"
 
-#define BLOCK_NUMBERS (1 << 16) /* of rows worked on at a time: half of an L2 cache */
-#define SMALLEST_BLOCK 2        /* panels */
-/* What became of a row that a size fits exactly. */
-#define SUMMED 0
-#define REFIT 1
-
-/* Numbers of a panel of rows beside members of up to m columns, and how many panels are worked on at a time. */
-static ptrdiff_t panel_size(ptrdiff_t m) {
-    return LANES * round_up(m);
-}
-
-static ptrdiff_t panels_at_once(ptrdiff_t m) {
-    return larger(SMALLEST_BLOCK, BLOCK_NUMBERS / larger(panel_size(m), 1));
-}
-
-/* Factor one member in place, from the Gram matrix or, without one, from the rows; the smallest pivot ratio, 0 where
- * it is not trusted, or NO_MEMORY. spare: AT_ONCE solutions. */
-static double factor_member(const struct member *a, const struct gram *gram, const struct source *rows,
-                            const struct data *data, const double *scale, const int64_t *own, const struct slab *z,
-                            int64_t *skipped, double *spare) {
-    ptrdiff_t m = a->m;
-    if (!gram->G)
-        build_gram(a, rows, own, z);
-    for (ptrdiff_t s = 0; s < a->n_blocks; s++) {
-        if (gram->G)
-            gather_block(a, s, gram, own);
-        eliminate_block(a, s, NULL);
-    }
-    double ratio = m ? pivot_ratio(a) : 1.0;
-    ptrdiff_t count = ratio > 0.0 ? find_skipped(a, skipped) : 0;
-    if (count == 0)
-        return ratio;
-    double *W = malloc(sizeof *W * (count * m + m + data->n));
-    if (!W)
-        return NO_MEMORY;
-    double *lengths = W + count * m, *residual = lengths + m;
-    for (ptrdiff_t j = 0; j < m; j++)
-        lengths[j] = scale[own[j]];
-    find_relations(a, skipped, count, W, spare);
-    int trusted = relations_hold(data, own, W, m, skipped, count, lengths, residual);
-    free(W);
-    return trusted ? ratio : 0.0;
-}
+#define BLOCK_NUMBERS (1 << 16) /* of rows worked on at a time, two panels at least: half of an L2 cache */
 
 static int factor_members(struct call *call) {
     const struct argument *range = get(call, "range");
     struct lists features = LISTS(features);
-    struct gram gram = {LENGTH(p), LENGTH(q), LENGTH(g) ? ARRAY(G) : NULL, ARRAY(C)};
-    struct data data = {LENGTH(n), gram.q, ARRAY(A), ARRAY(Y), ARRAY(far), NUMBER(relative)};
+    struct gram gram = {LENGTH(p), ARRAY(G), ARRAY(C)};
+    struct data data = {LENGTH(n), LENGTH(q), ARRAY(A), ARRAY(Y), ARRAY(far), NUMBER(relative)};
+    struct source rows = {.X = data.A, .Y = data.Y, .row_stride = 1, .col_stride = data.n, .n_rows = COUNT(rows)};
     const double *scale = ARRAY(scale);
-    double *store = ARRAY(store), *ratios = ARRAY(ratios);
-    ptrdiff_t largest = features.longest, n_rows = COUNT(rows);
-    ptrdiff_t size = gram.G ? 0 : slab_size(round_up(largest + gram.q) / LANES);
-    if ((gram.G && (LENGTH(g) != gram.p || LENGTH(c) != gram.p)) || n_rows < 0 || n_rows > data.n ||
-        LENGTH(s) < size_of_member(largest, gram.q))
+    double *kept = ARRAY(store), *ratios = ARRAY(ratios);
+    int from_gram = LENGTH(g) > 0, status = DONE;
+    if ((from_gram && (LENGTH(g) != gram.p || LENGTH(c) != gram.p)) || rows.n_rows < 0 || rows.n_rows > data.n ||
+        LENGTH(s) < size_of_member(features.longest, LENGTH(q)))
         return MISMATCH;
-    struct scratch room;
-    if (reserve(&room, size + DEPTH + n_rows + (AT_ONCE + 3) * (largest + LANES)))
-        return NO_MEMORY;
-    double *slab = take(&room, size), *spare = take(&room, AT_ONCE * round_up(largest));
-    int64_t *own = take(&room, largest + LANES), *skipped = take(&room, largest), *own_rows = take(&room, DEPTH);
-    int64_t *silent = take(&room, largest), *rows = take(&room, n_rows);
-    struct source from = {data.A, data.Y, 1, data.n, rows, NULL, n_rows, 0};
-    int status = DONE;
-    for (ptrdiff_t l = 0; l < n_rows; l++)
-        rows[l] = l;
-    for (ptrdiff_t i = range->begin; i < range->end && !status; i++) {
-        ptrdiff_t start = features.start[i], m = features.stop[i] - start;
-        struct member a = member_at(store + LENGTH(s) * i, m, gram.q);
-        struct slab z = slab_at(slab, a.n_panels, own_rows, silent);
-        copy_padded(own, features.indices + start, m);
-        ratios[i] = factor_member(&a, &gram, &from, &data, scale, own, &z, skipped, spare);
-        status = ratios[i] == NO_MEMORY ? NO_MEMORY : DONE;
+    struct scratch room = {.count = 0};
+    struct member a = member_room(&room, features.longest, LENGTH(q));
+    take_slab(&rows, &room, from_gram ? 0 : round_up(features.longest + a.q) / LANES);
+    for (ptrdiff_t i = range->begin; i < range->end && !status && !room.failed; i++) {
+        place(&a, kept + LENGTH(s) * i, features.stop[i] - features.start[i]);
+        copy_padded(a.own, features.indices + features.start[i], a.m);
+        if (from_gram)
+            factor_principal(&a, &gram, NULL);
+        else
+            factor_gathered(&a, &rows);
+        for (ptrdiff_t j = 0; j < a.m; j++)
+            a.lengths[j] = scale[a.own[j]];
+        if (a.n_skipped)
+            status = finish_on_data(&a, &data, 0.0, NULL);
+        ratios[i] = a.ratio;
     }
-    free(room.base);
-    return status;
+    return release(&room, status);
 }
 
-/* Rows at which errors are summed, and where. */
-struct pair_sums {
-    ptrdiff_t n, q, padded, largest; /* largest: columns of a member */
-    int own_rows;                    /* whether members were given these rows, which are then left out */
-    const double *A;                 /* (p, padded) */
-    const double *Y;                 /* (padded, q) */
-    const double *share, *root;      /* (padded,): of every row in the means; of its weight */
-    double *rows;                    /* panels at work, and one more */
+/* Rows at which the errors of one member after the other are summed, and where. */
+struct sums {
+    ptrdiff_t n, q, padded;               /* rows, without and with padding, and targets */
+    int own_rows;                         /* whether members were given these rows, which are then left out */
+    const double *A, *Y;                  /* (p, padded), (padded, q) */
+    const double *share, *root;           /* (padded,): of every row in the means; of its weight */
     double *total, *square, *pair_square; /* (slots, q, padded) */
-    int64_t *states;                      /* (padded,): what became of rows that are fitted exactly */
-};
-
-/* Turn count panels of rows, from row first on, into Z. */
-static void solve_rows(const struct member *a, const struct pair_sums *given, const int64_t *cols, ptrdiff_t first,
-                       ptrdiff_t count, double *Z, ptrdiff_t panel) {
-    for (ptrdiff_t r = 0; r < count; r++) {
-        for (ptrdiff_t j = 0; j < a->m; j++)
-            store(Z + panel * r + LANES * j, load(given->A + given->padded * cols[j] + first + LANES * r));
-        memset(Z + panel * r + LANES * a->m, 0, sizeof *Z * LANES * (round_up(a->m) - a->m));
-    }
-    for (ptrdiff_t s = 0; s < a->n_blocks; s++)
-        for (ptrdiff_t r = 0; r < count; r++)
-            solve_tile(Z + panel * r, LANES * s, panel_of(a, s), a->records + RECORD * s, NULL);
-}
-
-/* One member's view of a block of rows. */
-struct block {
-    const struct member *a;
-    const int64_t *cols, *sizes;
-    ptrdiff_t n_sizes, width; /* width: rows of e */
-    const double *z;          /* (q, m) */
-    double *e;                /* (sizes, q, width) */
+    int64_t *states;                      /* (padded,): 1 where an exactly fitted row needs a refit without it */
+    struct member a;
+    const int64_t *cols, *sizes;  /* of the member */
+    ptrdiff_t n_sizes, width;     /* width: rows of the errors e (sizes, q, width) */
+    double *Z, *z, *hat, *target; /* rows at work; (q, m): right-hand sides of the member; (n,); (q, LANES) */
 };
 
 /* Errors of eight rows, from Z of these rows, for all sizes; exact: the first size, or -1, that fits a row exactly.
@@ -126,107 +61,98 @@ struct block {
  *     e_l(m) = (y_l - sum_{j<=m} z_j Z_jl) / (1 - share_l - sum_{j<=m} Z_jl^2)
  *
  * Rows that the member was not given are not left out: the divisor is one. */
-static void running_sums(const struct block *b, const struct pair_sums *given, const double *Z, ptrdiff_t first,
-                         ptrdiff_t place, double *target, ptrdiff_t exact[LANES]) {
-    ptrdiff_t q = given->q, j = 0;
-    double left[LANES];
+static void running_sums(const struct sums *sums, const double *Z, ptrdiff_t first, double *e, ptrdiff_t exact[LANES]) {
+    ptrdiff_t q = sums->q, m = sums->a.m;
+    double left[LANES], *target = sums->target;
     for (int i = 0; i < LANES; i++) {
         exact[i] = -1;
-        left[i] = 1.0 - given->share[first + i];
+        left[i] = 1.0 - sums->share[first + i];
         for (ptrdiff_t t = 0; t < q; t++)
-            target[LANES * t + i] = given->Y[q * (first + i) + t];
+            target[LANES * t + i] = sums->Y[q * (first + i) + t];
     }
-    for (ptrdiff_t s = 0; s < b->n_sizes; s++) {
-        for (; j < b->sizes[s]; j++) {
-            const double *of_column = Z + LANES * j;
-            if (given->own_rows)
-                for (int i = 0; i < LANES; i++)
-                    left[i] -= of_column[i] * of_column[i];
+    for (ptrdiff_t s = 0, j = 0; s < sums->n_sizes; s++) {
+        for (; j < sums->sizes[s]; j++) {
+            for (int i = 0; i < LANES && sums->own_rows; i++)
+                left[i] -= Z[LANES * j + i] * Z[LANES * j + i];
             for (ptrdiff_t t = 0; t < q; t++)
                 for (int i = 0; i < LANES; i++)
-                    target[LANES * t + i] -= b->z[b->a->m * t + j] * of_column[i];
+                    target[LANES * t + i] -= sums->z[m * t + j] * Z[LANES * j + i];
         }
         for (int i = 0; i < LANES; i++)
             if (left[i] <= EXACT_FIT && exact[i] < 0)
                 exact[i] = s;
         for (ptrdiff_t t = 0; t < q; t++)
             for (int i = 0; i < LANES; i++)
-                b->e[b->width * (q * s + t) + place + i] = target[LANES * t + i] / left[i];
+                e[sums->width * (q * s + t) + i] = target[LANES * t + i] / left[i];
     }
 }
 
-/* Errors of a row that size s and those after it fit exactly; REFIT where deleting it costs no rank.
+/* Errors of a row that size s and those after it fit exactly; 1 where deleting it costs no rank: a refit has to tell.
  *
  * With p = G^-1 x_l the data have X p = the row of the hat matrix, one at l and zero elsewhere. More columns change
  * nothing about that, so p serves all larger sizes, and the solutions without the row are those of Greville (see
- * _members/path.py): e_l = p'b / p'p, with p'b = (L^-1 p)' z, a running sum. scratch: n + 2 m numbers. */
-static int fill_exact(const struct block *b, const struct pair_sums *given, const double *Z, int in_panel,
-                      ptrdiff_t row, ptrdiff_t s, ptrdiff_t place, double *spare, double *scratch) {
-    ptrdiff_t m = b->a->m, n = given->n, first = b->sizes[s];
-    double *hat = scratch, *p = hat + n, *u = p + m, off_diagonal = 0.0, square = 0.0;
-    for (ptrdiff_t j = 0; j < round_up(m); j++)
-        spare[j] = j < first ? Z[LANES * j + in_panel] : 0.0;
-    solve_upper(b->a, spare);
-    memcpy(p, spare, sizeof *p * m);
-    for (ptrdiff_t l = 0; l < n; l++)
-        hat[l] = sqrt(given->share[l] * given->share[row]);
+ * _members/path.py): e_l = p'b / p'p, with p'b = (L^-1 p)' z, a running sum. Z: those of the row, LANES apart. */
+static int fill_exact(const struct sums *sums, const double *Z, ptrdiff_t row, ptrdiff_t s, double *e) {
+    const struct member *a = &sums->a;
+    ptrdiff_t first = sums->sizes[s];
+    double *p = a->spare, *hat = sums->hat;
+    for (ptrdiff_t j = 0; j < round_up(a->m); j++)
+        p[j] = j < first ? Z[LANES * j] : 0.0;
+    solve_upper(a, a->n_blocks - 1, p, 1);
+    for (ptrdiff_t l = 0; l < sums->n; l++)
+        hat[l] = sqrt(sums->share[l] * sums->share[row]);
     for (ptrdiff_t j = 0; j < first; j++)
-        if (p[j] != 0.0)
-            for (ptrdiff_t l = 0; l < n; l++)
-                hat[l] += p[j] * given->A[given->padded * b->cols[j] + l];
+        subtract_multiple(hat, -p[j], sums->A + sums->padded * sums->cols[j], sums->n);
     hat[row] = 0.0;
-    off_diagonal = dot_in_order(hat, hat, n);
-    if (!(off_diagonal <= RANK_COST * n))
-        return REFIT;
-    memset(u, 0, sizeof *u * m);
-    solve_lower(b->a, p, u);
-    square = dot_in_order(p, p, m);
-    for (ptrdiff_t t = 0; t < given->q; t++) {
+    if (!(dot(hat, hat, sums->n) <= RANK_COST * sums->n))
+        return 1;
+    double square = dot(p, p, a->m);
+    solve_lower_one(a, p);
+    for (ptrdiff_t t = 0; t < sums->q; t++) {
         double total = 0.0;
-        for (ptrdiff_t i = s, j = 0; i < b->n_sizes; i++) {
-            for (; j < b->sizes[i]; j++)
-                total += u[j] * b->z[m * t + j];
-            b->e[b->width * (given->q * i + t) + place] = total / square;
+        for (ptrdiff_t i = s, j = 0; i < sums->n_sizes; i++) {
+            for (; j < sums->sizes[i]; j++)
+                total += p[j] * sums->z[a->m * t + j];
+            e[sums->width * (sums->q * i + t)] = total / square;
         }
     }
-    return SUMMED;
+    return 0;
 }
 
-/* Errors of count panels of rows by one member, in root-weighted terms divided by the roots. */
-static void member_errors(struct block *b, const struct pair_sums *given, ptrdiff_t first, ptrdiff_t count,
-                          double *scratch) {
-    ptrdiff_t m = b->a->m, q = given->q, panel = panel_size(given->largest);
-    double *Z = given->rows, *spare = Z + panel * count;
-    double *z = scratch, *target = z + q * m, *more = target + LANES * q;
-    solve_rows(b->a, given, b->cols, first, count, Z, panel);
-    for (ptrdiff_t t = 0; t < q; t++)
-        for (ptrdiff_t j = 0; j < m; j++)
-            z[m * t + j] = right_hand_side(b->a, t)[LANES * j];
-    b->z = z;
+/* Errors of count panels of rows by the member, in root-weighted terms divided by the roots. */
+static void member_errors(const struct sums *sums, ptrdiff_t first, ptrdiff_t count, double *e) {
+    const struct member *a = &sums->a;
+    ptrdiff_t panel = LANES * round_up(a->m);
     for (ptrdiff_t r = 0; r < count; r++) {
-        ptrdiff_t exact[LANES];
-        running_sums(b, given, Z + panel * r, first + LANES * r, LANES * r, target, exact);
-        for (int i = 0; i < LANES; i++) {
-            ptrdiff_t row = first + LANES * r + i;
-            if (exact[i] >= 0 && row < given->n) {
-                int found = fill_exact(b, given, Z + panel * r, i, row, exact[i], LANES * r + i, spare, more);
-                given->states[row] = larger(given->states[row], found);
-            }
-        }
+        for (ptrdiff_t j = 0; j < a->m; j++)
+            store(sums->Z + panel * r + LANES * j, load(sums->A + sums->padded * sums->cols[j] + first + LANES * r));
+        memset(sums->Z + panel * r + LANES * a->m, 0, sizeof(double) * LANES * (round_up(a->m) - a->m));
     }
-    for (ptrdiff_t i = 0; i < q * b->n_sizes; i++)
+    solve_lower(a, sums->Z, panel, count);
+    for (ptrdiff_t t = 0; t < sums->q; t++)
+        for (ptrdiff_t j = 0; j < a->m; j++)
+            sums->z[a->m * t + j] = row_of(a, a->m + t)[LANES * j];
+    for (ptrdiff_t r = 0; r < count; r++) {
+        ptrdiff_t exact[LANES], row = first + LANES * r;
+        const double *Z = sums->Z + panel * r;
+        running_sums(sums, Z, row, e + LANES * r, exact);
+        for (int i = 0; i < LANES; i++)
+            if (exact[i] >= 0 && row + i < sums->n && fill_exact(sums, Z + i, row + i, exact[i], e + LANES * r + i))
+                sums->states[row + i] = 1;
+    }
+    for (ptrdiff_t i = 0; i < sums->q * sums->n_sizes; i++)
         for (ptrdiff_t l = 0; l < LANES * count; l++)
-            b->e[b->width * i + l] /= given->root[first + l];
+            e[sums->width * i + l] /= sums->root[first + l];
 }
 
-static void add_pair(const struct pair_sums *given, ptrdiff_t slot, ptrdiff_t n_sizes, ptrdiff_t first, ptrdiff_t count,
-                     const double *restrict e0, const double *restrict e1, ptrdiff_t width) {
-    for (ptrdiff_t i = 0; i < given->q * n_sizes; i++) {
-        ptrdiff_t at = given->padded * (given->q * slot + i) + first;
-        double *restrict total = given->total + at, *restrict square = given->square + at;
-        double *restrict pair_square = given->pair_square + at;
+static void add_pair(const struct sums *sums, ptrdiff_t slot, ptrdiff_t first, ptrdiff_t count,
+                     const double *restrict e0, const double *restrict e1) {
+    for (ptrdiff_t i = 0; i < sums->q * sums->n_sizes; i++) {
+        ptrdiff_t at = sums->padded * (sums->q * slot + i) + first;
+        double *restrict total = sums->total + at, *restrict square = sums->square + at;
+        double *restrict pair_square = sums->pair_square + at;
         for (ptrdiff_t l = 0; l < count; l++) {
-            double a = e0[width * i + l], b = e1[width * i + l], mean = 0.5 * (a + b);
+            double a = e0[sums->width * i + l], b = e1[sums->width * i + l], mean = 0.5 * (a + b);
             total[l] += a + b;
             square[l] += a * a + b * b;
             pair_square[l] += mean * mean;
@@ -253,39 +179,36 @@ static int is_pair(const struct call *call, ptrdiff_t pair) {
 static int sum_pairs(struct call *call) {
     struct lists features = LISTS(features), sizes = LISTS(sizes);
     const int64_t *use = ARRAY(use), *slots = ARRAY(slots);
-    double *store = ARRAY(store);
-    ptrdiff_t largest = features.longest, q = LENGTH(q), n = COUNT(rows), begin = COUNT(begin), end = COUNT(end);
+    double *kept = ARRAY(store);
+    ptrdiff_t q = LENGTH(q), n = COUNT(rows), begin = COUNT(begin), end = COUNT(end);
     if (LENGTH(n) % LANES || n < 0 || n > LENGTH(n) || begin < 0 || end > LENGTH(n) / LANES ||
-        LENGTH(s) < size_of_member(largest, q))
+        LENGTH(s) < size_of_member(features.longest, q))
         return MISMATCH;
     for (ptrdiff_t k = 0; k < LENGTH(u); k++)
         if (!is_pair(call, use[k]))
             return MISMATCH;
-    ptrdiff_t panels = smaller(panels_at_once(largest), larger(end - begin, 1)), width = LANES * panels;
-    ptrdiff_t half = sizes.longest * q * width, more = q * (largest + LANES) + n + 2 * largest;
-    struct scratch room;
-    if (reserve(&room, (panels + 1) * panel_size(largest) + 2 * half + more))
-        return NO_MEMORY;
-    struct pair_sums sums = {n, q, LENGTH(n), largest, NUMBER(own_rows) != 0.0, ARRAY(A), ARRAY(Y), ARRAY(share),
-                             ARRAY(root), take(&room, (panels + 1) * panel_size(largest)), ARRAY(total), ARRAY(square),
-                             ARRAY(pair_square), ARRAY(states)};
-    double *e = take(&room, 2 * half), *scratch = take(&room, more);
-    for (ptrdiff_t start = begin; start < end; start += panels) {
+    ptrdiff_t panel = LANES * round_up(larger(features.longest, 1)), panels = larger(2, BLOCK_NUMBERS / panel);
+    panels = smaller(panels, larger(end - begin, 1));
+    struct scratch room = {.count = 0};
+    struct sums sums = {n, q, LENGTH(n), NUMBER(own_rows) != 0.0, ARRAY(A), ARRAY(Y), ARRAY(share), ARRAY(root),
+                        ARRAY(total), ARRAY(square), ARRAY(pair_square), ARRAY(states),
+                        .a = member_room(&room, features.longest, q), .width = LANES * panels};
+    sums.Z = take(&room, panels * panel), sums.z = take(&room, q * features.longest), sums.hat = take(&room, n);
+    sums.target = take(&room, LANES * q);
+    double *e[2] = {take(&room, sizes.longest * q * sums.width), take(&room, sizes.longest * q * sums.width)};
+    for (ptrdiff_t start = begin; start < end && !room.failed; start += panels) {
         ptrdiff_t now = smaller(panels, end - start), first = LANES * start;
         for (ptrdiff_t k = 0; k < LENGTH(u); k++) {
-            ptrdiff_t n_sizes = 0;
             for (ptrdiff_t side = 0, i = 2 * use[k]; side < 2; side++, i++) {
-                struct member a = member_at(store + LENGTH(s) * i, features.stop[i] - features.start[i], q);
-                n_sizes = sizes.stop[i] - sizes.start[i];
-                struct block b = {&a, features.indices + features.start[i], sizes.indices + sizes.start[i], n_sizes,
-                                  width, NULL, e + side * half};
-                member_errors(&b, &sums, first, now, scratch);
+                place(&sums.a, kept + LENGTH(s) * i, features.stop[i] - features.start[i]);
+                sums.cols = features.indices + features.start[i], sums.sizes = sizes.indices + sizes.start[i];
+                sums.n_sizes = sizes.stop[i] - sizes.start[i];
+                member_errors(&sums, first, now, e[side]);
             }
-            add_pair(&sums, slots[use[k]], n_sizes, first, LANES * now, e, e + half, width);
+            add_pair(&sums, slots[use[k]], first, LANES * now, e[0], e[1]);
         }
     }
-    free(room.base);
-    return DONE;
+    return release(&room, DONE);
 }
 
 /* Numbers that the factor of a member takes. */

@@ -14,11 +14,6 @@
 #define MOST_STEPS 6
 #define UNSEEN 1e-16 /* of the largest coefficient: steps that change nothing */
 
-/* Whether a member is not to be solved from its Gram matrix alone. */
-static int needs_data(double ratio, double probed) {
-    return ratio > 0.0 && !(ratio > SMALLEST_PIVOT && probed < LARGEST_INFLATION);
-}
-
 /* Columns about their means and targets likewise, times the roots of the weights. */
 struct data {
     ptrdiff_t n, targets;
@@ -28,41 +23,21 @@ struct data {
     double relative;   /* share of a relation's length below which it is rounding */
 };
 
-INLINE const double *column_of(const struct data *data, ptrdiff_t j) {
-    return data->A + data->n * j;
+INLINE const double *column_of(const struct member *a, const struct data *data, ptrdiff_t j) {
+    return data->A + data->n * a->own[j];
 }
 
-static void subtract_multiple(double *restrict out, double factor, const double *restrict x, ptrdiff_t n) {
-    for (ptrdiff_t l = 0; l < n; l++)
-        out[l] -= factor * x[l];
+/* G^-1 A' residual, at the beginning of the spare room. */
+static void solve_residual(const struct member *a, const struct data *data, const double *residual) {
+    for (ptrdiff_t j = 0; j < a->m; j++)
+        a->spare[j] = dot(column_of(a, data, j), residual, data->n);
+    solve_lower_one(a, a->spare);
+    solve_upper(a, a->n_blocks - 1, a->spare, 1);
 }
 
-static double dot_in_order(const double *a, const double *b, ptrdiff_t n) {
-    double sum = 0.0;
-    for (ptrdiff_t l = 0; l < n; l++)
-        sum += a[l] * b[l];
-    return sum;
-}
-
-/* Inner product, in four sums side by side. */
-static double dot_in_four(const double *a, const double *b, ptrdiff_t n) {
-    double s[4] = {0.0};
-    ptrdiff_t whole = n / 4 * 4;
-    for (ptrdiff_t l = 0; l < whole; l += 4)
-        for (int i = 0; i < 4; i++)
-            s[i] += a[l + i] * b[l + i];
-    for (ptrdiff_t l = whole; l < n; l++)
-        s[0] += a[l] * b[l];
-    return (s[0] + s[1]) + (s[2] + s[3]);
-}
-
-/* Refine values (m, targets); whether the solution is then to be trusted. right: 2 m numbers, spare: one solution. */
-static int refine(const struct member *a, const struct data *data, const int64_t *own, const double *lengths,
-                  double *values, double probed, double *spare, double *residual, double *right) {
+/* Refine values (m, targets); whether the solution is then to be trusted. residual: n numbers. */
+static int refine(const struct member *a, const struct data *data, double *values, double *residual) {
     ptrdiff_t m = a->m, targets = data->targets;
-    double *u = right + m;
-    if (!(probed < LARGEST_REFINABLE))
-        return 0;
     for (ptrdiff_t t = 0; t < targets; t++) {
         double last = INFINITY;
         for (int step = 0; step < MOST_STEPS; step++) {
@@ -70,28 +45,20 @@ static int refine(const struct member *a, const struct data *data, const int64_t
             for (ptrdiff_t l = 0; l < data->n; l++)
                 residual[l] = data->Y[targets * l + t];
             for (ptrdiff_t j = 0; j < m; j++) {
-                double factor = values[targets * j + t], size = fabs(factor) * lengths[j];
-                largest = size > largest ? size : largest;
+                double factor = values[targets * j + t];
+                largest = fmax(largest, fabs(factor) * a->lengths[j]);
                 if (factor != 0.0)
-                    subtract_multiple(residual, factor, column_of(data, own[j]), data->n);
+                    subtract_multiple(residual, factor, column_of(a, data, j), data->n);
             }
+            solve_residual(a, data, residual);
             for (ptrdiff_t j = 0; j < m; j++)
-                right[j] = dot_in_four(column_of(data, own[j]), residual, data->n);
-            solve_lower(a, right, u);
-            memcpy(spare, u, sizeof *u * m);
-            for (ptrdiff_t j = m; j < round_up(m); j++)
-                spare[j] = 0.0;
-            solve_upper(a, spare);
-            for (ptrdiff_t j = 0; j < m; j++) {
-                double size = fabs(spare[j]) * lengths[j];
-                change = size > change ? size : change;
-            }
+                change = fmax(change, fabs(a->spare[j]) * a->lengths[j]);
             if (!(change <= 0.5 * last))
                 break; /* rounding of the residual itself */
             if (last < INFINITY && change > 1e-3 * last && change > 1e-8 * largest)
                 return 0; /* the factor is worse than its probes have shown */
             for (ptrdiff_t j = 0; j < m; j++)
-                values[targets * j + t] += spare[j];
+                values[targets * j + t] += a->spare[j];
             last = change;
             if (change <= UNSEEN * largest)
                 break;

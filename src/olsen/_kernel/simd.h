@@ -15,14 +15,14 @@
 #define LANES 8
 #define TILE (LANES * LANES)
 
-/* PASS: columns updated in one sweep of the hot loop, with eight accumulators in all (of 32 registers: sixteen). */
+/* PASS: columns updated in one sweep of the hot loop, with eight accumulators in all (of 32 registers: sixteen). EVEN
+ * and ODD: every other entry of two vectors. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define WIDTH 8
 #define PASS 8
 #define FMA(a, b, c) _mm512_fmadd_pd(a, b, c)
 #define FNMA(a, b, c) _mm512_fnmadd_pd(a, b, c)
-#define SQRT(a) _mm512_sqrt_pd(a)
 #define LIST(of) {of(0), of(1), of(2), of(3), of(4), of(5), of(6), of(7)}
 #define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
 #define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
@@ -32,7 +32,6 @@
 #define PASS 4
 #define FMA(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define FNMA(a, b, c) _mm256_fnmadd_pd(a, b, c)
-#define SQRT(a) _mm256_sqrt_pd(a)
 #define LIST(of) {of(0), of(1), of(2), of(3)}
 #define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
 #define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
@@ -46,20 +45,13 @@
 #define PASS 4
 #define FMA(a, b, c) vfmaq_f64(c, a, b)
 #define FNMA(a, b, c) vfmsq_f64(c, a, b)
-#define SQRT(a) vsqrtq_f64(a)
 #else
 #define PASS 2
 #define FMA(a, b, c) ((a) * (b) + (c))
 #define FNMA(a, b, c) ((c) - (a) * (b))
-#define SQRT(a) ((vec){__builtin_sqrt((a)[0]), __builtin_sqrt((a)[1])})
 #endif
 #endif
 
-#if WIDTH >= 4 || defined(__aarch64__)
-#define SCALAR_FMA(a, b, c) __builtin_fma(a, b, c)
-#else
-#define SCALAR_FMA(a, b, c) ((a) * (b) + (c))
-#endif
 /* Half a column, where that is less work. */
 #if WIDTH >= 4
 #define HALF_FNMA(a, b, c) _mm256_fnmadd_pd(a, b, c)
@@ -81,8 +73,7 @@ typedef struct {
 typedef double half __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
 
 INLINE vec broadcast(double value) {
-#define VALUE(i) value
-    return (vec)LIST(VALUE);
+    return value - (vec){0.0};
 }
 
 /* line[at[0] * stride], line[at[1] * stride], ... */
@@ -121,26 +112,24 @@ INLINE column subtract(column a, column b) {
     return a;
 }
 
-/* factor * x */
 INLINE column times(double factor, column x) {
     EACH(i, PARTS) x.part[i] *= broadcast(factor);
     return x;
 }
 
+/* sum + a * b, lane by lane, rounded once */
+INLINE column plus_product(column sum, column a, column b) {
+    EACH(i, PARTS) sum.part[i] = FMA(a.part[i], b.part[i], sum.part[i]);
+    return sum;
+}
+
 /* sum + factor * x and sum - factor * x, rounded once */
 INLINE column plus(column sum, double factor, column x) {
-    EACH(i, PARTS) sum.part[i] = FMA(broadcast(factor), x.part[i], sum.part[i]);
-    return sum;
+    return plus_product(sum, constant(factor), x);
 }
 
 INLINE column minus(column sum, double factor, column x) {
     EACH(i, PARTS) sum.part[i] = FNMA(broadcast(factor), x.part[i], sum.part[i]);
-    return sum;
-}
-
-/* sum + a * b, lane by lane */
-INLINE column plus_product(column sum, column a, column b) {
-    EACH(i, PARTS) sum.part[i] = FMA(a.part[i], b.part[i], sum.part[i]);
     return sum;
 }
 
@@ -154,4 +143,26 @@ INLINE column sum_lanes(const column x[LANES]) {
     column out;
     EACH(i, PARTS) out.part[i] = row[i];
     return out;
+}
+
+/* Inner product: 32 sums side by side hide the latency of additions. */
+static double dot(const double *a, const double *b, ptrdiff_t n) {
+    column sum[4];
+    double lanes[LANES], total = 0.0;
+    ptrdiff_t l = 0;
+    EACH(i, 4) sum[i] = constant(0.0);
+    for (; l + 4 * LANES <= n; l += 4 * LANES)
+        EACH(i, 4) sum[i] = plus_product(sum[i], load(a + l + LANES * i), load(b + l + LANES * i));
+    for (; l + LANES <= n; l += LANES)
+        sum[0] = plus_product(sum[0], load(a + l), load(b + l));
+    store(lanes, add(add(sum[0], sum[1]), add(sum[2], sum[3])));
+    EACH(i, LANES) total += lanes[i];
+    for (; l < n; l++)
+        total += a[l] * b[l];
+    return total;
+}
+
+static void subtract_multiple(double *restrict out, double factor, const double *restrict x, ptrdiff_t n) {
+    for (ptrdiff_t l = 0; l < n; l++)
+        out[l] -= factor * x[l];
 }

@@ -4,14 +4,16 @@
  * column is one vector load, every entry of another panel one broadcast, and nothing is packed. */
 #pragma once
 
-#include <stdint.h>
+#include <math.h>
 
+#include "kernels.h"
 #include "simd.h"
 
 /* What a factored diagonal tile leaves: its unit lower factor (a tile) and the reciprocal roots of its pivots. */
 #define RECORD (TILE + LANES)
 /* Entries prefetched per step of the hot loop; a member of 50 columns has few steps to spread its entries over. */
 #define PREFETCH_RATE 8
+#define AT_ONCE 3 /* back substitutions in one pass over the factor: one target and two probes */
 
 /* A walk over the lower triangle of source[list, list], ahead of the gather; row == last_row: it is over. */
 struct cursor {
@@ -49,51 +51,35 @@ INLINE void add_products(column tile[LANES], const double *left, const double *r
     }
 }
 
-/* Whether a pivot is rounding, so that its column depends on those before it. */
-INLINE int is_rounding(double pivot, double limit) {
-    return pivot <= limit && pivot >= -limit;
-}
-
-/* Lower the running minimum of pivots / scale by the first width lanes; what is not positive sticks as 0. */
-INLINE void lower_minimum(double lowest[LANES], const double pivots[LANES], const double scale[LANES], ptrdiff_t width) {
-    EACH(i, LANES) {
-        double quotient = pivots[i] / scale[i];
-        double ratio = pivots[i] > 0.0 ? quotient : 0.0;
-        ratio = i < width ? ratio : 1.0;
-        double smaller = ratio < lowest[i] ? ratio : lowest[i];
-        lowest[i] = ratio > 0.0 ? smaller : 0.0;
-    }
-}
-
-/* Finish the diagonal tile of a panel at column done: subtract, factor as L D L', write the record of the block.
+/* Finish the diagonal tile of a panel at column done: subtract, factor as L D L', write the record of the block, lower
+ * the smallest pivots relative to the diagonal, of the first width lanes; what is not positive counts as 0.
  *
  * One division is then the only slow operation between two pivots, and the eight roots are taken at once. A column
  * whose pivot is rounding depends on those before it. It is skipped: its column of the factor is zero, and so is its
  * reciprocal root, by which it is known later. Its row remains, the factor's row of what it depends on. */
 static void factor_diagonal(double *panel, ptrdiff_t done, ptrdiff_t width, double *record, double *lowest) {
-    double *tile = panel + LANES * done;
-    double scale[LANES], pivots[LANES], safe[LANES];
-    EACH(c, LANES) scale[c] = tile[(LANES + 1) * c];
+    double *tile = panel + LANES * done, scale[LANES], pivots[LANES];
+    int skipped[LANES];
     column columns[LANES];
+    EACH(c, LANES) scale[c] = tile[(LANES + 1) * c];
     EACH(c, LANES) columns[c] = load(tile + LANES * c);
     add_products(columns, panel, panel, done, -1, NULL);
-    int skipped[LANES];
     EACH(c, LANES) {
         pivots[c] = lane(columns[c], c);
-        skipped[c] = is_rounding(pivots[c], scale[c] * DEPENDENT_PIVOT);
+        skipped[c] = fabs(pivots[c]) <= scale[c] * DEPENDENT_PIVOT;
         column unit = times(skipped[c] ? 0.0 : 1.0 / pivots[c], columns[c]);
         store(record + LANES * c, unit);
         EACH(j, LANES) if (j > c) columns[j] = minus(columns[j], lane(unit, j), columns[c]);
     }
-    EACH(c, LANES) safe[c] = skipped[c] ? 1.0 : pivots[c];
-    column roots = load(safe);
-    EACH(i, PARTS) roots.part[i] = broadcast(1.0) / SQRT(roots.part[i]);
-    store(record + TILE, roots);
+    EACH(c, LANES) {
+        double ratio = pivots[c] > 0.0 && pivots[c] < INFINITY ? pivots[c] / scale[c] : 0.0;
+        ratio = skipped[c] || c >= width ? 1.0 : ratio;
+        lowest[c] = ratio < lowest[c] ? ratio : lowest[c];
+        record[TILE + c] = 1.0 / sqrt(skipped[c] ? 1.0 : pivots[c]);
+    }
     EACH(c, LANES) if (skipped[c]) record[TILE + c] = 0.0;
     /* Right-hand sides may share the panel of the last block: their part of the factor is wanted, scaled. */
     EACH(c, LANES) store(tile + LANES * c, times(record[TILE + c], columns[c]));
-    EACH(c, LANES) scale[c] = skipped[c] ? 1.0 : scale[c];
-    lower_minimum(lowest, safe, scale, width);
 }
 
 /* Finish the tile of a panel at column done: subtract, then divide by the factored diagonal tile. */
@@ -110,14 +96,13 @@ INLINE void solve_tile(double *panel, ptrdiff_t done, const double *diagonal, co
 /* The same for the first half of the rows: a panel that holds a few right-hand sides and nothing else. */
 static void solve_half_tile(double *panel, ptrdiff_t done, const double *diagonal, const double *record) {
 #define HALF_OF(place) (*(half *)(panel + LANES * (place)))
-#define FOUR(value) ((half){value, value, value, value})
-    half columns[LANES];
+    half columns[LANES], zero = {0.0};
     EACH(c, LANES) columns[c] = HALF_OF(done + c);
     for (ptrdiff_t k = 0; k < done; k++)
-        EACH(c, LANES) columns[c] = HALF_FNMA(FOUR(diagonal[LANES * k + c]), HALF_OF(k), columns[c]);
+        EACH(c, LANES) columns[c] = HALF_FNMA(diagonal[LANES * k + c] - zero, HALF_OF(k), columns[c]);
     EACH(c, LANES) EACH(k, LANES) if (k < c)
-        columns[c] = HALF_FNMA(FOUR(record[LANES * k + c]), columns[k], columns[c]);
-    EACH(c, LANES) HALF_OF(done + c) = FOUR(record[TILE + c]) * columns[c];
+        columns[c] = HALF_FNMA(record[LANES * k + c] - zero, columns[k], columns[c]);
+    EACH(c, LANES) HALF_OF(done + c) = record[TILE + c] * columns[c];
 }
 
 /* Overwrite the blocks at x, x + gap, ... (count of them) by their solutions, given those of the blocks after them.
@@ -127,10 +112,10 @@ static void solve_half_tile(double *panel, ptrdiff_t done, const double *diagona
  * end. The diagonal tile is inverted here because only latency counts at this place. */
 INLINE void back_substitution(const double *record, const double *tile, ptrdiff_t stride, ptrdiff_t n_below, double *x,
                               ptrdiff_t gap, const int count) {
-    column sum[3][LANES];
+    column sum[AT_ONCE][LANES], inverse[LANES];
     EACH(t, count) EACH(c, LANES) sum[t][c] = constant(0.0);
     for (ptrdiff_t below = n_below; below > 0; below--) {
-        column known[3];
+        column known[AT_ONCE];
         EACH(t, count) known[t] = load(x + gap * t + LANES * below);
         EACH(c, LANES) {
             column of_tile = load(tile + LANES * c);
@@ -139,7 +124,6 @@ INLINE void back_substitution(const double *record, const double *tile, ptrdiff_
         tile -= stride;
         stride -= TILE;
     }
-    column inverse[LANES];
     EACH(c, LANES) {
         double unit[LANES] = {0.0};
         unit[c] = 1.0;
@@ -148,34 +132,10 @@ INLINE void back_substitution(const double *record, const double *tile, ptrdiff_
     }
     EACH(c, LANES) inverse[c] = times(record[TILE + c], inverse[c]);
     EACH(t, count) {
-        column right = subtract(load(x + gap * t), sum_lanes(sum[t])), even = constant(0.0), odd = constant(0.0);
-        EACH(c, LANES) {
-            if (c % 2)
-                odd = plus(odd, lane(right, c), inverse[c]);
-            else
-                even = plus(even, lane(right, c), inverse[c]);
-        }
-        store(x + gap * t, add(even, odd));
+        column right = subtract(load(x + gap * t), sum_lanes(sum[t])), half[2] = {constant(0.0), constant(0.0)};
+        EACH(c, LANES) half[c % 2] = plus(half[c % 2], lane(right, c), inverse[c]);
+        store(x + gap * t, add(half[0], half[1]));
     }
-}
-
-/* Add Z_r' Z_s to a tile; a panel of Z holds LANES columns of the data, one row after the other. */
-static void add_gram_tile(double *tile, const double *left, const double *right, ptrdiff_t depth) {
-    column columns[LANES];
-    EACH(c, LANES) columns[c] = load(tile + LANES * c);
-    add_products(columns, left, right, depth, 1, NULL);
-    EACH(c, LANES) store(tile + LANES * c, columns[c]);
-}
-
-/* Replace the rows z of a panel by root * (z - shift) and add root^2 * (z - shift) to total. */
-static void shift_and_scale(double *panel, ptrdiff_t depth, const double *shift, const double *roots, double *total) {
-    column origin = load(shift), sum = load(total);
-    for (ptrdiff_t i = 0; i < depth; i++) {
-        column row = times(roots[i], subtract(load(panel + LANES * i), origin));
-        store(panel + LANES * i, row);
-        sum = plus(sum, roots[i], row);
-    }
-    store(total, sum);
 }
 
 /* tile[LANES i + l] = source[rows[i] * row_stride + cols[l] * col_stride] */
