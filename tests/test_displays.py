@@ -7,21 +7,20 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy import stats
-from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, Ridge, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from loops import case
 from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, displays, member_coefficients, theory
 from olsen.simulation import Ensemble, LinearProblem, run
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
-
-DISPLAYS = [getattr(displays, name) for name in displays.__all__]
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +60,12 @@ def mixed(data):
 
 
 @pytest.fixture(scope="module")
+def sent(ensemble):
+    """A copy that came without its training rows."""
+    return pickle.loads(pickle.dumps(copy.copy(ensemble).set_params(keep_rows=False)))
+
+
+@pytest.fixture(scope="module")
 def two_targets():
     X, Y = linear_data(targets=2, seed=1)
     return X, Y, OLSEnsembleRegressor(20, 4, random_state=0).fit(X[:60], Y[:60])
@@ -73,29 +78,21 @@ def legend(ax):
 # All of them
 
 
-def test_matplotlib_is_imported_for_drawing_only():
-    code = "import sys, olsen.displays; print('matplotlib' in sys.modules, olsen.displays.RiskCurveDisplay.__module__)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert (done.stdout.strip(), done.stderr) == ("False olsen.displays", "")
-
-
-def test_a_missing_matplotlib_is_named():
+def test_matplotlib_is_imported_for_drawing_only_and_named_where_it_is_missing():
     code = """
-import sys; sys.modules["matplotlib"] = sys.modules["matplotlib.pyplot"] = None
-from olsen.displays import RiskCurveDisplay
-display = RiskCurveDisplay([0.1, 0.2], [1.0, 0.9], ["one"])
+import sys, olsen.displays
+print([name for name in olsen.displays.__all__ if getattr(olsen.displays, name).__module__ != "olsen.displays"])
+print('matplotlib' in sys.modules)
+sys.modules["matplotlib"] = sys.modules["matplotlib.pyplot"] = None
 try:
-    display.plot()
+    olsen.displays.RiskCurveDisplay([0.1, 0.2], [1.0, 0.9], ["one"]).plot()
 except ModuleNotFoundError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "Drawing a display needs matplotlib" in done.stdout and "pip install 'olsen[plot]'" in done.stdout
-
-
-@pytest.mark.parametrize("cls", DISPLAYS, ids=lambda c: c.__name__)
-def test_they_are_found_where_users_find_them(cls):
-    assert cls.__module__ == "olsen.displays"
+    others, loaded, message = done.stdout.splitlines()
+    assert (others, loaded) == ("[]", "False"), done.stderr
+    assert "needs matplotlib" in message and "pip install 'olsen[plot]'" in message
 
 
 def calls(X, y):
@@ -110,55 +107,38 @@ def calls(X, y):
     }
 
 
-NAMES = list(calls(None, None))
+def test_they_draw_on_given_axes_or_on_a_new_figure(data, tuned):
+    for name, draw in calls(data[0][60:], data[1][60:]).items():
+        with case(name):
+            figure, ax = plt.subplots()
+            display = draw(tuned, ax)
+            assert display.ax_ is ax and display.figure_ is figure and figure.axes[0] is ax
+            assert ax.has_data() and ax.get_xlabel() and plt.get_fignums() == [figure.number]
+            assert display.plot(ax) is display
+            with pytest.raises(ValueError, match=r"plt\.subplots"):
+                display.plot("here")
+            plt.close("all")
+            new = draw(tuned)
+            assert plt.get_fignums() == [new.figure_.number]
+            assert copy.copy(new).plot().figure_ is not new.figure_
+            plt.close("all")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_unfitted_estimator_is_refused(name, data):
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        calls(*data)[name](OLSEnsembleRegressorCV())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_given_axes_are_drawn_on(name, data, tuned):
-    X, y = data
-    figure, ax = plt.subplots()
-    display = calls(X[60:], y[60:])[name](tuned, ax)
-    assert display.ax_ is ax and display.figure_ is figure and figure.axes[0] is ax
-    assert ax.has_data() and ax.get_xlabel()
-    assert plt.get_fignums() == [figure.number]
-    assert display.plot(ax) is display
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_new_figures_are_drawn_where_no_axes_are_given(name, data, tuned):
-    X, y = data
-    display = calls(X[60:], y[60:])[name](tuned)
-    assert plt.get_fignums() == [display.figure_.number]
-    again = copy.copy(display).plot()
-    assert again.figure_ is not display.figure_
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "coefficients"])  # any linear model has these
-def test_other_estimators_are_refused_by_what_they_lack(name, data):
-    X, y = data
-    with pytest.raises(TypeError, match="LinearRegression does not have"):
-        calls(X, y)[name](LinearRegression().fit(X, y))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_pipelines_are_told_what_to_give(name, data):
+def test_estimators_are_refused_by_what_they_lack(data):
     X, y = data
     pipeline = make_pipeline(StandardScaler(), OLSEnsembleRegressorCV(5)).fit(X, y)
-    with pytest.raises(TypeError, match=r"pipeline\[-1\]"):
-        calls(X, y)[name](pipeline)
+    for name, draw in calls(X, y).items():
+        with case(name):
+            with pytest.raises(NotFittedError):
+                draw(OLSEnsembleRegressorCV())
+            with pytest.raises(TypeError, match=r"pipeline\[-1\]"):
+                draw(pipeline)
+            if name != "coefficients":  # any linear model has these
+                with pytest.raises(TypeError, match="LinearRegression does not have"):
+                    draw(LinearRegression().fit(X, y))
 
 
-def test_what_is_no_axes_is_refused(tuned):
-    with pytest.raises(ValueError, match=r"plt\.subplots"):
-        displays.TuningCurveDisplay.from_estimator(tuned, ax="here")
-
-
+# TuningCurveDisplay
 # TuningCurveDisplay
 
 
@@ -198,22 +178,27 @@ def test_tuning_curve_beside_ridge(data, tuned):
         displays.TuningCurveDisplay.from_estimator(tuned, X)
 
 
-@pytest.mark.parametrize("how", [{}, {"n_estimators": 40}, {"inclusion": "ridge"}], ids=str)
-def test_a_mixture_is_a_point_beside_the_curve_of_uniform_members(how, data):
+def test_a_mixture_is_a_point_beside_the_curve_of_uniform_members(data, mixed):
     X, y = data
-    model = OLSEnsembleRegressorCV(random_state=0).set_params(**how).fit(X[:60], y[:60])
-    display = displays.TuningCurveDisplay.from_estimator(model)
-    found, uniform = model.cv_results_, ~model.cv_results_["mixture"]
-    np.testing.assert_array_equal(display.line_.get_xdata(), found["size"][uniform])
-    np.testing.assert_array_equal(display.line_.get_ydata(), found["mse"][uniform])
-    mark, _, (bar,) = display.best_
-    np.testing.assert_allclose([*mark.get_xdata(), *mark.get_ydata()], [model.max_features_, -model.best_score_])
-    low, high = bar.get_segments()[0][:, 1]
-    np.testing.assert_allclose((high - low) / 2, found["standard_error"][model.best_index_])
-    widths = [patch.get_width() for patch in display.shares_ax_.patches]
-    np.testing.assert_allclose(widths, 100 * np.array(list(model.inclusion_shares_.values())))
-    assert [t.get_text() for t in display.shares_ax_.get_yticklabels()] == list(model.inclusion_shares_)
-    assert "uniform members" in legend(display.ax_)[1] and "mixture" in legend(display.ax_)[-1]
+    limit, ridge = (OLSEnsembleRegressorCV(inclusion=inclusion).fit(X[:60], y[:60]) for inclusion in ("auto", "ridge"))
+    for model in (mixed, limit, ridge):
+        display = displays.TuningCurveDisplay.from_estimator(model)
+        found, uniform = model.cv_results_, ~model.cv_results_["mixture"]
+        with case(model):
+            np.testing.assert_array_equal(display.line_.get_xdata(), found["size"][uniform])
+            np.testing.assert_array_equal(display.line_.get_ydata(), found["mse"][uniform])
+            mark, _, (bar,) = display.best_
+            best = [model.max_features_, -model.best_score_]
+            np.testing.assert_allclose([*mark.get_xdata(), *mark.get_ydata()], best)
+            low, high = bar.get_segments()[0][:, 1]
+            np.testing.assert_allclose((high - low) / 2, found["standard_error"][model.best_index_])
+            widths = [patch.get_width() for patch in display.shares_ax_.patches]
+            np.testing.assert_allclose(widths, 100 * np.array(list(model.inclusion_shares_.values())))
+            assert [t.get_text() for t in display.shares_ax_.get_yticklabels()] == list(model.inclusion_shares_)
+            assert "uniform members" in legend(display.ax_)[1] and "mixture" in legend(display.ax_)[-1]
+    one = displays.TuningCurveDisplay.from_estimator(mixed, ax=plt.subplots()[1])
+    assert one.shares_ax_ is None
+    assert all(name in one.ax_.get_title() for name in mixed.inclusion_shares_)
 
 
 def test_shares_of_several_targets_are_their_means():
@@ -222,13 +207,6 @@ def test_shares_of_several_targets_are_their_means():
     display = displays.TuningCurveDisplay.from_estimator(model)
     assert set(display.shares) == {name for one in model.inclusion_shares_ for name in one}
     assert sum(display.shares.values()) == pytest.approx(1.0)
-
-
-def test_shares_on_one_panel_are_in_the_title(mixed):
-    _, ax = plt.subplots()
-    display = displays.TuningCurveDisplay.from_estimator(mixed, ax=ax)
-    assert display.shares_ax_ is None
-    assert all(name in ax.get_title() for name in mixed.inclusion_shares_)
 
 
 def test_a_peak_does_not_hide_the_minimum():
@@ -243,7 +221,7 @@ def test_a_peak_does_not_hide_the_minimum():
 # RiskCurveDisplay
 
 
-def test_risk_curves_from_theory_over_alpha():
+def test_risk_curves_from_theory():
     alpha, k = [0.1, 0.2, 0.3], (10, np.inf)
     display = displays.RiskCurveDisplay.from_theory(2.0, 1.0, alpha=alpha, k=k, eta=0.9, mu=0.8)
     for line, count in zip(display.lines_, k, strict=True):
@@ -254,25 +232,11 @@ def test_risk_curves_from_theory_over_alpha():
     assert legend(display.ax_) == ["$k = 10$", r"$k = \infty$", "optimal ridge"]
 
 
-def test_risk_curves_from_theory_over_k():
-    display = displays.RiskCurveDisplay.from_theory(0.5, 1.0, over="k")
-    best = theory.optimal_alpha(0.5, 1.0)
-    assert display.ax_.get_xscale() == "log" and display.ax_.get_xlabel() == "members $k$"
-    for line, alpha in zip(display.lines_, (best / 2, best), strict=True):
-        np.testing.assert_allclose(line.get_ydata(), theory.limiting_risk(alpha, 0.5, 1.0, k=line.get_xdata()))
-
-
 def test_infinite_risks_are_gaps_and_peaks_leave_the_panel():
     display = displays.RiskCurveDisplay.from_theory(2.0, 1.0, k=(1, np.inf))
     assert np.isinf(display.risk[0]).any() and np.isnan(display.lines_[0].get_ydata()).any()
     low, high = display.ax_.get_ylim()
     assert 0 < low < theory.optimal_ridge_risk(2.0, 1.0) and high < 4.0
-
-
-def test_risks_that_are_all_infinite_cannot_be_drawn():
-    """Members at the peak, as many columns as rows: no number of them has a finite risk."""
-    with pytest.raises(ValueError, match="all risks are infinite"):
-        displays.RiskCurveDisplay.from_theory(2.0, 1.0, over="k", alpha=0.5)
 
 
 def test_risk_curves_from_simulation():
@@ -286,19 +250,12 @@ def test_risk_curves_from_simulation():
         ends = np.array([segment[:, 1] for segment in bars[2][0].get_segments()])
         np.testing.assert_allclose(np.diff(ends)[:, 0] / 2, [e.standard_error[i, 0] for e in estimates])
     assert display.reference > 0 and "ridge" in legend(display.ax_)[0]
-    over_k = displays.RiskCurveDisplay.from_simulation(
-        problem, over="k", alpha=[0.2], k=k, trials=4, seed=3, ridge=False
-    )
-    np.testing.assert_array_equal(over_k.lines_[0].get_ydata(), estimates[0].mean[:, 0])
-    assert over_k.reference_line_ is None
-
-
-def test_simulation_goes_onto_the_axes_of_theory_in_the_same_colours():
     lines = displays.RiskCurveDisplay.from_theory(0.5, 1.0, k=(1, 5))
     points = displays.RiskCurveDisplay.from_simulation(
-        LinearProblem(20, 10), alpha=[0.3], k=(1, 5), trials=2, ax=lines.ax_
+        LinearProblem(20, 10), alpha=[0.3], k=(1, 5), trials=2, ridge=False, ax=lines.ax_
     )
     assert [a.get_color() for a in lines.lines_] == [b.get_color() for b in points.lines_]
+    assert points.reference_line_ is None
 
 
 def test_risk_curves_of_an_estimator(tuned, mixed):
@@ -306,32 +263,23 @@ def test_risk_curves_of_an_estimator(tuned, mixed):
     np.testing.assert_array_equal(display.x, tuned.cv_results_["size"] / 12)
     for line, k in zip(display.lines_, (3, np.inf), strict=True):
         np.testing.assert_array_equal(line.get_ydata(), tuned.risk_curve(k))
-    chosen = displays.RiskCurveDisplay.from_estimator(tuned, over="k", k=[7])
-    assert chosen.lines_[0].get_ydata()[0] == tuned.risk_curve(7)[tuned.best_index_]
-
-
-def test_risk_curves_beside_a_mixture_are_those_of_uniform_members(mixed):
-    display = displays.RiskCurveDisplay.from_estimator(mixed, k=[10])
-    np.testing.assert_array_equal(display.lines_[0].get_ydata(), mixed.risk_curve(10)[:-1])
-    over_k = displays.RiskCurveDisplay.from_estimator(mixed, over="k", k=[1, 10, 100])
-    at = np.argmin(mixed.risk_curve(100)[:-1])
-    np.testing.assert_array_equal(over_k.lines_[0].get_ydata(), [mixed.risk_curve(k)[at] for k in (1, 10, 100)])
-    assert legend(over_k.ax_) == [f"{mixed.cv_results_['size'][at]} columns in a uniform member"]
+    beside = displays.RiskCurveDisplay.from_estimator(mixed, k=[10])
+    np.testing.assert_array_equal(beside.lines_[0].get_ydata(), mixed.risk_curve(10)[:-1])
 
 
 def test_risk_curves_that_cannot_be_drawn():
-    with pytest.raises(ValueError, match=r"k=2\.5 must be a whole number"):
-        displays.RiskCurveDisplay.from_simulation(LinearProblem(20, 10), k=[1, 2.5])
-    with pytest.raises(TypeError, match="LinearProblem"):
-        displays.RiskCurveDisplay.from_simulation(20)
-    with pytest.raises(ValueError, match="over='beta' must be 'alpha'"):
-        displays.RiskCurveDisplay.from_theory(1.0, 1.0, over="beta")
-    with pytest.raises(ValueError, match="k=inf has no place"):
-        displays.RiskCurveDisplay.from_theory(1.0, 1.0, over="k", k=[1, np.inf])
-    with pytest.raises(ValueError, match="shares of the 10 columns"):
-        displays.RiskCurveDisplay.from_simulation(LinearProblem(20, 10), alpha=[3])
+    draw, problem = displays.RiskCurveDisplay, LinearProblem(20, 10)
+    for call, kind, words in [
+        (lambda: draw.from_theory(2.0, 1.0, alpha=0.5, k=3), ValueError, "all risks are infinite"),
+        (lambda: draw.from_simulation(problem, k=[1, 2.5]), ValueError, r"k=\[1, 2\.5\].*whole"),
+        (lambda: draw.from_simulation(problem, alpha=[3]), ValueError, "shares of the 10 columns"),
+        (lambda: draw.from_simulation(20), TypeError, "LinearProblem"),
+    ]:
+        with case(words), pytest.raises(kind, match=words):
+            call()
 
 
+# CoefficientDisplay
 # CoefficientDisplay
 
 
@@ -345,8 +293,6 @@ def test_bars_are_the_largest_coefficients(ensemble):
 
 
 def test_effects_are_those_of_one_standard_deviation(data, ensemble):
-    import scipy.sparse as sp
-
     X = data[0]
     display = displays.CoefficientDisplay.from_estimator(ensemble, X=X)
     np.testing.assert_allclose(display.coef, ensemble.coef_ * X.std(axis=0))
@@ -365,38 +311,26 @@ def test_names_of_frames_are_used(data):
     assert [t.get_text() for t in image.ax_.get_xticklabels()] == list(X.columns)
 
 
-@pytest.mark.parametrize(
-    ("names", "unit", "first"),
-    [
+def test_names_along_a_scale_make_a_profile_and_others_bars(ensemble):
+    for names, unit, first in [
         ([f"{1100 + 2 * i} nm" for i in range(12)], "nm", 1100.0),
         ([f"nm{1100 + 2 * i}" for i in range(12)], "nm", 1100.0),
         ([4000 - 8.5 * i for i in range(12)], "column", 4000.0),
-    ],
-)
-def test_names_along_a_scale_make_a_profile(ensemble, names, unit, first):
-    display = displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names)
-    assert display.kind_ == "profile" and display.ax_.get_xlabel() == unit
-    assert display.line_.get_xdata()[0] == first
-    np.testing.assert_array_equal(display.line_.get_ydata(), ensemble.coef_)
-    bars = displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names, kind="bars")
-    assert bars.kind_ == "bars"
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        [f"x{i}" for i in range(12)],
-        [f"w{i:04d}" for i in range(1, 13)],
-        list("abcdefghijkl"),
-        [f"{i} nm" for i in (5, 3, 4, 1, 2, 9, 8, 7, 6, 10, 11, 12)],
-        [f"{10 * i} {unit}" for i, unit in enumerate(["nm", "cm"] * 6, 1)],
-    ],
-)
-def test_other_names_make_bars(ensemble, names):
-    display = displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names)
-    assert display.kind_ == "bars"
-    asked = displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names, kind="profile")
-    assert len(asked.line_.get_xdata()) == 12
+        ([f"x{i}" for i in range(12)], None, 0),
+        ([f"w{i:04d}" for i in range(1, 13)], None, 0),
+        (list("abcdefghijkl"), None, 0),
+        ([f"{i} nm" for i in (5, 3, 4, 1, 2, 9, 8, 7, 6, 10, 11, 12)], None, 0),
+        ([f"{10 * i} {unit}" for i, unit in enumerate(["nm", "cm"] * 6, 1)], None, 0),
+    ]:
+        found, profile, bars = (
+            displays.CoefficientDisplay.from_estimator(ensemble, feature_names=names, kind=kind)
+            for kind in ("auto", "profile", "bars")
+        )
+        with case(names):
+            assert found.kind_ == ("bars" if unit is None else "profile") and bars.kind_ == "bars"
+            assert unit is None or (profile.ax_.get_xlabel(), profile.line_.get_xdata()[0]) == (unit, first)
+            np.testing.assert_array_equal(profile.line_.get_ydata(), ensemble.coef_)
+        plt.close("all")
 
 
 def test_bars_show_intervals_and_which_leave_out_zero():
@@ -456,7 +390,7 @@ def test_intervals_of_any_estimator_are_drawn():
     assert few.interval is None and legend(few.ax_) == ["no intervals for this fit"]
 
 
-def test_intervals_are_those_of_the_estimator(data, ensemble, two_targets):
+def test_intervals_are_those_of_the_estimator(data, ensemble, sent, two_targets):
     display = displays.CoefficientDisplay.from_estimator(ensemble, coverage=0.8)
     np.testing.assert_array_equal(display.interval, ensemble.coef_interval(0.8))
     scaled = displays.CoefficientDisplay.from_estimator(ensemble, X=data[0])
@@ -464,7 +398,6 @@ def test_intervals_are_those_of_the_estimator(data, ensemble, two_targets):
     model = two_targets[2]
     second = displays.CoefficientDisplay.from_estimator(model, target=1)
     np.testing.assert_array_equal(second.interval, model.coef_interval(0.9)[1])
-    sent = pickle.loads(pickle.dumps(copy.copy(ensemble).set_params(keep_rows=False)))
     without = displays.CoefficientDisplay.from_estimator(sent)
     assert without.interval is None and legend(without.ax_) == ["no intervals: training data not kept"]
 
@@ -472,11 +405,11 @@ def test_intervals_are_those_of_the_estimator(data, ensemble, two_targets):
 def test_coefficients_that_cannot_be_drawn(ensemble):
     draw = displays.CoefficientDisplay.from_estimator
     for how, message in (
-        ({"coverage": 1.5}, "coverage=1.5 must be a number strictly between 0 and 1"),
-        ({"kind": "pie"}, "kind='pie' must be one of"),
-        ({"top": 0}, "top=0 must be a number of bars"),
-        ({"feature_names": ["a"]}, "1 names, but the estimator was fitted on 12 columns"),
-        ({"target": 1}, "fitted to one target"),
+        ({"coverage": 1.5}, "coverage=1.5"),
+        ({"kind": "pie"}, "kind='pie'"),
+        ({"top": 0}, "top=0"),
+        ({"feature_names": ["a"]}, "1 names.* 12 columns"),
+        ({"target": 1}, "target=1"),
     ):
         with pytest.raises(ValueError, match=message):
             draw(ensemble, **how)
@@ -512,11 +445,8 @@ def test_coverage_by_bins():
     np.testing.assert_allclose(display.bin_standard_error, [np.sqrt(22 * 2 / 24**3), np.sqrt(0.25 / 24)])
     np.testing.assert_allclose(display.coverage_bars_[0].get_ydata(), [100.0, 50.0])
     assert displays.IntervalDisplay.from_predictions(observed, predicted, interval, n_bins=9).bin_coverage.shape == (4,)
-
-
-def test_equal_predictions_are_one_bin():
-    display = displays.IntervalDisplay.from_predictions([0.0, 2.0], [1.0, 1.0], [[0.5, 2.5]] * 2)
-    assert display.bin_coverage.tolist() == [0.5]
+    equal = displays.IntervalDisplay.from_predictions([0.0, 2.0], [1.0, 1.0], [[0.5, 2.5]] * 2)
+    assert equal.bin_coverage.tolist() == [0.5]
 
 
 def test_intervals_without_observations(data, ensemble):
@@ -533,23 +463,23 @@ def test_intervals_on_two_given_panels(data, ensemble):
     assert display.plot(ax).coverage_ax_ is None
 
 
-def test_intervals_that_cannot_be_drawn(data, ensemble):
+def test_intervals_that_cannot_be_drawn(data, ensemble, sent):
     X, y = data[0][60:], data[1][60:]
     draw = displays.IntervalDisplay
-    with pytest.raises(ValueError, match="smaller coverage"):
-        draw.from_estimator(ensemble, X, y, coverage=0.999)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        draw.from_estimator(ensemble, X, y[:-1])
-    with pytest.raises(ValueError, match="no finite numbers"):
-        draw.from_predictions([np.nan, 1.0], [0.0, 1.0], [[0, 1], [0, 1]])
-    with pytest.raises(ValueError, match="lower, upper"):
-        draw.from_predictions([1.0], [1.0], [[2.0, 0.0]])
-    with pytest.raises(ValueError, match=r"shape \(2,\)"):
-        draw.from_predictions([1.0], [1.0], [0.0, 2.0])
-    with pytest.raises(ValueError, match=r"needs the training (rows|data)"):
-        draw.from_estimator(pickle.loads(pickle.dumps(copy.copy(ensemble).set_params(keep_rows=False))), X, y)
+    for call, words in [
+        (lambda: draw.from_estimator(ensemble, X, y, coverage=0.999), "smaller coverage"),
+        (lambda: draw.from_estimator(ensemble, X, y[:-1]), "inconsistent numbers of samples"),
+        (lambda: draw.from_estimator(sent, X, y), r"needs the training (rows|data)"),
+        (lambda: draw.from_predictions([np.nan, 1.0], [0.0, 1.0], [[0, 1], [0, 1]]), "NaN"),
+        (lambda: draw.from_predictions([1.0], [1.0], [[2.0, 0.0]]), "lower and upper"),
+        (lambda: draw.from_predictions([1.0], [1.0], [[0.0, np.inf]]), "interval"),
+        (lambda: draw.from_predictions([1.0], [1.0], [0.0, 2.0]), "interval|2D array"),
+    ]:
+        with case(words), pytest.raises(ValueError, match=words):
+            call()
 
 
+# SubsetDisplay
 # SubsetDisplay
 
 
@@ -587,7 +517,7 @@ def test_many_columns_are_binned():
     assert bar.ax.get_ylabel() == "share used of 2-3 neighbouring columns"
     labels = [t.get_text() for t in display.ax_.get_xticklabels()]
     assert labels[0] == "x0" and labels[-1] == "x49" and len(labels) == 6
-    with pytest.raises(ValueError, match="n_members=0 must be a whole number"):
+    with pytest.raises(ValueError, match="n_members=0"):
         displays.SubsetDisplay.from_estimator(model, n_members=0)
 
 
@@ -618,19 +548,15 @@ def test_mean_over_orders_is_that_of_all_pairs(data, ensemble):
     np.testing.assert_allclose(display.limit_line_.get_ydata(), pair, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    "how", [{"scale": 0.7}, {"max_samples": 0.6}, {"fit_intercept": False}, {"max_samples": 0.6, "scale": 0.5}]
-)
-def test_all_members_have_the_error_of_the_ensemble(data, how):
-    import scipy.sparse as sp
-
+def test_all_members_have_the_error_of_the_ensemble(data):
     X, y = data
-    model = OLSEnsembleRegressor(25, 4, random_state=0).set_params(**how).fit(X[:60], y[:60])
-    expected = np.mean((model.predict(X[60:]) - y[60:]) ** 2)
-    for rows in (X[60:], sp.csr_array(X[60:])):
-        display = displays.ConvergenceDisplay.from_estimator(model, rows, y[60:])
-        np.testing.assert_allclose(display.error[-1], expected, rtol=1e-9)
-        np.testing.assert_allclose(display.expected[-1], expected, rtol=1e-9)
+    for how in ({"scale": 0.7}, {"max_samples": 0.6}, {"fit_intercept": False}, {"max_samples": 0.6, "scale": 0.5}):
+        model = OLSEnsembleRegressor(25, 4, random_state=0).set_params(**how).fit(X[:60], y[:60])
+        expected = np.mean((model.predict(X[60:]) - y[60:]) ** 2)
+        for rows in (X[60:], sp.csr_array(X[60:])):
+            display = displays.ConvergenceDisplay.from_estimator(model, rows, y[60:])
+            with case(how, type(rows)):
+                np.testing.assert_allclose([display.error[-1], display.expected[-1]], expected, rtol=1e-9)
 
 
 def test_stacked_members_keep_their_weights():
@@ -655,30 +581,31 @@ def test_members_in_several_batches(data, ensemble, monkeypatch):
     np.testing.assert_allclose(parts.expected, whole.expected, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["tuned", "mixed"])
-def test_cross_validated_errors_of_uniform_members_are_beside_it(name, data, request):
-    model = request.getfixturevalue(name)
+def test_cross_validated_errors_of_uniform_members_are_beside_it(data, tuned, mixed):
     X, y = data[0][60:], data[1][60:]
-    display = displays.ConvergenceDisplay.from_estimator(model, X, y)
-    np.testing.assert_allclose(display.error[-1], np.mean((model.predict(X) - y) ** 2), rtol=1e-9)
-    if name == "mixed":
-        assert display.cv_line_ is None
-    else:
-        expected = [model.risk_curve(k)[model.best_index_] for k in (1, 40)]
-        np.testing.assert_array_equal(display.cv_line_.get_ydata()[[0, 39]], expected)
+    for model in (tuned, mixed):
+        display = displays.ConvergenceDisplay.from_estimator(model, X, y)
+        np.testing.assert_allclose(display.error[-1], np.mean((model.predict(X) - y) ** 2), rtol=1e-9)
+        if model is mixed:
+            assert display.cv_line_ is None
+        else:
+            expected = [model.risk_curve(k)[model.best_index_] for k in (1, 40)]
+            np.testing.assert_array_equal(display.cv_line_.get_ydata()[[0, 39]], expected)
 
 
-def test_convergence_needs_training_rows_and_targets(data, ensemble):
+def test_convergence_needs_training_rows_and_targets(data, ensemble, sent):
     X, y = data[0][60:], data[1][60:]
-    sent = pickle.loads(pickle.dumps(copy.copy(ensemble).set_params(keep_rows=False)))
-    with pytest.raises(ValueError, match=r"ConvergenceDisplay needs the training (rows|data)"):
-        displays.ConvergenceDisplay.from_estimator(sent, X, y)
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        displays.ConvergenceDisplay.from_estimator(ensemble, X, y[1:])
-    with pytest.raises(ValueError, match="target=1 must be a number from 0 to 0"):
-        displays.ConvergenceDisplay.from_estimator(ensemble, X, y, target=1)
+    draw = displays.ConvergenceDisplay.from_estimator
+    for call, words in [
+        (lambda: draw(sent, X, y), r"ConvergenceDisplay needs the training (rows|data)"),
+        (lambda: draw(ensemble, X, y[1:]), "inconsistent numbers of samples"),
+        (lambda: draw(ensemble, X, y, target=1), "target=1"),
+    ]:
+        with case(words), pytest.raises(ValueError, match=words):
+            call()
 
 
+# Several targets
 # Several targets
 
 
@@ -706,7 +633,7 @@ def test_targets_with_members_of_their_own():
         np.testing.assert_allclose(display.error[-1], expected, rtol=1e-9)
         image = displays.SubsetDisplay.from_estimator(model, target=t).columns
         np.testing.assert_array_equal(np.flatnonzero(image[3]), model.feature_subsets_[t][3])
-    with pytest.raises(ValueError, match="fitted to 2 targets: choose one of them"):
+    with pytest.raises(ValueError, match=r"2 targets.*target=0 to 1"):
         displays.SubsetDisplay.from_estimator(model)
 
 
@@ -723,9 +650,9 @@ def test_a_target_has_to_be_chosen(two_targets):
         lambda target: displays.CoefficientDisplay.from_estimator(model, target=target),
         lambda target: displays.IntervalDisplay.from_estimator(model, X, Y, target=target),
     ):
-        with pytest.raises(ValueError, match="fitted to 2 targets: choose one of them, target=0 to 1"):
+        with pytest.raises(ValueError, match=r"2 targets.*target=0 to 1"):
             draw(None)
-        with pytest.raises(ValueError, match="target=2 must be a number from 0 to 1"):
+        with pytest.raises(ValueError, match=r"target=2.*2 target"):
             draw(2)
     with pytest.raises(ValueError, match="fitted to 2 targets"):
         displays.ConvergenceDisplay.from_estimator(model, X, Y[:, 0])
@@ -755,5 +682,5 @@ def test_ridge_beside_the_curve_is_of_the_same_columns():
     model = OLSEnsembleRegressorCV(10, inclusion="uniform", random_state=0).fit(X, X[:, 0])
     with pytest.raises(ValueError, match=r"X has shape \(30, 2\), but the estimator was fitted on 3 columns"):
         displays.TuningCurveDisplay.from_estimator(model, X[:, :2], X[:, 0])
-    dense, sparse = (displays.TuningCurveDisplay.from_estimator(model, A, X[:, 0]).ridge for A in (X, csr_array(X)))
+    dense, sparse = (displays.TuningCurveDisplay.from_estimator(model, A, X[:, 0]).ridge for A in (X, sp.csr_array(X)))
     assert dense == pytest.approx(sparse)

@@ -1,23 +1,20 @@
 """Coefficients with their intervals: the largest as bars, or all of them along a scale."""
 
-from __future__ import annotations
-
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._engines import NeedsRows
-from .._estimators.inputs import check_coverage, validate_new_rows
+from .._estimators.inputs import check_choice, check_count, check_coverage, validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, SKY
-from ._axes import PALE, as_text, legend_above, one_axes, tidy
-from ._estimator import Array, check_display, column_names, one_target, scale_of_names
+from ._scaffold import PALE, Array, as_text, check_display, column_names, finish, one_target, panels, scale_of_names
 
 __all__ = ["CoefficientDisplay"]
 
-KINDS = ("auto", "bars", "profile")
 
-
+@dataclass(eq=False, repr=False)
 class CoefficientDisplay:
     """Coefficients of a fitted model, with intervals where it can give them.
 
@@ -73,20 +70,18 @@ class CoefficientDisplay:
 
     __module__ = "olsen.displays"
 
-    def __init__(
-        self,
-        coef: ArrayLike,
-        feature_names: ArrayLike,
-        *,
-        interval: ArrayLike | None = None,
-        coverage: float = 0.9,
-        scaled: bool = False,
-        no_interval: str = "no intervals",
-    ) -> None:
-        self.coef = np.asarray(coef, dtype=np.float64)
-        self.feature_names = np.array([str(name) for name in np.asarray(feature_names)], dtype=object)
-        self.interval = None if interval is None else np.asarray(interval, dtype=np.float64)
-        self.coverage, self.scaled, self.no_interval = coverage, scaled, no_interval
+    coef: Array
+    feature_names: NDArray[np.object_]
+    _: KW_ONLY
+    interval: Array | None = None
+    coverage: float = 0.9
+    scaled: bool = False
+    no_interval: str = "no intervals"
+
+    def __post_init__(self) -> None:
+        self.coef = np.asarray(self.coef, dtype=np.float64)
+        self.feature_names = np.array([str(name) for name in np.asarray(self.feature_names)], dtype=object)
+        self.interval = None if self.interval is None else np.asarray(self.interval, dtype=np.float64)
 
     @classmethod
     def from_estimator(
@@ -128,7 +123,7 @@ class CoefficientDisplay:
         display : CoefficientDisplay
             With the drawing done.
         """
-        check_display(estimator, "CoefficientDisplay", ("coef_", "n_features_in_"), "Give a fitted linear model.")
+        check_display(estimator, cls, "coef_", "Give a fitted linear model.")
         check_coverage(coverage)
         coef = one_target(np.asarray(estimator.coef_, dtype=np.float64), target)
         interval, why = _interval(estimator, coverage, target)
@@ -156,32 +151,30 @@ class CoefficientDisplay:
         -------
         display : CoefficientDisplay
         """
-        if kind not in KINDS:
-            raise ValueError(f"kind={kind!r} must be one of {KINDS}.")
-        if not (isinstance(top, (int, np.integer)) and top >= 1):
-            raise ValueError(f"top={top!r} must be a number of bars, at least 1.")
+        check_choice("kind", kind, ("auto", "bars", "profile"))
+        check_count("top", top)
         scale = scale_of_names(self.feature_names)
         self.kind_ = ("bars" if scale is None else "profile") if kind == "auto" else kind
-        self.figure_, self.ax_ = one_axes(ax)
+        self.figure_, self.ax_, _ = panels(ax)
         self.bars_ = self.line_ = self.intervals_ = None
+        label, unit = "coefficient", "\n(units of the target per unit of the column)"
+        if self.scaled:
+            label, unit = "effect of one standard deviation", "\n(units of the target)"
         if self.kind_ == "bars":
-            self._draw_bars(int(top))
+            self._draw_bars(self.ax_, int(top), label + unit)
         else:
-            self._draw_profile(scale)
+            self._draw_profile(self.ax_, scale or (np.arange(len(self.coef)), ""), label + unit)
         return self
 
-    def _draw_bars(self, top: int) -> None:
+    def _draw_bars(self, ax: Any, top: int, label: str) -> None:
         from matplotlib.patches import Patch
 
-        ax = self.ax_
-        self.shown_ = np.argsort(-np.abs(self.coef), kind="stable")[:top]
-        places = np.arange(len(self.shown_))
-        sure = self._leaves_out_zero()[self.shown_]
-        colors = [SKY if one else "white" for one in sure]
-        self.bars_ = ax.barh(places, self.coef[self.shown_], color=colors, edgecolor=BLUE, lw=0.6, height=0.7)
+        shown = self.shown_ = np.argsort(-np.abs(self.coef), kind="stable")[:top]
+        places, colors = np.arange(len(shown)), np.full(len(shown), SKY)
         handles: list[Any] = [Patch(facecolor="none", edgecolor="none", label=self.no_interval)]
         if self.interval is not None:
-            low, high = self.interval[self.shown_].T
+            low, high = self.interval[shown].T
+            colors = np.where((low > 0) | (high < 0), SKY, "white")
             name = f"{self.coverage:.0%} interval"
             self.intervals_ = ax.hlines(places, low, high, color=BLACK, lw=1.4, label=name)
             handles = [
@@ -189,42 +182,27 @@ class CoefficientDisplay:
                 Patch(facecolor=SKY, edgecolor=BLUE, label="leaves out zero"),
                 Patch(facecolor="white", edgecolor=BLUE, label="holds zero"),
             ]
+        self.bars_ = ax.barh(places, self.coef[shown], color=colors, edgecolor=BLUE, lw=0.6, height=0.7)
         ax.axvline(0.0, color=GREY, lw=0.8)
-        names = [_short(name) for name in self.feature_names[self.shown_]]
+        names = [name if len(name) <= 28 else f"{name[:25]}..." for name in self.feature_names[shown]]
         ax.set_yticks(places, as_text(names), fontsize="small" if len(places) > 12 else None)
         ax.invert_yaxis()
         ax.locator_params(axis="x", nbins=6)
-        more = len(self.coef) - len(self.shown_)
-        if more:
-            ax.set_ylabel(f"the {len(self.shown_)} largest of {len(self.coef)} columns")
-        tidy(ax, xlabel=self._label())
-        legend_above(ax, len(handles), handles=handles)
+        if len(shown) < len(self.coef):
+            ax.set_ylabel(f"the {len(shown)} largest of {len(self.coef)} columns")
+        finish(ax, len(handles), handles=handles, xlabel=label)
 
-    def _draw_profile(self, scale: tuple[Array, str] | None) -> None:
-        ax = self.ax_
-        x, name = (np.arange(len(self.coef)), "column") if scale is None else (scale[0], scale[1] or "column")
+    def _draw_profile(self, ax: Any, scale: tuple[Any, str], label: str) -> None:
+        x, unit = scale
         self.shown_ = np.arange(len(self.coef))
         ax.axhline(0.0, color=GREY, lw=0.8)
-        label = "coefficient" if self.interval is not None else f"coefficient ({self.no_interval})"
+        name = f"coefficient ({self.no_interval})"
         if self.interval is not None:
-            self.intervals_ = ax.fill_between(
-                x, *self.interval.T, color=PALE, alpha=0.8, lw=0, label=f"{self.coverage:.0%} interval"
-            )
-        (self.line_,) = ax.plot(x, self.coef, "-", color=BLUE, lw=1.2, label=label)
-        tidy(ax, xlabel=name, ylabel=self._label())
+            name, band = "coefficient", {"color": PALE, "alpha": 0.8, "lw": 0}
+            self.intervals_ = ax.fill_between(x, *self.interval.T, **band, label=f"{self.coverage:.0%} interval")
+        (self.line_,) = ax.plot(x, self.coef, "-", color=BLUE, lw=1.2, label=name)
         ax.margins(x=0.01)
-        legend_above(ax, 2)
-
-    def _leaves_out_zero(self) -> NDArray[np.bool_]:
-        if self.interval is None:
-            return np.ones(len(self.coef), dtype=bool)
-        found: NDArray[np.bool_] = (self.interval[:, 0] > 0) | (self.interval[:, 1] < 0)
-        return found
-
-    def _label(self) -> str:
-        if self.scaled:
-            return "effect of one standard deviation\n(units of the target)"
-        return "coefficient\n(units of the target per unit of the column)"
+        finish(ax, 2, xlabel=unit or "column", ylabel=label)
 
 
 def _interval(estimator: Any, coverage: float, target: int | None) -> tuple[Array | None, str]:
@@ -247,7 +225,3 @@ def _standard_deviations(estimator: Any, X: Any) -> Array:
     if isinstance(X, np.ndarray):
         return np.asarray(X.std(axis=0, dtype=np.float64))
     return np.asarray(np.sqrt(mean_variance_axis(X, axis=0)[1]), dtype=np.float64)
-
-
-def _short(name: str, most: int = 28) -> str:
-    return name if len(name) <= most else name[: most - 3] + "..."

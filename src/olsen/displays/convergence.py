@@ -1,23 +1,21 @@
 """How many members are enough."""
 
-from __future__ import annotations
-
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
 
 from .._estimators.inputs import validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
-from ._axes import one_axes, plain_log, tidy
-from ._estimator import Array, check_display, targets_as_columns
+from ._scaffold import Array, check_display, finish, log_members, panels, targets_as_columns
 
 __all__ = ["ConvergenceDisplay"]
 
 AT_A_TIME = 1 << 24  # bytes of predictions of single members
 
 
+@dataclass(eq=False, repr=False)
 class ConvergenceDisplay:
     r"""Error on given rows against the number of members.
 
@@ -71,19 +69,12 @@ class ConvergenceDisplay:
 
     __module__ = "olsen.displays"
 
-    def __init__(
-        self,
-        n_members: ArrayLike,
-        error: ArrayLike,
-        *,
-        expected: ArrayLike | None = None,
-        limit: float | None = None,
-        cv_error: ArrayLike | None = None,
-    ) -> None:
-        self.n_members, self.error = np.asarray(n_members), np.asarray(error)
-        self.expected = None if expected is None else np.asarray(expected)
-        self.cv_error = None if cv_error is None else np.asarray(cv_error)
-        self.limit = limit
+    n_members: Any
+    error: Array
+    _: KW_ONLY
+    expected: Array | None = None
+    limit: float | None = None
+    cv_error: Array | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, target: int | None = None, ax: Any = None) -> Self:
@@ -107,16 +98,14 @@ class ConvergenceDisplay:
         display : ConvergenceDisplay
             With the drawing done.
         """
-        check_display(estimator, "ConvergenceDisplay", ("member_coefs",), "Fit an OLSEnsembleRegressor instead.")
+        check_display(estimator, cls, "member_coefs", "Fit an OLSEnsembleRegressor instead.")
         if estimator.n_estimators_ == np.inf:
             raise ValueError("this fit is the limit of infinitely many members: give n_estimators a number to see it.")
         X = validate_new_rows(estimator, X)
         n_targets = 1 if estimator.coef_.ndim == 1 else len(estimator.coef_)
         Y = targets_as_columns(y, X.shape[0], n_targets)
         if target is not None and not 0 <= target < n_targets:
-            raise ValueError(
-                f"target={target!r} must be a number from 0 to {n_targets - 1}, or None for the mean of all."
-            )
+            raise ValueError(f"target={target!r}, but the estimator was fitted to {n_targets} target(s), from 0 on.")
         chosen = list(range(n_targets)) if target is None else [target]
         lines = _member_lines(estimator)
         sums = [_running_errors(X, Y[:, t], *lines[t], estimator.weights_) for t in chosen]
@@ -124,12 +113,13 @@ class ConvergenceDisplay:
         k = np.arange(1, len(error) + 1)
         equal = bool(np.ptp(estimator.weights_) == 0) and len(k) > 1
         pair = (error[-1] - own / len(k)) / (1 - 1 / len(k)) if equal else 0.0
+        uniform = getattr(estimator, "inclusion_kind_", None) == "uniform" and len(chosen) == n_targets
         display = cls(
             k,
             error,
             expected=pair + (own - pair) / k if equal else None,
             limit=float(pair) if equal else None,
-            cv_error=_cross_validated(estimator, k) if len(chosen) == n_targets else None,
+            cv_error=np.array([estimator.risk_curve(int(i))[estimator.best_index_] for i in k]) if uniform else None,
         )
         return display.plot(ax)
 
@@ -145,26 +135,21 @@ class ConvergenceDisplay:
         -------
         display : ConvergenceDisplay
         """
-        self.figure_, self.ax_ = one_axes(ax)
-        ax, k = self.ax_, self.n_members
+        self.figure_, ax, _ = panels(ax)
+        self.ax_, k = ax, self.n_members
         (self.line_,) = ax.plot(k, self.error, "-", color=BLUE, lw=1.5, label="given rows, members as drawn")
         self.expected_line_ = self.limit_line_ = self.cv_line_ = None
         if self.expected is not None:
-            (self.expected_line_,) = ax.plot(
-                k, self.expected, "--", color=VERMILLION, label="given rows, mean over orders ($C + (A - C)/k$)"
-            )
+            name = "given rows, mean over orders ($C + (A - C)/k$)"
+            (self.expected_line_,) = ax.plot(k, self.expected, "--", color=VERMILLION, label=name)
         if self.limit is not None:
-            self.limit_line_ = ax.axhline(
-                self.limit, color=GREY, ls=":", label=f"infinitely many, estimated: {self.limit:.4g}", zorder=0
-            )
+            name = f"infinitely many, estimated: {self.limit:.4g}"
+            self.limit_line_ = ax.axhline(self.limit, color=GREY, ls=":", label=name, zorder=0)
         if self.cv_error is not None:
-            (self.cv_line_,) = ax.plot(
-                k, self.cv_error, "-.", color=BLACK, lw=1.0, label="training rows, cross-validated"
-            )
-        ax.set_xscale("log")
-        plain_log(ax.xaxis)
-        tidy(ax, xlabel="members $k$", ylabel="mean squared error")
-        ax.legend(fontsize="small", loc="upper right")
+            name = "training rows, cross-validated"
+            (self.cv_line_,) = ax.plot(k, self.cv_error, "-.", color=BLACK, lw=1.0, label=name)
+        log_members(ax)
+        finish(ax, "upper right", xlabel="members $k$", ylabel="mean squared error")
         return self
 
 
@@ -201,10 +186,3 @@ def _running_errors(X: Any, y: Array, coefs: Any, intercepts: Array, weights: Ar
         with np.errstate(invalid="ignore"):  # the first members may have no weight
             errors.append(np.mean((running / share[here] - y[:, None]) ** 2, axis=0))
     return np.concatenate(errors), own / len(weights)
-
-
-def _cross_validated(estimator: Any, k: NDArray[np.int64]) -> Array | None:
-    """Errors at the chosen size of uniform members, whose error is known for every number of them."""
-    if getattr(estimator, "inclusion_kind_", None) != "uniform":
-        return None
-    return np.array([estimator.risk_curve(int(count))[estimator.best_index_] for count in k])

@@ -1,21 +1,20 @@
 """Intervals of predictions, and whether they hold what was observed."""
 
-from __future__ import annotations
-
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import check_array, check_consistent_length
 
-from .._estimators.inputs import check_coverage
+from .._estimators.inputs import check_count, check_coverage
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
-from ._axes import PALE, legend_above, tidy, two_axes
-from ._estimator import Array, check_display, one_target, targets_as_columns
+from ._scaffold import PALE, Array, check_display, finish, one_target, panels, targets_as_columns
 
 __all__ = ["IntervalDisplay"]
 
 
+@dataclass(eq=False, repr=False)
 class IntervalDisplay:
     r"""Intervals over predictions, with observations inside and outside of them, and coverage along the predictions.
 
@@ -80,29 +79,32 @@ class IntervalDisplay:
 
     __module__ = "olsen.displays"
 
-    def __init__(
-        self,
-        y_pred: ArrayLike,
-        interval: ArrayLike,
-        *,
-        y_true: ArrayLike | None = None,
-        coverage: float | None = None,
-        n_bins: int = 8,
-    ) -> None:
-        self.y_pred, self.interval = _numbers("y_pred", y_pred), _checked_interval(interval)
-        self.y_true = None if y_true is None else _numbers("y_true", y_true)
-        check_consistent_length(self.y_pred, self.interval, self.y_true)
-        if coverage is not None:
-            check_coverage(coverage)
-        if not (isinstance(n_bins, (int, np.integer)) and n_bins >= 1):
-            raise ValueError(f"n_bins={n_bins!r} must be a number of bins, at least 1.")
-        self.coverage, self.n_bins = coverage, n_bins
+    y_pred: Any
+    interval: Any
+    _: KW_ONLY
+    y_true: Any = None
+    coverage: float | None = None
+    n_bins: int = 8
+
+    def __post_init__(self) -> None:
+        self.y_pred = targets_as_columns(self.y_pred, len(self.y_pred), 1)[:, 0]
+        self.interval = check_array(self.interval, dtype=np.float64, input_name="interval")
+        if self.interval.shape[1] != 2 or (self.interval[:, 0] > self.interval[:, 1]).any():
+            raise ValueError(
+                f"interval has shape {self.interval.shape}, but must be (n_samples, 2): lower and upper ends, in this "
+                f"order, of one target."
+            )
+        if self.coverage is not None:
+            check_coverage(self.coverage)
+        check_count("n_bins", self.n_bins)
+        check_consistent_length(self.y_pred, self.interval)
         self.inside: NDArray[np.bool_] | None = None
         self.bin_edges = self.bin_centers = self.bin_coverage = self.bin_standard_error = None
         if self.y_true is not None:
+            self.y_true = targets_as_columns(self.y_true, len(self.y_pred), 1)[:, 0]
             low, high = self.interval.T
             self.inside = (low <= self.y_true) & (self.y_true <= high)
-            found = _by_bins(self.y_pred, self.inside, int(n_bins))
+            found = _by_bins(self.y_pred, self.inside, self.n_bins)
             self.bin_edges, self.bin_centers, self.bin_coverage, self.bin_standard_error = found
 
     @classmethod
@@ -144,10 +146,8 @@ class IntervalDisplay:
         display : IntervalDisplay
             With the drawing done.
         """
-        needs = ("predict_interval",)
-        check_display(
-            estimator, "IntervalDisplay", needs, "Use IntervalDisplay.from_predictions for intervals of others."
-        )
+        way_out = "Use IntervalDisplay.from_predictions for intervals of others."
+        check_display(estimator, cls, "predict_interval", way_out)
         interval = one_target(estimator.predict_interval(X, coverage, method), target, axis=1, single=2)
         if not np.isfinite(interval).all():
             raise ValueError(
@@ -157,8 +157,7 @@ class IntervalDisplay:
         prediction = estimator.predict(X)
         if y is not None:
             n_targets = 1 if prediction.ndim == 1 else prediction.shape[1]
-            Y = targets_as_columns(y, len(prediction), n_targets)
-            y = Y[:, 0] if n_targets == 1 else one_target(Y, target, axis=1)
+            y = one_target(targets_as_columns(y, len(prediction), n_targets), target, axis=1)
         prediction = one_target(prediction, target, axis=1)
         return cls(prediction, interval, y_true=y, coverage=coverage, n_bins=n_bins).plot(ax)
 
@@ -207,76 +206,39 @@ class IntervalDisplay:
         -------
         display : IntervalDisplay
         """
-        known = self.inside is not None
-        panels = {"rows": 2, "size": (6.0, 5.5), "heights": (2.2, 1.0)}
-        self.figure_, self.ax_, self.coverage_ax_ = two_axes(ax, known, **panels)
-        self._draw_intervals()
-        self.coverage_bars_ = None
-        if self.coverage_ax_ is not None:
-            self._draw_coverage()
-        return self
-
-    def _draw_intervals(self) -> None:
-        ax = self.ax_
+        layout = {"nrows": 2, "size": (6.0, 5.5), "height_ratios": (2.2, 1.0)}
+        self.figure_, self.ax_, self.coverage_ax_ = panels(ax, self.inside is not None, **layout)
+        self.inside_ = self.outside_ = self.coverage_bars_ = None
+        ax, x = self.ax_, self.y_pred
         name = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
-        self.intervals_ = ax.vlines(self.y_pred, *self.interval.T, color=PALE, lw=1.2, zorder=0, label=name)
-        ends = np.array([self.y_pred.min(), self.y_pred.max()])
+        self.intervals_ = ax.vlines(x, *self.interval.T, color=PALE, lw=1.2, zorder=0, label=name)
         diagonal = "prediction" if self.inside is None else "observed = predicted"
-        ax.plot(ends, ends, "-", color=GREY, lw=0.8, label=diagonal)
-        self.inside_ = self.outside_ = None
+        ax.plot([x.min(), x.max()], [x.min(), x.max()], "-", color=GREY, lw=0.8, label=diagonal)
         if self.inside is not None:
             self.inside_ = self._draw_points(self.inside, "inside", marker="o", ms=3.2, mfc="none", color=BLUE)
             self.outside_ = self._draw_points(~self.inside, "outside", marker="x", ms=5.5, mew=1.4, color=VERMILLION)
-        tidy(ax, xlabel="predicted", ylabel="interval" if self.inside is None else "observed")
-        legend_above(ax, 2)
+        finish(ax, 2, xlabel="predicted", ylabel="interval" if self.inside is None else "observed")
+        if self.coverage_ax_ is not None:
+            self._draw_coverage(self.coverage_ax_)
+        return self
 
     def _draw_points(self, chosen: NDArray[np.bool_], name: str, **style: Any) -> Any:
         assert self.y_true is not None
         label = f"{name}: {chosen.sum()} of {len(chosen)}"
         return self.ax_.plot(self.y_pred[chosen], self.y_true[chosen], ls="none", label=label, **style)[0]
 
-    def _draw_coverage(self) -> None:
-        assert self.bin_edges is not None and self.bin_centers is not None
-        assert self.bin_coverage is not None and self.bin_standard_error is not None
-        ax, edges = self.coverage_ax_, self.bin_edges
-        share, error = 100 * self.bin_coverage, 100 * self.bin_standard_error
-        centre = self.bin_centers
+    def _draw_coverage(self, ax: Any) -> None:
+        centre, edges = np.asarray(self.bin_centers), np.asarray(self.bin_edges)
+        share, error = 100 * np.asarray(self.bin_coverage), 100 * np.asarray(self.bin_standard_error)
         width = np.stack([centre - edges[:-1], edges[1:] - centre])
-        reach = np.stack(
-            [np.minimum(error, share), np.minimum(error, 100 - share)]
-        )  # no share is below 0 or above 100 %
-        self.coverage_bars_ = ax.errorbar(
-            centre, share, reach, width, fmt="o", ms=4, color=BLUE, elinewidth=1.2, capsize=2,
-            label="observed, one standard error",
-        )  # fmt: skip
+        reach = np.minimum(error, [share, 100 - share])  # no share is below 0 or above 100 %
+        look = {"fmt": "o", "ms": 4, "color": BLUE, "elinewidth": 1.2, "capsize": 2}
+        self.coverage_bars_ = ax.errorbar(centre, share, reach, width, label="observed, one standard error", **look)
         if self.coverage is not None:
             ax.axhline(100 * self.coverage, color=BLACK, ls="--", lw=1.0, label=f"asked for: {self.coverage:.0%}")
         bottom = min(float((share - error).min()), 100 * (self.coverage or 1.0)) - 5
-        ax.set(xlim=self.ax_.get_xlim(), ylim=(max(0.0, bottom), 102))
-        tidy(ax, xlabel="predicted (bins of equal counts)", ylabel="coverage, %")
-        legend_above(ax, 2)
-
-
-def _numbers(name: str, values: ArrayLike) -> Array:
-    found = column_or_1d(np.asarray(values, dtype=np.float64))
-    if not np.isfinite(found).all():
-        raise ValueError(
-            f"{name} holds {int((~np.isfinite(found)).sum())} values that are no finite numbers; drop these rows."
-        )
-    return np.asarray(found)
-
-
-def _checked_interval(interval: ArrayLike) -> Array:
-    found = np.asarray(interval, dtype=np.float64)
-    if found.ndim != 2 or found.shape[1] != 2:
-        raise ValueError(
-            f"interval has shape {found.shape}, but must be (n_samples, 2): lower and upper ends of one target."
-        )
-    if not np.isfinite(found).all():
-        raise ValueError("interval holds ends that are not finite, which cannot be drawn; use a smaller coverage.")
-    if (found[:, 0] > found[:, 1]).any():
-        raise ValueError("interval has lower ends above upper ones; its columns are lower, upper.")
-    return found
+        limits = {"xlim": self.ax_.get_xlim(), "ylim": (max(0.0, bottom), 102)}
+        finish(ax, 2, xlabel="predicted (bins of equal counts)", ylabel="coverage, %", **limits)
 
 
 def _by_bins(prediction: Array, inside: NDArray[np.bool_], most: int) -> tuple[Array, ...]:

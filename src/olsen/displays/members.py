@@ -1,22 +1,19 @@
 """Which columns and rows the members of an ensemble were given."""
 
-from __future__ import annotations
-
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .._estimators.inputs import check_count
 from ..figures.draw import BLUE, VERMILLION
-from ._axes import as_text, tidy, two_axes
-from ._estimator import Array, check_display, column_names, one_target
+from ._scaffold import Array, as_text, check_display, column_names, finish, one_target, panels
 
 __all__ = ["SubsetDisplay"]
 
-NAMED = 25  # columns that can all be named
-TICKS = 6  # names on an axis of more columns
 
-
+@dataclass(eq=False, repr=False)
 class SubsetDisplay:
     """The submatrices of the first members, as an image: one line a member, dark what it was given.
 
@@ -60,18 +57,11 @@ class SubsetDisplay:
 
     __module__ = "olsen.displays"
 
-    def __init__(
-        self,
-        columns: ArrayLike,
-        feature_names: ArrayLike,
-        *,
-        rows: ArrayLike | None = None,
-        n_rows: int | None = None,
-    ) -> None:
-        self.columns = np.atleast_2d(np.asarray(columns, dtype=np.float64))
-        self.feature_names = np.array([str(name) for name in np.asarray(feature_names)], dtype=object)
-        self.rows = None if rows is None else np.atleast_2d(np.asarray(rows, dtype=np.float64))
-        self.n_rows = n_rows
+    columns: Array
+    feature_names: NDArray[np.object_]
+    _: KW_ONLY
+    rows: Array | None = None
+    n_rows: int | None = None
 
     @classmethod
     def from_estimator(
@@ -106,11 +96,9 @@ class SubsetDisplay:
         display : SubsetDisplay
             With the drawing done.
         """
-        needs = ("feature_subsets_", "sample_subsets_")
-        check_display(estimator, "SubsetDisplay", needs, "Fit an OLSEnsembleRegressor instead.")
-        for name, value in {"n_members": n_members, "max_bins": max_bins}.items():
-            if not (isinstance(value, (int, np.integer)) and value >= 1):
-                raise ValueError(f"{name}={value!r} must be a whole number, at least 1.")
+        check_display(estimator, cls, "feature_subsets_", "Fit an OLSEnsembleRegressor instead.")
+        check_count("n_members", n_members)
+        check_count("max_bins", max_bins)
         count = min(n_members, estimator.n_estimators_)
         features, samples = estimator.feature_subsets_, estimator.sample_subsets_
         if isinstance(features, list):
@@ -138,16 +126,14 @@ class SubsetDisplay:
         -------
         display : SubsetDisplay
         """
-        self.rows_image_ = None
+        self.figure_, self.ax_, self.rows_ax_ = panels(ax, self.rows is not None, ncols=2)
         self.colorbars_: list[Any] = []
-        self.figure_, self.ax_, self.rows_ax_ = two_axes(ax, self.rows is not None, columns=2)
-        p = len(self.feature_names)
-        self.image_ = self._draw(self.ax_, self.columns, p, "column", BLUE)
-        self._name_columns()
+        self.image_ = self._draw(self.ax_, self.columns, len(self.feature_names), "column", BLUE)
+        self._name_columns(self.ax_, np.asarray(self.feature_names, dtype=object))
+        self.rows_image_ = None
         if self.rows_ax_ is not None and self.rows is not None:
-            self.rows_image_ = self._draw(
-                self.rows_ax_, self.rows, self.n_rows or self.rows.shape[1], "row", VERMILLION
-            )
+            n_rows = self.n_rows or self.rows.shape[1]
+            self.rows_image_ = self._draw(self.rows_ax_, self.rows, n_rows, "row", VERMILLION)
             self.rows_ax_.set_ylabel("")
         return self
 
@@ -155,10 +141,10 @@ class SubsetDisplay:
         from matplotlib.colors import LinearSegmentedColormap
 
         members, bins = shares.shape
-        colors = LinearSegmentedColormap.from_list("share", ["white", color])
         image = ax.imshow(
-            shares, cmap=colors, vmin=0.0, vmax=float(shares.max(initial=0.0)) or 1.0, aspect="auto",
-            interpolation="nearest", extent=(-0.5, n_items - 0.5, members + 0.5, 0.5),
+            shares, cmap=LinearSegmentedColormap.from_list("share", ["white", color]), vmin=0.0,
+            vmax=float(shares.max(initial=0.0)) or 1.0, aspect="auto", interpolation="nearest",
+            extent=(-0.5, n_items - 0.5, members + 0.5, 0.5),
         )  # fmt: skip
         for line in np.arange(1.5, members):
             ax.axhline(line, color="#CCCCCC", lw=0.5)
@@ -166,21 +152,20 @@ class SubsetDisplay:
             few, many = n_items // bins, -(-n_items // bins)
             label = f"share used of {few if few == many else f'{few}-{many}'} neighbouring {item}s"
             self.colorbars_.append(ax.figure.colorbar(image, ax=ax, label=label))
-        tidy(ax, xlabel=f"{item}s", ylabel="member")
+        finish(ax, xlabel=f"{item}s", ylabel="member")
         ax.yaxis.get_major_locator().set_params(integer=True)
         return image
 
-    def _name_columns(self) -> None:
-        p, ax = len(self.feature_names), self.ax_
-        if p <= NAMED:
-            crowded = max(map(len, self.feature_names)) * p > (60 if self.rows_ax_ is None else 25)
-            ax.set_xticks(range(p), as_text(self.feature_names), rotation=90 if crowded else 0, fontsize="small")
-            for line in np.arange(0.5, p - 1):
-                ax.axvline(line, color="#CCCCCC", lw=0.5)
-            return
-        shown = np.unique(np.rint(np.linspace(0, p - 1, TICKS)).astype(int))
-        crowded = max(map(len, self.feature_names[shown])) > 9
-        ax.set_xticks(shown, as_text(self.feature_names[shown]), rotation=30 if crowded else 0, fontsize="small")
+    def _name_columns(self, ax: Any, names: NDArray[np.object_]) -> None:
+        """All names where there are up to 25, six otherwise; turned where they would touch each other."""
+        p = len(names)
+        shown = np.arange(p) if p <= 25 else np.unique(np.rint(np.linspace(0, p - 1, 6)).astype(int))
+        room = 60 if self.rows_ax_ is None or p > 25 else 25  # letters
+        crowded = max(map(len, names[shown])) * len(shown) > room
+        turned = 90 if p <= 25 else 30
+        ax.set_xticks(shown, as_text(names[shown]), rotation=turned if crowded else 0, fontsize="small")
+        for line in np.arange(0.5, p - 1) if p <= 25 else ():
+            ax.axvline(line, color="#CCCCCC", lw=0.5)
 
 
 def _shares(given: list[NDArray[np.int64]], n_items: int, max_bins: int) -> Array:

@@ -1,23 +1,19 @@
 """How the size of the members was chosen."""
 
-from __future__ import annotations
-
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ..figures.draw import BLACK, BLUE, VERMILLION
-from ._axes import FEW, PALE, plain_log, tidy, two_axes
-from ._estimator import check_display
+from ._scaffold import FEW, PALE, Array, check_display, finish, log_members, panels
 
 __all__ = ["TuningCurveDisplay"]
 
 CRITERIA = {"loo": "leave-one-out", "kfold": "k-fold", "gcv": "generalised cross-validation", "oob": "out-of-bag"}
-PENALTIES = np.logspace(-8.0, 4.0, 61)  # a row, of standardised columns
-FAR = 4.0  # times the smallest error, above which a curve may leave the panel
 
 
+@dataclass(eq=False, repr=False)
 class TuningCurveDisplay:
     """Estimated error of prediction over the sizes of members, with the size that was chosen.
 
@@ -84,25 +80,18 @@ class TuningCurveDisplay:
 
     __module__ = "olsen.displays"
 
-    def __init__(
-        self,
-        sizes: ArrayLike,
-        mse: ArrayLike,
-        mse_infinity: ArrayLike,
-        standard_error: ArrayLike,
-        *,
-        best_size: int,
-        best_mse: float,
-        n_estimators: float,
-        criterion: str = "loo",
-        best_error: float | None = None,
-        shares: dict[str, float] | None = None,
-        ridge: float | None = None,
-    ) -> None:
-        self.sizes, self.mse = np.asarray(sizes), np.asarray(mse)
-        self.mse_infinity, self.standard_error = np.asarray(mse_infinity), np.asarray(standard_error)
-        self.best_size, self.best_mse, self.n_estimators = best_size, best_mse, n_estimators
-        self.criterion, self.best_error, self.shares, self.ridge = criterion, best_error, shares, ridge
+    sizes: Array
+    mse: Array
+    mse_infinity: Array
+    standard_error: Array
+    _: KW_ONLY
+    best_size: int
+    best_mse: float
+    n_estimators: float
+    criterion: str = "loo"
+    best_error: float | None = None
+    shares: dict[str, float] | None = None
+    ridge: float | None = None
 
     @classmethod
     def from_estimator(
@@ -127,9 +116,7 @@ class TuningCurveDisplay:
         display : TuningCurveDisplay
             With the drawing done. Several targets: errors are means over them.
         """
-        check_display(
-            estimator, "TuningCurveDisplay", ("cv_results_", "risk_curve"), "Fit an OLSEnsembleRegressorCV instead."
-        )
+        check_display(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.")
         if (X is None) != (y is None):
             raise ValueError("the error of ridge regression needs both X and y; give both, or none.")
         if X is not None and ridge is None:
@@ -171,48 +158,36 @@ class TuningCurveDisplay:
         display : TuningCurveDisplay
         """
         mixed = self.shares is not None
-        self.figure_, self.ax_, self.shares_ax_ = two_axes(ax, mixed, columns=2, widths=(1.2, 1.0))
+        self.figure_, ax, self.shares_ax_ = panels(ax, mixed, ncols=2, width_ratios=(1.2, 1.0))
+        self.ax_ = ax
         if self.shares is not None and self.shares_ax_ is not None:
             _draw_shares(self.shares_ax_, self.shares)
         elif self.shares is not None:
-            self.ax_.set_title(_told(self.shares), fontsize="small", wrap=True)
-        self._draw_curve()
-        self.ridge_line_ = None
-        if self.ridge is not None:
-            self.ridge_line_ = self.ax_.axhline(self.ridge, color=BLACK, ls=":", label="ridge, leave-one-out")
-        error = f"mean squared error, {CRITERIA.get(self.criterion, self.criterion)}"
-        tidy(self.ax_, xlabel="columns in a member", ylabel=error)
-        self.ax_.legend(fontsize="small", loc="best")
-        return self
-
-    def _draw_curve(self) -> None:
-        ax = self.ax_
-        low, high = self.mse - self.standard_error, self.mse + self.standard_error
-        self.band_ = ax.fill_between(self.sizes, low, high, color=PALE, alpha=0.6, lw=0, label="one standard error")
-        style = "o-" if len(self.sizes) <= FEW else "-"
-        kind = "members" if self.shares is None else "uniform members"
+            named = ", ".join(f"{name} {share:.0%}" for name, share in self.shares.items())
+            ax.set_title(f"schemes: {named}", fontsize="small", wrap=True)
+        sizes, mse, error = np.asarray(self.sizes), np.asarray(self.mse), np.asarray(self.standard_error)
+        name = "one standard error"
+        self.band_ = ax.fill_between(sizes, mse - error, mse + error, color=PALE, alpha=0.6, lw=0, label=name)
         count = "infinitely many" if self.n_estimators == np.inf else f"{self.n_estimators}"
-        (self.line_,) = ax.plot(self.sizes, self.mse, style, ms=4, color=BLUE, label=f"{count} {kind}")
+        name = f"{count} {'uniform ' if mixed else ''}members"
+        (self.line_,) = ax.plot(sizes, mse, "o-" if len(sizes) <= FEW else "-", ms=4, color=BLUE, label=name)
         self.infinity_line_ = None
         if self.n_estimators < np.inf:
-            (self.infinity_line_,) = ax.plot(
-                self.sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many"
-            )
-        self._draw_best()
-        if self.sizes[-1] >= 20 * self.sizes[0]:
-            ax.set_xscale("log")
-            plain_log(ax.xaxis)
-        heights = np.r_[self.mse, self.mse_infinity]
-        top = float(heights[np.isfinite(heights)].max(initial=0.0))
-        if top > FAR * self.best_mse > 0:
-            ax.set_ylim(0.0, max(FAR * self.best_mse, 1.1 * (self.ridge or 0.0)))
-
-    def _draw_best(self) -> None:
-        what = f"{self.best_size} columns" if self.shares is None else f"mixture, {self.best_size} columns on average"
-        self.best_ = self.ax_.errorbar(
-            [self.best_size], [self.best_mse], None if self.best_error is None else [self.best_error], fmt="D", ms=7,
-            mfc="none", mew=1.5, color=BLACK, capsize=4, label=f"chosen: {what}",
-        )  # fmt: skip
+            (self.infinity_line_,) = ax.plot(sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many")
+        what = f"mixture, {self.best_size} columns on average" if mixed else f"{self.best_size} columns"
+        look = {"fmt": "D", "ms": 7, "mfc": "none", "mew": 1.5, "color": BLACK, "capsize": 4}
+        self.best_ = ax.errorbar([self.best_size], [self.best_mse], self.best_error, label=f"chosen: {what}", **look)
+        if sizes[-1] >= 20 * sizes[0]:
+            log_members(ax)
+        heights = np.r_[mse, self.mse_infinity]
+        if heights[np.isfinite(heights)].max(initial=0.0) > 4 * self.best_mse > 0:  # a peak leaves the panel
+            ax.set_ylim(0.0, max(4 * self.best_mse, 1.1 * (self.ridge or 0.0)))
+        self.ridge_line_ = None
+        if self.ridge is not None:
+            self.ridge_line_ = ax.axhline(self.ridge, color=BLACK, ls=":", label="ridge, leave-one-out")
+        error_name = f"mean squared error, {CRITERIA.get(self.criterion, self.criterion)}"
+        finish(ax, "best", xlabel="columns in a member", ylabel=error_name)
+        return self
 
 
 def _ridge_error(X: Any, y: Any) -> float:
@@ -222,13 +197,8 @@ def _ridge_error(X: Any, y: Any) -> float:
     from sklearn.preprocessing import StandardScaler
 
     X = X.toarray() if hasattr(X, "toarray") else X  # columns are centred
-    ridge = make_pipeline(StandardScaler(), RidgeCV(PENALTIES * len(y))).fit(X, y)
+    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-8.0, 4.0, 61) * len(y))).fit(X, y)
     return -float(np.mean(ridge[-1].best_score_))
-
-
-def _told(shares: dict[str, float]) -> str:
-    named = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return f"schemes: {named}"
 
 
 def _draw_shares(ax: Any, shares: dict[str, float]) -> None:
@@ -237,5 +207,5 @@ def _draw_shares(ax: Any, shares: dict[str, float]) -> None:
     ax.bar_label(bars, fmt="%.0f %%", padding=2, fontsize="small")
     ax.invert_yaxis()
     ax.margins(x=0.18)
-    tidy(ax, xlabel="share of the ensemble, %")
+    finish(ax, xlabel="share of the ensemble, %")
     ax.set_title("sampling schemes", fontsize="small")
