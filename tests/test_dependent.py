@@ -1,14 +1,16 @@
 """Members with columns that depend on each other: the shortest solution, as from an SVD."""
 
+from itertools import product
+
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._execution.threads import Sharing
-from olsen._members.path import PackedRows, Pairs, PathData, Sums, predictions, prefix_residuals, sum_pairs
-from olsen._members.problem import Problem
+from olsen._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
+from olsen._members.problem import Columns, Problem
 
 
 def one_hot(rng, n, levels):
@@ -39,21 +41,19 @@ def shortest(X, y, weight, fit_intercept):
     return np.linalg.lstsq(X * root[:, None], y * root, rcond=1e-11)[0]
 
 
-@pytest.mark.parametrize("rows", [None, 60])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("standardised", [True, False])
-def test_members_have_the_shortest_solution(rows, weighted, fit_intercept, standardised, seed):
-    X, rng = table(seed, standardised=standardised)
-    n, p = X.shape
-    y, weight = rng.standard_normal(n), rng.uniform(0.3, 3.0, n) if weighted else None
-    features = [np.sort(rng.permutation(p)[: rng.integers(1, p + 1)]) for _ in range(20)]
-    samples = None if rows is None else [np.sort(rng.permutation(n)[:rows]) for _ in range(20)]
-    coef, _ = member_coefficients(X, y, features, samples, sample_weight=weight, fit_intercept=fit_intercept)
-    for i, columns in enumerate(features):
-        own = np.arange(n) if samples is None else samples[i]
-        expected = shortest(X[np.ix_(own, columns)], y[own], None if weight is None else weight[own], fit_intercept)
-        np.testing.assert_allclose(coef[i, columns], expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+def test_members_have_the_shortest_solution(seed):
+    for rows, weighted, fit_intercept, standardised in product([None, 60], *[[True, False]] * 3):
+        with case(f"{rows} rows, weights {weighted}, intercept {fit_intercept}, standardised {standardised}"):
+            X, rng = table(seed, standardised=standardised)
+            n, p = X.shape
+            y, weight = rng.standard_normal(n), rng.uniform(0.3, 3.0, n) if weighted else None
+            features = [np.sort(rng.permutation(p)[: rng.integers(1, p + 1)]) for _ in range(20)]
+            samples = None if rows is None else [np.sort(rng.permutation(n)[:rows]) for _ in range(20)]
+            coef, _ = member_coefficients(X, y, features, samples, sample_weight=weight, fit_intercept=fit_intercept)
+            for i, S in enumerate(features):
+                T = np.arange(n) if samples is None else samples[i]
+                expected = shortest(X[np.ix_(T, S)], y[T], None if weight is None else weight[T], fit_intercept)
+                np.testing.assert_allclose(coef[i, S], expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
 
 
 def test_no_member_of_a_one_hot_table_is_solved_again(seed):
@@ -95,71 +95,56 @@ def test_random_dependencies(seed, data):
     np.testing.assert_allclose(turned[0], coef[0, order], atol=1e-8 * scale)
 
 
-@pytest.mark.parametrize("distance", [1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10])
-@pytest.mark.parametrize("rows", [None, 80])
-def test_columns_that_nearly_depend_keep_their_direction(distance, rows, seed):
+def test_columns_that_nearly_depend_keep_their_direction(seed):
     """Refined on the data or solved from there, never taken for dependent; a QR is the yardstick."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((100, 12))
-    X[:, 5] = X[:, 2] - 2 * X[:, 3] + distance * X[:, 5]
-    y = X @ rng.standard_normal(12) + 0.1 * rng.standard_normal(100)
-    samples = None if rows is None else [np.arange(rows)]
-    found, _ = member_coefficients(X, y, [np.arange(12)], samples, solver="gram")
-    expected, _ = member_coefficients(X, y, [np.arange(12)], samples, solver="orthogonal")
-    # coefficients move by eps / distance, relative to the largest, and by its square times the residual
-    bound = 1e3 * np.finfo(float).eps / distance * (1 + 0.1 / distance / np.abs(expected).max())
-    assert np.abs(found - expected).max() <= bound * np.abs(expected).max()
-    assert np.abs(expected).max() * distance > 1e-3  # the direction is there
+    for distance, rows in product([1e-3, 1e-4, 1e-5, 1e-6, 1e-8, 1e-10], [None, 80]):
+        with case(distance, rows):
+            rng = np.random.default_rng(seed)
+            X = rng.standard_normal((100, 12))
+            X[:, 5] = X[:, 2] - 2 * X[:, 3] + distance * X[:, 5]
+            y = X @ rng.standard_normal(12) + 0.1 * rng.standard_normal(100)
+            samples = None if rows is None else [np.arange(rows)]
+            found, _ = member_coefficients(X, y, [np.arange(12)], samples, solver="gram")
+            expected, _ = member_coefficients(X, y, [np.arange(12)], samples, solver="orthogonal")
+            # coefficients move by eps / distance, relative to the largest, and by its square times the residual
+            largest = np.abs(expected).max()
+            bound = 1e3 * np.finfo(float).eps / distance * (1 + 0.1 / distance / largest)
+            assert np.abs(found - expected).max() <= bound * largest
+            assert largest * distance > 1e-3  # the direction is there
 
 
-def pairs_of(rng, p, sizes, count=3):
-    return Pairs.nested([rng.permutation(p) for _ in range(2 * count)], np.asarray(sizes))
-
-
-def by_hand(data, pairs):
-    """Member by member, as each is."""
-    out = Sums.zero(pairs.n_slots, *data.Y.shape)
-    for i in range(len(pairs)):
-        first, second = (prefix_residuals(data, pairs.orders[j], pairs.sizes) for j in (2 * i, 2 * i + 1))
-        out.add(0, first, second)
-    return out
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("n", [64, 101])
-def test_compiled_paths_equal_paths_by_hand(weighted, fit_intercept, shared, n, seed):
+def test_compiled_paths_equal_paths_by_hand(seed):
     """With rows that one dummy singles out, dependent columns, and a row far out."""
-    X, rng = table(seed, n=n)
-    X[:, 3] = 0.0
-    X[n // 2, 3] = 1.0
-    X[5] *= 1e7 if seed % 2 else 1.0
-    problem = Problem(X, rng.standard_normal((n, 2)), rng.uniform(0.3, 3.0, n) if weighted else None, fit_intercept)
-    data = PathData.from_problem(problem, shared=shared)
-    pairs = pairs_of(rng, X.shape[1], [1, 2, 7, 8, 9, X.shape[1]])
-    found, expected = sum_pairs(data, pairs, Sharing()), by_hand(data, pairs)
-    for name in ("total", "square", "pair_square"):
-        wanted = getattr(expected, name)
-        np.testing.assert_allclose(getattr(found, name), wanted, rtol=1e-7, atol=1e-8 * np.median(np.abs(wanted)))
-    again = sum_pairs(data, pairs, Sharing(2))
-    assert np.array_equal(found.total, again.total) and np.array_equal(found.pair_square, again.pair_square)
+    for weighted, fit_intercept, shared, n in product(*[[False, True]] * 3, [64, 101]):
+        with case(f"weights {weighted}, intercept {fit_intercept}, shared {shared}, {n} rows"):
+            X, rng = table(seed, n=n)
+            X[:, 3] = 0.0
+            X[n // 2, 3] = 1.0
+            X[5] *= 1e7 if seed % 2 else 1.0
+            weight = rng.uniform(0.3, 3.0, n) if weighted else None
+            data = PathData.from_problem(Problem(X, rng.standard_normal((n, 2)), weight, fit_intercept), shared=shared)
+            orders = [rng.permutation(X.shape[1]) for _ in range(6)]
+            sizes = np.array([1, 2, 7, 8, 9, X.shape[1]])
+            found = sum_pairs(data, orders, sizes, 2, Sharing())
+            members = [prefix_residuals(data, order, sizes) for order in orders]
+            a, b, c = (pair_sums(*members[i : i + 2]) for i in (0, 2, 4))
+            for sums, wanted in zip(found.swapaxes(0, 1), np.stack([a + b, c], axis=1), strict=True):
+                np.testing.assert_allclose(sums, wanted, rtol=1e-7, atol=1e-8 * np.median(np.abs(wanted)))
+            np.testing.assert_array_equal(sum_pairs(data, orders, sizes, 2, Sharing(2)), found)
 
 
-@pytest.mark.parametrize("fit_intercept", [True, False])
-def test_compiled_paths_predict_rows_they_were_not_given(fit_intercept, seed):
-    X, rng = table(seed)
-    Y = rng.standard_normal((len(X), 2))
-    train, test = np.arange(80), np.arange(80, len(X))
-    problem = Problem(X[train], Y[train], rng.uniform(0.3, 3.0, 80), fit_intercept)
-    data = PathData.from_problem(problem)
-    mean = data.mean_x
-    rows = PackedRows.to_predict(X[test] - mean, Y[test] - data.mean_y)
-    sizes = np.array([1, 5, 16, X.shape[1]])
-    pairs = pairs_of(rng, X.shape[1], sizes, 1)
-    found = sum_pairs(data, pairs, Sharing(), rows)
-    first, second = predictions(data, X[test] - mean, pairs.orders, sizes, [None, None])
-    np.testing.assert_allclose(found.total, 2 * Y[test] - first - second, atol=1e-8)
+def test_compiled_paths_predict_rows_they_were_not_given(seed):
+    for fit_intercept in (True, False):
+        X, rng = table(seed)
+        Y = rng.standard_normal((len(X), 2))
+        train, test = np.arange(80), np.arange(80, len(X))
+        data = PathData.from_problem(Problem(X[train], Y[train], rng.uniform(0.3, 3.0, 80), fit_intercept))
+        rows = X[test] - data.columns.mean_x
+        orders, sizes = [rng.permutation(X.shape[1]) for _ in range(2)], np.array([1, 5, 16, X.shape[1]])
+        given = Columns.plain(rows.T, Y[test] - data.columns.mean_y)
+        found = sum_pairs(data, orders, sizes, 1, Sharing(), given)[0, 0]
+        first, second = (prefix_predictions(data, rows, order, sizes) for order in orders)
+        np.testing.assert_allclose(found, 2 * Y[test] - first - second, atol=1e-8)
 
 
 def test_a_tuned_fit_takes_one_hot_columns_as_they_are(seed):

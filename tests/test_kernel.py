@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from olsen import OLSEnsembleRegressor, _kernel, _trust
-from olsen._members import path
+from olsen._members import problem
 
 SOURCE = Path(__file__).parents[1] / "src" / "olsen" / "_kernel"
 
@@ -55,7 +55,7 @@ def test_tolerances_are_those_of_the_rest():
     assert found.pop("RANK_COST") * 7 == pytest.approx(1e-20 * 7)
     assert _trust.costs_a_rank(6.9e-20, 7) and not _trust.costs_a_rank(7.1e-20, 7)
     assert found == {name: getattr(_trust, name) for name in found} and len(found) == 6
-    assert f"#define LANES {path.LANES}\n" in (SOURCE / "simd.h").read_text()
+    assert f"#define LANES {problem.LANES}\n" in (SOURCE / "simd.h").read_text()
 
 
 def principal(seed=0):

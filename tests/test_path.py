@@ -1,10 +1,12 @@
 """Nested paths: every size of a member at once, against refits of each."""
 
+from itertools import product
+
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loops import case
 from olsen import member_coefficients
 from olsen._members.path import PathData, prefix_coefficients, prefix_residuals
 from olsen._members.problem import Problem
@@ -41,32 +43,30 @@ def refit_without_each_row(problem, columns, rows):
     return out
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_leave_one_out_of_every_size_equals_refits(case, fit_intercept, weighted, seed):
-    problem, rows, order = problem_of(seed, **CASES[case], fit_intercept=fit_intercept, weighted=weighted)
+def every_case(seed):
+    """All kinds of members, with and without intercept and weights."""
+    for name, fit_intercept, weighted in product(CASES, [True, False], [True, False]):
+        with case(name, f"intercept {fit_intercept}", f"weights {weighted}"):
+            yield problem_of(seed, **CASES[name], fit_intercept=fit_intercept, weighted=weighted)
+
+
+def test_leave_one_out_of_every_size_equals_refits(seed):
     sizes = np.array([1, 4, 9, 12])
-    for shared in (True, False):
-        data = PathData.from_problem(problem, shared=shared and rows is None)
-        found = prefix_residuals(data, order, sizes, rows)
-        for s, size in enumerate(sizes):
-            expected = refit_without_each_row(problem, order[:size], rows)
-            np.testing.assert_allclose(found[s], expected, rtol=1e-8, atol=1e-8)
+    for problem, rows, order in every_case(seed):
+        expected = [refit_without_each_row(problem, order[:size], rows) for size in sizes]
+        for shared in (True, False):
+            data = PathData.from_problem(problem, shared=shared and rows is None)
+            np.testing.assert_allclose(prefix_residuals(data, order, sizes, rows), expected, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-def test_coefficients_of_every_size_equal_members(case, fit_intercept, weighted, seed):
-    problem, rows, order = problem_of(seed, **CASES[case], fit_intercept=fit_intercept, weighted=weighted)
+def test_coefficients_of_every_size_equal_members(seed):
     sizes = np.array([1, 3, 8, 12])
-    found = prefix_coefficients(PathData.from_problem(problem, shared=rows is None), order, sizes, rows)
-    for s, size in enumerate(sizes):
-        for t in range(2):
+    for problem, rows, order in every_case(seed):
+        found = prefix_coefficients(PathData.from_problem(problem, shared=rows is None), order, sizes, rows)
+        for (s, size), t in product(enumerate(sizes), range(2)):
             coef, _ = member_coefficients(
                 problem.X, problem.Y[:, t], [order[:size]], None if rows is None else [rows],
-                sample_weight=problem.weight, fit_intercept=fit_intercept,
+                sample_weight=problem.weight, fit_intercept=problem.fit_intercept,
             )  # fmt: skip
             np.testing.assert_allclose(found[s, :, t], coef[0], rtol=1e-8, atol=1e-9)
 

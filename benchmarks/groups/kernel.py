@@ -9,7 +9,7 @@ import numpy as np
 from machine import product
 from olsen import _kernel, subsets
 from olsen._execution.threads import Sharing
-from olsen._members.gram import Columns
+from olsen._members.problem import Columns
 from problems import linear
 from timing import best, interleave, judged, summary
 
@@ -84,7 +84,7 @@ def kernel(m, p, k):
     features = subsets.draw(p, k, seed=0, size=m, design="balanced")
     out = np.empty((len(features.indices), 1)), np.empty(k), np.empty(k)  # one target, the others are probes
     scale = np.sqrt(np.diagonal(G))
-    none = Columns.none(p)  # no columns depend on each other: the data are not needed
+    none = Columns.plain(np.zeros((p, 0)), np.zeros((0, 1)))  # no columns depend on each other: the data are not needed
     given = G, C, scale, none.A, none.Y, none.far, none.relative
     lists = features.indptr[:-1], features.indptr[1:], features.indices
 

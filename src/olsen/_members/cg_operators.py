@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space
-from .._moments import Moments, weighted_mean
+from .._moments import Moments
 from .cg import ALL
 from .problem import Problem
 
@@ -58,9 +58,7 @@ class Rows:
     def from_problem(cls, problem: Problem) -> Rows:
         """About the weighted means; CSR, since its products are twice as fast here as those of CSC, both ways."""
         problem = replace(problem, X=sp.csr_array(problem.X)) if sp.issparse(problem.X) else problem
-        if not problem.fit_intercept:
-            return cls(problem, problem.space.zeros(problem.shape[1]))
-        return cls(problem, weighted_mean(problem.X, problem.weight, problem.space))
+        return cls(problem, problem.means[0])
 
     @property
     def entries(self) -> float:

@@ -23,7 +23,6 @@ which solves systems of size p - m instead of m. Status: exact.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -35,12 +34,12 @@ from .. import _kernel
 from .._execution import memory
 from .._execution.threads import Sharing, one_blas_thread
 from .._moments import Moments, mirror_lower
-from .._trust import EPS, LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT, rounding_of_factors
+from .._trust import LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT
 from ..subsets import Subsets
 from . import orthogonal
-from .problem import Problem, Solution, gather
+from .problem import Columns, Problem, Solution, gather
 
-__all__ = ["Columns", "from_moments", "solve_own", "solve_shared"]
+__all__ = ["from_moments", "solve_own", "solve_shared"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -50,12 +49,8 @@ FIRST_LOOK = 4  # members that show whether columns depend on each other: mostly
 
 def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
     """All members from the Gram matrix of all rows."""
-    at_hand = isinstance(problem.X, np.ndarray) or sp.issparse(problem.X)
-    columns: Callable[[], Columns] | None = partial(_columns_of_factor, problem)
-    if at_hand:
-        columns = partial(_columns, problem, mapper)
-    if problem.rcond is not None:  # users' own cut-off is one of singular values
-        columns = None
+    # users' own cut-off is one of singular values
+    columns = partial(_columns, problem, mapper) if problem.rcond is None else None
     found = from_moments(problem.moments_by(mapper), features, mapper, columns)
     return _mend(problem, features, None, found, mapper)
 
@@ -129,54 +124,18 @@ def _times(values: Array, features: Subsets, vector: Array) -> Array:
     return np.stack([sp.csr_array((v, features.indices, features.indptr), shape=shape) @ vector for v in values.T], 1)
 
 
-@dataclass(frozen=True)
-class Columns:
-    """What the kernel confirms dependent columns with."""
+def _columns(problem: Problem, sharing: Sharing) -> Columns:
+    """What the kernel confirms dependent columns with.
 
-    A: Array  # (p, n) columns about their means, times the roots of the weights
-    Y: Array  # (n, q) targets, likewise
-    far: Array  # (p,) what taking the means out rounds
-    relative: float  # of a relation's length: below, it is rounding
-
-    @classmethod
-    def none(cls, p: int) -> Columns:
-        """No data at hand."""
-        return cls(np.zeros((p, 0)), np.zeros((0, 1)), np.zeros(p), 0.0)
-
-
-def _columns(problem: Problem, mapper: Sharing) -> Columns:
-    """Columns of a problem as its members would see them."""
-    n, p = problem.shape
-    memory.require(8.0 * n * p, "A copy of X that confirms dependent columns", "Remove columns that repeat others.")
-    A = np.empty((p, n))
-    moments = problem.moments_by(mapper)
-    mean = moments.mean_x if problem.fit_intercept else np.zeros(p)
-    root = None if problem.weight is None else np.sqrt(problem.weight)
-    X = problem.X
-
-    def work(start: int, stop: int) -> None:
-        part = X[:, start:stop]
-        A[start:stop] = part.toarray().T if sp.issparse(part) else part.T
-        A[start:stop] -= mean[start:stop, None]
-        if root is not None:
-            A[start:stop] *= root
-
-    mapper.without_blas(work, p)
-    weight = float(n) if problem.weight is None else float(problem.weight.sum())
-    far = 4 * EPS * np.abs(mean) * np.sqrt(weight)
-    relative = rounding_of_factors(max(n, p))
-    Y = problem.Y - moments.mean_y if problem.fit_intercept else problem.Y
-    return Columns(A, np.ascontiguousarray(Y if root is None else Y * root[:, None]), far, relative)
-
-
-def _columns_of_factor(problem: Problem) -> Columns:
-    """The same of data in blocks, whose rows are those of a triangular factor; making that may read them again."""
+    Of data in blocks it is a triangular factor; making that may read them again.
+    """
+    if isinstance(problem.X, np.ndarray) or sp.issparse(problem.X):
+        return Columns.from_problem(problem, sharing)
     whole = np.arange(problem.shape[1])
     part = problem.submatrix(whole, None)
-    cutoff = problem.cutoff(part, whole)
-    A = np.ascontiguousarray(part.A.T)
+    cutoff, A = problem.cutoff(part, whole), np.ascontiguousarray(part.A.T)
     noise = np.zeros(len(A)) if cutoff.noise is None else cutoff.noise
-    return Columns(A, np.ascontiguousarray(part.B), noise * np.linalg.norm(A, axis=1), cutoff.relative)
+    return Columns.plain(A, part.B, noise * np.linalg.norm(A, axis=1), cutoff.relative)
 
 
 def _solve_principal(
@@ -193,7 +152,7 @@ def _solve_principal(
     Data for dependent columns are made when the first members have any, or when others turn out to.
     """
     solve = partial(_by_kernel, np.ascontiguousarray(G), np.ascontiguousarray(C), scale, q)
-    data = Columns.none(len(G))
+    data = Columns.plain(np.zeros((len(G), 0)), np.zeros((0, 1)))
     if columns is None:
         return solve(features, mapper, data)
     if np.any(solve(features.slice(0, min(FIRST_LOOK, len(features))), mapper.quiet(), data)[1] < 0):

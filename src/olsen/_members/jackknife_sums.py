@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.threads import Sharing
-from .._moments import weighted_mean
 from .._trust import LARGEST_INFLATION
 from ..subsets import Determinantal, Subsets
 from .jackknife import MemberDeletion, delete_each_row, doubtful_below, inverses, largest_inflation
@@ -107,10 +106,7 @@ class TrainingRows:
 
 def rows_of(problem: Problem, dead: Indices | None = None) -> TrainingRows:
     """Rows about plain means; where no Gram matrix is made, members centre their columns themselves."""
-    mean_x, mean_y = np.zeros(problem.shape[1]), np.zeros(problem.Y.shape[1])
-    if problem.fit_intercept:
-        mean_x, mean_y = weighted_mean(problem.X, problem.weight), weighted_mean(problem.Y, problem.weight)
-    return TrainingRows(problem, mean_x, mean_y, np.empty(0, dtype=np.int64) if dead is None else dead)
+    return TrainingRows(problem, *problem.means, np.empty(0, dtype=np.int64) if dead is None else dead)
 
 
 @dataclass(frozen=True)

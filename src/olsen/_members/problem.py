@@ -12,10 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Sharing
 from .._moments import Moments, from_data, weighted_mean
 from .._trust import (
+    EPS,
     ORDINARY,
     Cutoff,
     beyond_double,
@@ -23,13 +25,15 @@ from .._trust import (
     ordinary_weights,
     power_of_two,
     refuse_extremes,
+    rounding_of_factors,
 )
 
-__all__ = ["Problem", "Solution", "Submatrix", "Units", "gather"]
+__all__ = ["LANES", "Columns", "Problem", "Solution", "Submatrix", "Units", "gather"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 TINY = float(np.finfo(np.float64).tiny)
+LANES = 8  # rows of a panel of the kernel
 FIRST_ROWS = 64  # in which most columns show that they are not too small
 
 
@@ -88,6 +92,18 @@ class Problem:
     def moments(self) -> Moments:
         """Moments of all rows; made once, at the first member that wants them."""
         return from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space)
+
+    @cached_property
+    def means(self) -> tuple[Array, Array]:
+        """Weighted means of X and Y; zeros without intercept."""
+        if self.fit_intercept:
+            return weighted_mean(self.X, self.weight, self.space), weighted_mean(self.Y, self.weight, self.space)
+        return self.space.zeros(self.shape[1]), self.space.zeros(self.Y.shape[1])
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of the weights; the number of rows without."""
+        return float(self.shape[0]) if self.weight is None else float(self.space.xp.sum(self.weight))
 
     @property
     def has_moments(self) -> bool:
@@ -221,6 +237,58 @@ class Problem:
         if self.fit_intercept:
             A[:, constant_columns((A * A).sum(axis=0), mean_x, total)] = 0.0
         return Submatrix(A, B, root, mean_x, mean_y)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Columns and targets about their means, times the roots of the weights, rows padded by zeros to whole panels."""
+
+    A: NDArray[np.float64]  # (p, rows)
+    Y: NDArray[np.float64]  # (rows, q)
+    n: int  # rows without padding
+    mean_x: NDArray[np.float64]  # (p,) that were taken out, zeros without intercept
+    mean_y: NDArray[np.float64]  # (q,) likewise
+    root: NDArray[np.float64]  # (rows,) of the weights, one in the padding
+    share: NDArray[np.float64]  # (rows,) of every row in the means, zero without intercept
+    far: NDArray[np.float64]  # (p,) what taking the means out has rounded
+    relative: float  # of a relation's length: below, it is rounding
+
+    @classmethod
+    def from_problem(cls, problem: Problem, sharing: Sharing | None = None) -> Columns:
+        """A copy of all rows."""
+        (n, p), (mean_x, mean_y), weight = problem.shape, problem.means, problem.weight
+        memory.require(8.0 * n * p, "A copy of X by columns", "Use fewer rows, or drop columns that repeat others.")
+        A, root = np.zeros((p, _padded(n))), np.ones(n) if weight is None else np.sqrt(weight)
+
+        def work(start: int, stop: int) -> None:
+            part, out = problem.X[:, start:stop], A[start:stop, :n]
+            np.subtract((part.toarray() if sp.issparse(part) else part).T, mean_x[start:stop, None], out=out)
+            if weight is not None:
+                out *= root
+
+        (sharing or Sharing()).without_blas(work, p)
+        if problem.fit_intercept:
+            squares = np.diagonal(problem.moments.G) if problem.has_moments else np.einsum("jl,jl->j", A, A)
+            A[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
+        far = 4 * EPS * np.abs(mean_x) * np.sqrt(problem.total_weight)
+        found = cls.plain(A, (problem.Y - mean_y) * root[:, None], far, rounding_of_factors(max(n, p)))
+        found.root[:n] = root
+        found.share[:n] = root**2 / problem.total_weight * problem.fit_intercept
+        return replace(found, n=n, mean_x=mean_x, mean_y=mean_y)
+
+    @classmethod
+    def plain(cls, A: Array, Y: Array, far: Array | None = None, relative: float = 0.0) -> Columns:
+        """Columns (p, n) and targets (n, q) without weights and means of their own: a factor, or rows to predict."""
+        (p, n), q, size = A.shape, Y.shape[1], _padded(A.shape[1])
+        A = np.ascontiguousarray(A if size == n else np.pad(A, ((0, 0), (0, size - n))))
+        far = np.zeros(p) if far is None else far
+        padded = np.zeros((size, q))
+        padded[: len(Y)] = Y
+        return cls(A, padded, n, np.zeros(p), np.zeros(q), np.ones(size), np.zeros(size), far, relative)
+
+
+def _padded(n: int) -> int:
+    return -(-n // LANES) * LANES
 
 
 def _entries_are_ordinary(X: Any) -> bool:

@@ -20,7 +20,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Sharing
-from .._moments import centred_rows, mirror_lower, weighted_mean
+from .._moments import centred_rows, mirror_lower
 from .._trust import constant_columns
 from .cg import DONE, SLOW, Outcome, iterate
 from .cg_operators import Batch, Rows, Submatrices, UnitGram, far_from_zero, inverse_root
@@ -41,9 +41,8 @@ _BLOCK_BYTES = 1 << 27
 
 def prepare(rows: Rows, sharing: Sharing) -> UnitGram:
     """Products of the rows: X'X in float32, X'y in float64; one pass after their means."""
-    problem, mean_x = rows.problem, rows.centre
-    X, Y, weight, (n, p) = problem.X, problem.Y, problem.weight, problem.shape
-    mean_y = weighted_mean(Y, weight) if problem.fit_intercept else np.zeros(Y.shape[1])
+    problem = rows.problem
+    X, Y, weight, (n, p), (mean_x, mean_y) = problem.X, problem.Y, problem.weight, problem.shape, problem.means
     some = X[:: max(1, n // 500)] - mean_x
     unit = np.sqrt(np.mean(some * some, axis=0))  # float32 has a narrow range
     unit[unit == 0] = 1.0
@@ -66,13 +65,12 @@ def prepare(rows: Rows, sharing: Sharing) -> UnitGram:
         C += sum(chain.from_iterable(sharing.quiet()(work, -(-(last - first) // SLICE))))
         G = la.blas.ssyrk(1.0, single[: last - first].T, beta=1.0, c=G, lower=1, overwrite_c=1)
     squares = np.diagonal(G) * unit**2
-    total = float(n if weight is None else weight.sum())
-    squares[constant_columns(squares, mean_x, total)] = 0.0
+    squares[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
     scale = inverse_root(squares, np)[:, None]
     G, away = mirror_lower(G).T, (scale * unit[:, None]).astype(np.float32)
     G *= away
     G *= away.T
-    far = (squares > 0) & far_from_zero(squares, mean_x, total)
+    far = (squares > 0) & far_from_zero(squares, mean_x, problem.total_weight)
     return UnitGram(G, scale * C, scale, mean_x, mean_y, problem.space, far)
 
 

@@ -90,10 +90,9 @@ def member_residuals(
     data = PathData.from_problem(
         problem, shared=samples is None and problem.shape[1] < 2 * features.sizes.max(initial=0)
     )
-    weight = data.weight
     if problem.fit_intercept and samples is None:
-        share = (weight / weight.sum())[:, None]
-        centre[:] = (weight @ problem.Y / weight.sum() - share * problem.Y) / (1 - share)
+        share = data.columns.share[:n, None]
+        centre[:] = (data.columns.mean_y - share * problem.Y) / (1 - share)
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):

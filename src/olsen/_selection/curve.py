@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._members.path import Sums
 from ..subsets import group_sizes
 
 __all__ = ["PairSums", "RiskCurve", "SizeCurve", "pair_means"]
@@ -38,32 +37,29 @@ class PairSums:
     """Running sums over antithetic pairs of members of residuals of shape (sizes, n, q)."""
 
     weight: Array  # (n,)
-    sums: Sums | None = None
+    sums: Array | None = None  # (3, sizes, n, q), see pair_sums of paths
     n_pairs: int = 0
     batches: list[Array] = field(default_factory=list)  # R_inf of every batch of pairs, for the Monte-Carlo error
 
-    def add(self, batch: Sums, n_pairs: int) -> None:
+    def add(self, batch: Array, n_pairs: int) -> None:
         """The sums of one batch of at least two pairs."""
         self.batches.append(self._averages(batch, n_pairs)[2])
-        if self.sums is None:
-            self.sums = batch
-        else:
-            old = self.sums
-            self.sums = Sums(old.total + batch.total, old.square + batch.square, old.pair_square + batch.pair_square)
+        self.sums = batch if self.sums is None else self.sums + batch
         self.n_pairs += n_pairs
 
     def keep(self, count: int) -> None:
         """The sums of the first `count` sizes only."""
         assert self.sums is not None
-        self.sums = Sums(*(a[:count] for a in (self.sums.total, self.sums.square, self.sums.pair_square)))
+        self.sums = self.sums[:, :count]
         self.batches = [batch[:count] for batch in self.batches]
 
-    def _averages(self, sums: Sums, n_pairs: int) -> tuple[Array, Array, Array, Array]:
+    def _averages(self, sums: Array, n_pairs: int) -> tuple[Array, Array, Array, Array]:
         """Per size, averaged over rows and targets: A, S, C and the squared mean residual."""
-        share, k = self.weight / self.weight.sum() / sums.total.shape[2], 2 * n_pairs
-        own = np.einsum("slt,l->s", sums.square, share) / k
-        pair = np.einsum("slt,l->s", sums.pair_square, share) / n_pairs
-        mean_square = np.einsum("slt,slt,l->s", sums.total, sums.total, share) / k**2
+        (total, square, pair_square), k = sums, 2 * n_pairs
+        share = self.weight / self.weight.sum() / total.shape[2]
+        own = np.einsum("slt,l->s", square, share) / k
+        pair = np.einsum("slt,l->s", pair_square, share) / n_pairs
+        mean_square = np.einsum("slt,slt,l->s", total, total, share) / k**2
         return *pair_means(own, pair, mean_square, n_pairs), mean_square
 
     def size_curve(self, sizes: NDArray[np.int64], n_items: int, design: str) -> SizeCurve:
@@ -83,7 +79,7 @@ class PairSums:
     def curve(self, sizes: NDArray[np.int64], n_items: int, design: str) -> RiskCurve:
         """The risk curve; errors of several targets are averaged."""
         assert self.sums is not None
-        k, (total, square, pair) = 2 * self.n_pairs, (self.sums.total, self.sums.square, self.sums.pair_square)
+        k, (total, square, pair) = 2 * self.n_pairs, self.sums
         means = pair_means(square / k, pair / self.n_pairs, (total / k) ** 2, self.n_pairs)
         own, same, other = (a.mean(axis=2) for a in means)
         return RiskCurve.from_pairs(np.asarray(sizes), n_items, design, self.weight, own, same, other, total / k)

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from .. import subsets
 from .._execution.threads import Sharing
-from .._members.path import PackedRows, Pairs, PathData, Sums, left_out_residuals, predictions, sum_pairs
-from .._members.problem import Problem
-from .._moments import Moments, from_data, training_moments, weighted_mean
+from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
+from .._members.problem import Columns, Problem
+from .._moments import Moments, from_data, training_moments
 from .curve import PairSums, RiskCurve, SizeCurve
 
 __all__ = [
@@ -67,14 +67,15 @@ class Criterion:
     correct : callable or None
         What the curve lacks, where residuals alone do not tell.
     sums : callable or None
-        Sums over pairs of members at once, where they can be had without the residuals of every member.
+        ``sums(orders, sizes, batch)``: sums over batches of so many pairs of members at once, where they can be had
+        without the residuals of every member.
     """
 
     name: str
     residuals: Batch
     weight: Array
     correct: Callable[[RiskCurve], RiskCurve] | None = None
-    sums: Callable[[Pairs], Sums] | None = None
+    sums: Callable[[list[Indices], Indices, int], Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,10 @@ class Paths:
         most.
         """
 
-        def follow(first: int, last: int) -> Iterator[Sums]:
+        def follow(first: int, last: int) -> Iterator[Array]:
             orders, each = self.orders(n_items, first, last), 2 * self.batch
             if criterion.sums is not None:
-                return criterion.sums(Pairs.nested(orders, sizes).in_batches(self.batch)).split(len(sizes))
+                return iter(criterion.sums(orders, sizes, self.batch))
             found = self.run(lambda a, b: criterion.residuals(orders[a:b], sizes, first * each + a), len(orders))
             return (_added(found[i : i + each]) for i in range(0, len(found), each))
 
@@ -146,12 +147,10 @@ class Paths:
         return list(chain.from_iterable(self.mapper(work, count)))
 
 
-def _added(residuals: list[Array]) -> Sums:
+def _added(residuals: list[Array]) -> Array:
     """Sums over pairs of members, which come one after the other."""
-    sums = Sums.zero(*residuals[0].shape)
-    for first, second in zip(residuals[::2], residuals[1::2], strict=True):
-        sums.add(0, first, second)
-    return sums
+    pairs = zip(residuals[::2], residuals[1::2], strict=True)
+    return np.asarray(sum(pair_sums(first, second) for first, second in pairs))
 
 
 def _worth_following(curve: SizeCurve) -> int:
@@ -197,8 +196,8 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
     data = _path_data(problem, sizes, n_samples, paths.mapper)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
-        rows = _rows(paths, len(data.Y), n_samples, first, len(orders))
-        return left_out_residuals(data, orders, sizes, rows)
+        rows = _rows(paths, problem.shape[0], n_samples, first, len(orders))
+        return [prefix_residuals(data, order, sizes, own) for order, own in zip(orders, rows, strict=True)]
 
     sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.mapper)
     return Criterion("loo", residuals, _weight(problem), sums=sums)
@@ -217,9 +216,9 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
         rows = _rows(paths, n, n_samples, first, len(orders))
-        fitted = predictions(data, data.Xt.T, orders, sizes, rows)
-        left = (1 - (sizes + lost) / n)[:, None, None]
-        return [(data.Y - f) / left for f in fitted]
+        X, left = (data.columns.A / data.columns.root)[:, :n].T, (1 - (sizes + lost) / n)[:, None, None]
+        fitted = (prefix_predictions(data, X, order, sizes, own) for order, own in zip(orders, rows, strict=True))
+        return [(problem.Y - f) / left for f in fitted]
 
     correct = None if n_samples is None else partial(_correct_gcv, n, n_samples, lost)
     return Criterion("gcv", residuals, _weight(problem), correct)
@@ -241,7 +240,7 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
     members = 2 * paths.batch * paths.max_batches
     orders = subsets.permutations(problem.shape[1], members, seed=paths.seed, stream=PATHS)
     given = _rows(paths, n, n_samples, 0, members)
-    found = paths.run(lambda a, b: left_out_residuals(data, list(orders[a:b]), sizes, given[a:b]), members)
+    found = paths.run(lambda a, b: [prefix_residuals(data, orders[i], sizes, given[i]) for i in range(a, b)], members)
     for residual, rows in zip(found, given, strict=True):
         out = np.ones(n, dtype=bool)
         out[rows] = False
@@ -267,34 +266,26 @@ def kfold(problem: Problem, sizes: Indices, paths: Paths, splits: Splits, n_samp
     for (train, test), G in zip(splits, grams, strict=True):
         fold = problem.take(train)
         data = PathData.from_problem(fold, shared=False, G=G)
-        X = np.asarray(_dense_rows(problem, test)) - _column_means(fold)
+        X = np.asarray(_dense_rows(problem, test)) - fold.means[0]
         parts.append((data, X, problem.Y[test]))
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
-        folds = []
+        found: list[list[Array]] = [[] for _ in orders]
         for data, X, Y in parts:
-            drawn = None if n_samples is None else min(n_samples, len(data.Y))
-            rows = _rows(paths, len(data.Y), drawn, first, len(orders))
-            folds.append([Y - fitted for fitted in predictions(data, X, orders, sizes, rows)])
-        return [np.concatenate(own, axis=1) for own in zip(*folds, strict=True)]
+            n = data.columns.n
+            rows = _rows(paths, n, None if n_samples is None else min(n_samples, n), first, len(orders))
+            for own, order, drawn in zip(found, orders, rows, strict=True):
+                own.append(Y - prefix_predictions(data, X, order, sizes, drawn))
+        return [np.concatenate(own, axis=1) for own in found]
 
-    if n_samples is None:
-        laid = [(data, PackedRows.to_predict(X, Y - data.mean_y)) for data, X, Y in parts]
+    packed = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in parts if n_samples is None]
 
-    def sums(pairs: Pairs) -> Sums:
-        folds = [sum_pairs(data, pairs, paths.mapper, rows) for data, rows in laid]
-        total, square, pair_square = (
-            np.concatenate([getattr(fold, name) for fold in folds], axis=1)
-            for name in ("total", "square", "pair_square")
-        )
-        return Sums(total, square, pair_square)
+    def sums(orders: list[Indices], sizes: Indices, batch: int) -> Array:
+        folds = [sum_pairs(data, orders, sizes, batch, paths.mapper, rows) for data, rows in packed]
+        return np.concatenate(folds, axis=3)
 
     weight = np.concatenate([_weight(problem)[test] for _, test in splits])
     return Criterion("kfold", residuals, weight, sums=sums if n_samples is None else None)
-
-
-def _column_means(problem: Problem) -> Array:
-    return weighted_mean(problem.X, problem.weight) if problem.fit_intercept else np.zeros(problem.shape[1])
 
 
 def _dense_rows(problem: Problem, rows: Indices) -> Array:
