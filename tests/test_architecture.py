@@ -189,12 +189,12 @@ def test_imports_are_light():
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "cli": 3200, "_members": 2560, "_estimators": 2300, "_engines": 1300, "_selection": 1680, "theory": 1410,
-    "displays": 735, "subsets": 880, "figures": 785, "_report": 720, "_execution": 680, "modules": 665, "_dropout":
+    "cli": 2870, "_members": 2560, "_estimators": 2300, "_engines": 1300, "_selection": 1680, "theory": 1410,
+    "displays": 735, "subsets": 880, "figures": 785, "_report": 645, "_execution": 680, "modules": 665, "_dropout":
     485, "_moments": 415, "simulation": 430, "explorer": 135, "datasets": 30, "_kernel": 20,
 }  # fmt: skip
-FILES, CONSTANTS, C_LINES = 142, 223, 1771
-WALKS = {"fit": (23, 100), "tuned fit": (33, 720), "olsen fit": (57, 1300)}  # files entered, changes of file
+FILES, CONSTANTS, C_LINES = 139, 211, 1771
+WALKS = {"fit": (23, 100), "tuned fit": (33, 720), "olsen fit": (55, 1250)}  # files entered, changes of file
 
 
 def code_lines(path):

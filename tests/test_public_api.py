@@ -88,14 +88,27 @@ def lines_of(name, value):
         yield f"{name}: {type(value).__name__}"
 
 
+def command_lines():
+    """The command's arguments and options with their defaults, as cyclopts has them."""
+    from olsen.cli import commands
+
+    app = commands.app()
+    for name in commands.__all__:
+        if name in app:
+            arguments = [found for found in app[name].assemble_argument_collection() if found.show]
+            options = (f"{found.names[0]}={Shown(found.field_info.default)}" for found in arguments)
+            yield f"$ olsen {name} {' '.join(options)}"
+
+
 def public_interface():
-    """All lines, in the order of the modules and of the names in them."""
-    return [
+    """All lines, in the order of the modules and of the names in them; the commands come last."""
+    lines = [
         line
         for module in public_modules()
         for name in sorted(module.__all__)
         for line in lines_of(f"{module.__name__}.{name}", getattr(module, name))
     ]
+    return [*lines, *command_lines()]
 
 
 def test_the_public_interface_is_the_listed_one():

@@ -29,7 +29,7 @@ from ..subsets import resolve_size
 from .inputs import check_coverage, on_host, validate_new_rows
 from .training_data import same_rows
 
-__all__ = ["SummaryMixin"]
+__all__ = ["SummaryMixin", "facts"]
 
 Array = NDArray[np.float64]
 
@@ -190,7 +190,7 @@ class SummaryMixin(BaseEstimator):
         if model._fitted is None:
             return diagram
         rows = "".join(
-            f'<tr><th scope="row">{escape(name)}</th><td>{escape(fact)}</td></tr>' for name, fact in _facts(model)
+            f'<tr><th scope="row">{escape(name)}</th><td>{escape(fact)}</td></tr>' for name, fact in facts(model)
         )
         table = f'<table class="olsen-facts"><caption>What was fitted</caption><tbody>{rows}</tbody></table>'
         return f'<style>{STYLE}</style><div class="olsen-summary"><div>{diagram}</div>{table}</div>'
@@ -285,7 +285,7 @@ def _member_statistics(members: Any, coef: Array) -> tuple[Array, Array, Array]:
 # Facts
 
 
-def _facts(model: Any) -> Iterator[tuple[str, str]]:
+def facts(model: Any) -> Iterator[tuple[str, str]]:
     """What a fit came to, in words. Only what is noted, so that models of other versions can be shown too."""
     design, noted = model._result().design, vars(model)
     yield "members", f"{model.n_estimators_}" if model.n_estimators_ < math.inf else "infinitely many, in closed form"

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from html import escape as escape_html
 from typing import NamedTuple
 
-from .formatting import escape_control, shortened
+from .formatting import columns_of, escape_control, shortened
 
-__all__ = ["Chart", "Row", "escape", "row_chart", "stacked"]
+__all__ = ["Chart", "Row", "escape", "row_chart"]
 
 Limits = tuple[float, float]
 
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 44  # margins around the axes
 NAMES, VALUES, ROW = 132, 56, 22  # widths of the names and of each text beside a row, and the height of a row
-FAR_OUTSIDE = 1e5  # browsers refuse huge coordinates; what is this far outside is cut off anyway
-LARGEST_PLAIN, MOST_DECIMALS = 1e6, 4  # of ticks; beyond these they share a power of ten
 
 
 class Row(NamedTuple):
@@ -114,9 +111,8 @@ class Chart:
 
 
 def row_chart(
-    title: str, rows: Sequence[Row], label: str, *, origin: float, most: float = math.inf,
-    heading: tuple[str, ...] = (),
-) -> str:  # fmt: skip
+    title: str, rows: Sequence[Row], label: str, *, origin: float, most: float = math.inf, heading: Sequence[str] = ()
+) -> str:
     """One row for each value: bars from zero, or dots beside a line at another `origin`, with their error bars.
 
     Parameters
@@ -130,13 +126,13 @@ def row_chart(
     origin : float
         Where bars begin if it is zero, and the reference line of dots otherwise.
     most : float
-        Larger values are replaced by an arrow at the right end.
-    heading : tuple of str
+        Larger values are drawn at the right end.
+    heading : sequence of str
         Above the texts on the right.
     """
     right, top = WIDTH - VALUES * len(rows[0].texts), 20 if heading else 8
     bottom, are_bars = top + ROW * len(rows), origin == 0
-    shown = [row for row in rows if row.value is not None and row.value <= most]
+    shown = [row for row in rows if row.value is not None]
     ends = [min(most, (row.value or 0.0) + sign * (row.half or 0.0)) for row in shown for sign in (-1, 1)]
     limits = _widen((min(origin, *ends), max(origin, *ends)), False)
 
@@ -152,16 +148,14 @@ def row_chart(
                   for j, text in enumerate(texts)]  # fmt: skip
         if value is None:
             continue
-        if value > most:
-            parts.append(f'<path class="beyond" d="M{right - 21} {y - 5} L{right - 12} {y} L{right - 21} {y + 5} Z"/>')
-            continue
+        about = f"<title>{escape(name)}: {value:.4g}{'' if half is None else f' ± {half:.2g}'}</title>"
         if are_bars:
             (start, end), sign = sorted((x(0.0), x(value))), "minus" if value < 0 else "plus"
-            error = "" if half is None else f" ± {half:.2g}"
             parts.append(f'<rect class="{sign}" x="{start:.1f}" y="{y - 7}" width="{max(end - start, 0.5):.1f}" '
-                         f'height="14"><title>{escape(name)}: {value:.4g}{error}</title></rect>')  # fmt: skip
+                         f'height="14">{about}</rect>')  # fmt: skip
         else:
-            parts.append(f'<circle class="{"plus" if i == 0 else "minus"}" cx="{x(value):.1f}" cy="{y}" r="4.5"/>')
+            kind = "plus" if i == 0 else "minus"
+            parts.append(f'<circle class="{kind}" cx="{x(value):.1f}" cy="{y}" r="4.5">{about}</circle>')
         if half is not None:
             low, high = x(value - half), x(value + half)
             caps = f"M{low:.1f} {y - 3} V{y + 3} M{high:.1f} {y - 3} V{y + 3}"
@@ -169,17 +163,6 @@ def row_chart(
     parts.append(_vertical("axis" if are_bars else "chosen", x(origin), top, bottom))
     parts.append(_text((NAMES + right) / 2, bottom + 31, label, "middle", "label"))
     return _svg(title, bottom + 36, "".join(parts))
-
-
-def stacked(title: str, shares: Sequence[tuple[str, float]]) -> str:
-    """Shares of a whole as pieces of one bar."""
-    parts, at = [], 0.0
-    for i, (name, share) in enumerate(shares):
-        width = share * WIDTH
-        parts.append(f'<rect class="part{i}" x="{at:.1f}" y="2" width="{max(width - 1, 0.5):.1f}" height="24">'
-                     f"<title>{escape(name)}: {share:.1%}</title></rect>")  # fmt: skip
-        at += width
-    return _svg(title, 30, "".join(parts))
 
 
 def _svg(title: str, height: float, inner: str) -> str:
@@ -201,20 +184,13 @@ def _grid(x: Callable[[float], float], ticks: list[tuple[float, str]], top: floa
     )
 
 
-def _name(name: str, right: float, y: float, style: str) -> str:
-    """A name that ends at `right`; the middle of one too long is left out, and shown when the pointer rests on it."""
-    shown = shortened(name, 80)
-    while len(shown) > 3 and sum(map(_letter_width, shown)) > right:
+def _name(name: str, right: int, y: float, style: str) -> str:
+    """A name that ends at `right`, one too long without its middle; the whole is shown when the pointer rests on it."""
+    shown = shortened(name, 17)
+    while columns_of(shown) + sum(c in "MWmw@%" for c in shown) / 2 > 17 and len(shown) > 3:  # too wide
         shown = shortened(name, len(shown) - 1)
     whole = f"<title>{escape(shortened(name, 300))}</title>"
     return f'<text class="{style}" x="{right}" y="{y}" text-anchor="end">{whole}{escape_html(shown)}</text>'
-
-
-def _letter_width(letter: str) -> float:
-    """About how wide a letter is, rather too much than too little."""
-    if unicodedata.east_asian_width(letter) in "WF" or letter in "WMmw@%…":
-        return 12.5
-    return 9.3 if letter.isupper() else 4.8 if letter in "iljtfrI.,:;|!'()[] " else 7.7
 
 
 def _share(value: float, limits: Limits, log: bool) -> float:
@@ -222,7 +198,7 @@ def _share(value: float, limits: Limits, log: bool) -> float:
     low, high = limits
     if log:
         low, high, value = math.log(low), math.log(high), math.log(max(value, 1e-300))
-    return min(FAR_OUTSIDE, max(-FAR_OUTSIDE, (value - low) / (high - low)))
+    return min(1e5, max(-1e5, (value - low) / (high - low)))  # browsers refuse huge coordinates, cut off or not
 
 
 def _finite_runs(points: Iterable[tuple[float, ...]]) -> list[list[tuple[float, ...]]]:
@@ -267,7 +243,7 @@ def _ticks(limits: Limits, log: bool, most: int = 8) -> list[tuple[float, str]]:
         values = [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
     place = math.floor(math.log10(step) + 1e-9)
     largest = math.floor(math.log10(max(map(abs, values)) or 1.0) + 1e-9)
-    if 10.0**largest >= LARGEST_PLAIN or place < -MOST_DECIMALS:
+    if largest >= 6 or place < -4:  # they share a power of ten
         texts = [f"{value / 10.0**largest:.{largest - place}f}e{largest}" if value else "0" for value in values]
     else:
         texts = [f"{value:.{max(0, -place)}f}" for value in values]

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from typing import Any
 
 __all__ = [
-    "columns_of", "counted", "escape_control", "listed", "number", "padded", "percent", "quoted", "shortened",
-    "size_of_members", "with_error",
+    "coefficient_lines", "columns_of", "counted", "escape_control", "heading_lines", "listed", "number", "padded",
+    "percent", "quoted", "shortened", "size_of_members", "with_error",
 ]  # fmt: skip
 
 LONGEST_NAME = 60
 ROUNDING = 1e-9  # distance from a whole number that is rounding of a mean
-NEARLY_ALL = 0.995  # a share from which on rounding to per cent would make it all
 
 
 def escape_control(text: object) -> str:
@@ -65,9 +65,9 @@ def percent(share: float) -> str:
     >>> percent(0.5), percent(1.0), percent(0.999), percent(0.001)
     ('50%', '100%', '>99%', '<1%')
     """
-    if NEARLY_ALL <= share < 1 - ROUNDING:
+    if 0.995 <= share < 1 - ROUNDING:
         return ">99%"
-    return "<1%" if 0 < share < 1 - NEARLY_ALL else f"{share:.0%}"
+    return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
 def size_of_members(mean: float, n_columns: int) -> str:
@@ -125,3 +125,22 @@ def with_error(value: float | None, error: float | None) -> str:
         return f"{value:+.3g} ± {number(error, '.2g')}"
     digits = max(0, 1 - math.floor(math.log10(error)))
     return f"{value:+.{digits}f} ± {error:.{digits}f}"
+
+
+def heading_lines(data: dict[str, Any]) -> list[str]:
+    """What was read, and notes about it."""
+    name, target = shortened(data["name"], 200), shortened(data["target"])
+    head = f"{name}: {counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}, target {target}"
+    return [head, *(f"  note: {escape_control(message)}" for message in data["messages"])]
+
+
+def coefficient_lines(title: str, coefficients: list[dict[str, Any]], keys: list[str]) -> list[str]:
+    """A table of coefficients, of which some properties are shown beside the names."""
+    heads = {"coefficient": "coefficient", "effect": "per s.d.", "standard_error": "± s.e.", "drawn": "drawn"}
+    names = [shortened(c["name"], 36) for c in coefficients]
+    width = max(20, *map(columns_of, names))
+    lines = [f"{title:<{width + 2}}{''.join(f'{heads[key]:>12}' for key in keys)}"]
+    for name, c in zip(names, coefficients, strict=True):
+        texts = (percent(c[key]) if key == "drawn" else number(c[key]) for key in keys)
+        lines.append(f"  {padded(name, width)}{''.join(f'{text:>12}' for text in texts)}")
+    return lines

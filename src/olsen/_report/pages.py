@@ -13,7 +13,7 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import Any
 
-from .charts import Chart, Row, escape, row_chart, stacked
+from .charts import Chart, Row, escape, row_chart
 from .formatting import counted, number, percent, shortened, size_of_members, with_error
 
 __all__ = ["REPORT_MARK", "render", "render_comparison"]
@@ -27,11 +27,7 @@ SCHEMES = {
     "sparse": "one step beyond the lasso, fewer columns still",
     "nothing": "the mean of the target",
 }
-LOG_FROM, MOST_SHOWN = 10.0, 100.0  # largest error over the smallest: a log axis from here on, cut off from there on
-FEWEST_ON_A_SCALE = 30  # columns whose names are numbers in order; fewer are seen in the list
 NUMBERED = re.compile(r"(\D*?)([-+]?\d+(?:\.\d+)?)((?:[^\d.].*)?)")
-LONGEST_NAME, LONGEST_TITLE = 40, 300  # in the list of columns, and when the pointer rests on it
-MOST_TIMES = 2.5  # the smallest error; dots further right would leave no room for the others
 
 
 def render(summary: dict[str, Any]) -> str:
@@ -39,7 +35,6 @@ def render(summary: dict[str, Any]) -> str:
     data, model, points = summary["data"], summary["model"], summary["predictions"]
     title = f"{shortened(data['target'])} from {counted(data['columns'], 'column')}"
     size = size_of_members(model["mean_columns_per_member"], data["columns"])
-    drawn = ", drawn at random" if model["mean_columns_per_member"] < data["columns"] else ""
     members = model["members"] or "infinitely many"
     errors = [([number(e["rmse"]), number(e["r2"], ".3f")], e["name"], e["note"], False) for e in summary["errors"]]
     fitted = (
@@ -50,11 +45,11 @@ def render(summary: dict[str, Any]) -> str:
     return _page(title, summary, [
         f'<h1 title="{_whole(data["target"])}">{escape(title)}</h1>',
         f'<p class="sub">{escape(data["name"])}: {counted(data["rows"], "row")}. An average of {members} '
-        f"least-squares fits, each on {escape(size)}{drawn}; seed {model['seed']}.</p>",
+        f"least-squares fits, each on {escape(size)}; seed {model['seed']}.</p>",
         "<h2>Error of prediction</h2>",
         _table("errors", ("error", "R²"), errors),
-        f'<p class="sub">Root mean squared error, and share of the variance of the target that is explained; '
-        f"{_validation(model, data)}.</p>",
+        '<p class="sub">Root mean squared error of rows left out, and share of the variance of the target that is '
+        "explained.</p>",
         _notes(data["messages"]),
         f'<div class="charts"><div>{_choice(summary)}{_profile(summary["columns"], data["columns"])}</div>',
         _effects(summary),
@@ -77,22 +72,21 @@ def render_comparison(found: dict[str, Any]) -> str:
           number(line["seconds"], ".2f")], line["name"], line["what"], line["best"])
         for line in models
     ]  # fmt: skip
-    most = MOST_TIMES * min(line["rmse"] for line in models if line["rmse"] is not None)
     dots = [Row(line["name"], line["rmse"], _double(line["rmse_standard_error"]), (number(line["rmse"]),), line["best"])
             for line in models]  # fmt: skip
+    most = 2.5 * min(line["rmse"] for line in models if line["rmse"] is not None)  # room for the others
     chart = row_chart("Mean error of the models", dots, "root mean squared error", origin=models[0]["rmse"], most=most)
-    beyond = [dot.name for dot in dots if dot.value is not None and dot.value > most]
     caption = (
-        "Mean error over folds. Bars: plus and minus two standard errors of the difference to the ensemble, whose "
-        "error is the dotted line; where a bar crosses it, these folds cannot tell the two apart."
+        "Mean error over folds, on the right edge if it is larger. Bars: plus and minus two standard errors of the "
+        "difference to the ensemble, whose error is the dotted line; where a bar crosses it, these folds cannot tell "
+        "the two apart."
     )
-    caption += f" Far beyond the right end: {', '.join(beyond)}." if beyond else ""
     return _page(title, found, [
         f"<h1>{escape(title)}</h1>",
         f'<p class="sub">{escape(data["name"])}: {counted(data["rows"], "row")}; {found["folds"]} random folds'
         f"{repeated}, seed {found['seed']}.</p>",
         f'<p id="verdict">{escape(found["verdict"])}</p>',
-        _notes([*data["messages"], *found["notes"]]),
+        _notes(data["messages"]),
         _table("models", ("error", "difference", "R²", "difference", "seconds"), rows),
         '<p class="sub">Root mean squared error and share of the explained variance on rows left out, means over '
         "folds, the smallest error in bold; median seconds of a fit. Differences are those to the ensemble, fold by "
@@ -143,22 +137,11 @@ def _table(name: str, heads: tuple[str, ...], rows: list[tuple[list[str], str, s
 
 
 def _whole(name: str) -> str:
-    return escape(shortened(name, LONGEST_TITLE))
+    return escape(shortened(name, 300))
 
 
 def _double(error: float | None) -> float | None:
     return None if error is None else 2 * error
-
-
-def _validation(model: dict[str, Any], data: dict[str, Any]) -> str:
-    """How the errors were estimated."""
-    if data["groups"] is not None:
-        return f"cross-validated, whole groups of {_whole(data['groups'])} left out"
-    if model["criterion"] != "kfold":
-        return "leave-one-out"
-    return "k-fold cross-validation" + (
-        "" if data["out_of_core"] else " for the ensemble, leave-one-out for the others"
-    )
 
 
 # Figures of the report
@@ -167,20 +150,17 @@ def _validation(model: dict[str, Any], data: dict[str, Any]) -> str:
 def _effects(summary: dict[str, Any]) -> str:
     rows = [Row(c["name"], c["effect"], _double(c["standard_error"]), (_signed(c["effect"]), percent(c["drawn"])))
             for c in summary["coefficients"]]  # fmt: skip
-    label, heading = "change for one standard deviation", ("effect", "drawn")
-    chart = row_chart("Largest effects", rows, label, origin=0.0, heading=heading)
-    caption = (
+    chart = row_chart("Largest effects", rows, "change for one standard deviation", origin=0.0,
+                      heading=("effect", "drawn"))  # fmt: skip
+    errors = (
+        "Lines: plus and minus two standard errors, how far the effect would vary over other rows, the choice of "
+        "schemes included; the shrinkage of all effects towards zero is not in them."
+        if any(row.half is not None for row in rows) else
+        "Standard errors are left out: they would take too long, or need rows that were not kept."
+    )  # fmt: skip
+    return _figure("coefficients", "Largest effects", chart,
         f"Change of {shortened(summary['data']['target'])} when a column grows by one standard deviation; on the "
-        "right, the share of the members that use the column. "
-    )
-    if any(row.half is not None for row in rows):
-        caption += (
-            "Lines: plus and minus two standard errors, how far the effect would vary over other rows, the choice of "
-            "schemes included; the shrinkage of all effects towards zero is not in them."
-        )
-    else:
-        caption += "Standard errors are left out: they would take too long, or need rows that were not kept."
-    return _figure("coefficients", "Largest effects", chart, caption)
+        f"right, the share of the members that use the column. {errors}")  # fmt: skip
 
 
 def _signed(value: float) -> str:
@@ -189,27 +169,20 @@ def _signed(value: float) -> str:
 
 def _choice(summary: dict[str, Any]) -> str:
     """What tuning chose: a size from a curve of uniform members, and shares of schemes where several are in use."""
-    curve, model = summary["curve"], summary["model"]
+    curve, model, mixture = summary["curve"], summary["model"], summary["curve"]["mixture"]
     chart, beyond = _curve_chart(curve)
     how = "k-fold cross-validation" if model["criterion"] == "kfold" else "leave-one-out"
-    mixture = curve["mixture"]
     if mixture is None:
         return _figure("curve", "Error against the size of the members", chart,
             f"Error of the ensemble (blue, with one standard error) and of an infinite one (dashed), by {how}. "
             f"Smaller members shrink the coefficients more.{beyond}")  # fmt: skip
     schemes = sorted(model["schemes"].items(), key=lambda scheme: -scheme[1])
-    legend = "".join(
-        f'<li><span class="swatch part{i}"></span><span><strong>{escape(name)}</strong> {percent(share)}</span>'
-        f'<span class="soft">{escape(SCHEMES.get(name, ""))}</span></li>'
-        for i, (name, share) in enumerate(schemes)
-    )
+    shares = _table("shares", ("share",), [([percent(s)], name, SCHEMES.get(name, ""), False) for name, s in schemes])
     kept = "" if model["kept"] is None else f" A sparse model would keep {counted(model['kept'], 'column')}."
-    bar = stacked("Shares of the sampling schemes", schemes) + f'<ul class="legend">{legend}</ul>'
     error = f"{number(mixture['rmse'])} ± {number(mixture['standard_error'], '.2g')} (one standard error)"
-    shares = _figure("schemes", "Sampling schemes", bar,
+    return _figure("schemes", "Sampling schemes", shares,
         f"Share of each scheme in the ensemble, chosen by {how}; the error with these shares is {error}.{kept}"
-    )  # fmt: skip
-    return shares + _figure("curve", "Error of uniform members against their size", chart,
+    ) + _figure("curve", "Error of uniform members against their size", chart,
         f"Error of uniform members alone (blue, with one standard error), by {how}; the vertical line is the chosen "
         f"mixture of schemes, at its mean number of columns.{beyond}")  # fmt: skip
 
@@ -220,8 +193,8 @@ def _curve_chart(curve: dict[str, Any]) -> tuple[str, str]:
     lower, upper = ([r + sign * e for r, e in zip(at_k, error, strict=True)] for sign in (-1, 1))
     finite = [value for value in (*at_k, *limit) if math.isfinite(value)]
     low, high = min(finite), max(finite)
-    log = 0 < LOG_FROM * low < high
-    top = min(high, MOST_SHOWN * low) if log else max(high, *filter(math.isfinite, upper))
+    log = 0 < 10 * low < high
+    top = min(high, 100 * low) if log else max(high, *filter(math.isfinite, upper))
     bottom = low if log else min(low, *filter(math.isfinite, lower))
     chart = Chart("Error against the size of the members", ("columns in a member", "error"), (sizes[0], sizes[-1]),
                   (bottom, top), x_log=sizes[-1] > 20 * sizes[0], y_log=log)  # fmt: skip
@@ -234,40 +207,31 @@ def _curve_chart(curve: dict[str, Any]) -> tuple[str, str]:
 
 
 def _profile(columns: dict[str, Any], n_columns: int) -> str:
-    """Coefficients over the numbers that are the names of the columns; nothing if they are no such numbers."""
-    scale = _scale(columns["name"]) if len(columns["name"]) == n_columns else None
-    if scale is None:
+    """Coefficients over the numbers that are the names of the columns; nothing if they are no such numbers.
+
+    At least 30 columns with the same text around numbers in order; those that are merely counted (x1, x2, x3, ...) are
+    on no scale.
+    """
+    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for name, coefficient in zip(columns["name"], columns["coefficient"], strict=True):
+        match = NUMBERED.fullmatch(name.strip())
+        if match is not None and "=" not in match[1]:
+            groups.setdefault((match[1], match[3]), []).append((float(match[2]), coefficient))
+    (before, after), found = max(groups.items(), key=lambda group: len(group[1]), default=(("", ""), []))
+    places = [place for place, _ in found]
+    counted_only = before + after and places[:1] in ([0.0], [1.0]) and all(b - a == 1 for a, b in pairwise(places))
+    ordered = places in (sorted(set(places)), sorted(set(places), reverse=True))
+    if len(found) < 30 or not ordered or counted_only or len(columns["name"]) < n_columns:
         return ""
-    chosen, places, label = scale
-    values = [columns["coefficient"][j] for j in chosen]
-    ends = (min(places), max(places))
+    values, ends = [value for _, value in found], (min(places), max(places))
+    label = shortened(f"{before} {after}".strip() or "name of the column", 40)
     chart = Chart("Coefficients along the columns", (label, "coefficient"), ends,
                   (min(0.0, *values), max(0.0, *values)))  # fmt: skip
     chart.line(ends, (0.0, 0.0), "diagonal")
     chart.line(places, values, "first")
     return _figure("profile", "Coefficients along the columns", chart.render(),
-        f"The names of {len(chosen)} columns are numbers in order, as in a spectrum: the coefficient of each over its "
+        f"The names of {len(places)} columns are numbers in order, as in a spectrum: the coefficient of each over its "
         "number, in the units of the column.")  # fmt: skip
-
-
-def _scale(names: list[str]) -> tuple[list[int], list[float], str] | None:
-    """Places and numbers of columns that are named by numbers in order, and what stands around these numbers.
-
-    Columns that are merely counted (x1, x2, x3, ...) are on no scale.
-    """
-    groups: dict[tuple[str, str], list[tuple[int, float]]] = {}
-    for j, name in enumerate(names):
-        match = NUMBERED.fullmatch(name.strip())
-        if match is not None and "=" not in match[1]:
-            groups.setdefault((match[1], match[3]), []).append((j, float(match[2])))
-    (before, after), found = max(groups.items(), key=lambda group: len(group[1]), default=(("", ""), []))
-    places = [place for _, place in found]
-    steps = [b - a for a, b in pairwise(places)]
-    ordered = all(step > 0 for step in steps) or all(step < 0 for step in steps)
-    counted_only = before + after and places[:1] in ([0.0], [1.0]) and all(step == 1 for step in steps)
-    if len(found) < FEWEST_ON_A_SCALE or not ordered or counted_only:
-        return None
-    return [j for j, _ in found], places, shortened(f"{before} {after}".strip() or "name of the column", LONGEST_NAME)
 
 
 def _predicted_chart(points: dict[str, Any]) -> str:
@@ -299,7 +263,7 @@ def _columns_table(summary: dict[str, Any]) -> str:
         cells = [number(columns["coefficient"][j]), number(columns["effect"][j]), percent(columns["drawn"][j])]
         cells += [percent(kept[j])] if kept else []
         rows.append(f'<tr data-name="{_whole(name)}"><td class="name" title="{_whole(name)}">'
-                    f"{escape(shortened(name, LONGEST_NAME))}</td>{_cells(cells)}</tr>")  # fmt: skip
+                    f"{escape(shortened(name, 40))}</td>{_cells(cells)}</tr>")  # fmt: skip
     left = summary["data"]["columns"] - len(places)
     explained = "Coefficients are in the units of the columns. Drawn: share of the members that use the column."
     explained += f" The {counted(left, 'column')} with the smallest effects are left out." if left else ""

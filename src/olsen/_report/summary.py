@@ -1,21 +1,27 @@
-"""The summary of a fit as a dict of plain types: for the terminal, for ``--json``, and for the HTML page."""
+"""The summary of a fit as a dict of plain types: for the terminal, for ``--json``, and for the HTML page.
+
+Beside the error of the ensemble stand those of the mean, of least squares and of ridge with its best penalty, on single
+rows or folds that were left out.
+"""
 
 from __future__ import annotations
 
 import math
-from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._engines import NeedsRows
 from .._execution.extras import versions
-from .._moments import Moments, from_data
-from .baselines import Baselines, fold_errors, leave_one_out_errors
-from .formatting import columns_of, counted, escape_control, number, padded, percent, shortened, size_of_members
+from .._moments import Moments, from_data, training_moments
+from .formatting import coefficient_lines, heading_lines, number, percent, size_of_members
 
-__all__ = ["as_text", "left_out_predictions", "sampled_errors", "summarise", "summarise_folds"]
+__all__ = [
+    "Baselines", "as_text", "fold_errors", "leave_one_out_errors", "left_out_predictions", "sampled_errors",
+    "summarise", "summarise_folds",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -23,13 +29,14 @@ MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file 
 MOST_COEFFICIENTS = 15
 MOST_COLUMNS = 5000  # that are listed with their coefficients
 MOST_OPERATIONS, REFITS = 2e10, 300  # for standard errors of effects: thirty fits of some ten factorisations
-LONGEST_FILE_NAME = 200
-LONGEST_NAME = 36  # of a column in a table on a terminal
 DRAWN = {
     "uniform": "with equal probability",
     "ridge": "so that their mean is ridge regression",
     "mixed": "by sampling schemes in shares: {schemes}",
 }
+PENALTIES = np.logspace(-8, 8, 65)  # of ridge, for each row
+MOST_CELLS = 4e8  # of the n x min(n, p) factor; larger baselines are skipped, they would take too long
+MOST_EIGENVALUES = 3000  # of the eigenproblems from moments, likewise
 
 
 def summarise(
@@ -56,7 +63,7 @@ def summarise(
     left_out : ndarray, default=None
         Cross-validated predictions of the rows. None: those of the model, if it has some.
     weight : ndarray, default=None
-        Of the rows; the baselines have them too.
+        Of the rows, positive; the baselines have them too.
     groups : tuple, default=None
         Name of the groups that were left out, and the rows of each fold; the baselines are compared on the same ones.
     **about : dict
@@ -71,28 +78,27 @@ def summarise(
     """
     predicted, were_left_out = left_out_predictions(model, X, left_out)
     weight = np.ones(len(y)) if weight is None else weight
-    kept = weight > 0
     if groups is not None:
-        folds = [np.asarray(rows)[kept[rows]] for rows in groups[1]]
-        others = fold_errors([from_data(X[f], y[f, None], weight[f], centre=True) for f in folds if len(f)])
+        others = fold_errors([from_data(X[f], y[f, None], weight[f], centre=True) for f in groups[1]])
         note = f"whole groups of {groups[0]!r} left out"
     else:
-        others = leave_one_out_errors(X[kept], y[kept], weight[kept])
-        note = "k-fold cross-validation, baselines leave-one-out" if model.criterion_ == "kfold" else ""
+        others = leave_one_out_errors(X, y, weight)
+        note = "k-fold cross-validation, baselines leave-one-out" if model.criterion_ == "kfold" else "leave-one-out"
     points = {**_thinned(y, predicted), "left_out": were_left_out}
-    return _collect(model, names, len(y), X.std(axis=0), _errors(model, others, note), points, True,
-                    groups=None if groups is None else groups[0], **about)  # fmt: skip
+    return _collect(model, names, len(y), X.std(axis=0), _errors(model, others, note), points, **about)
 
 
 def summarise_folds(
     model: Any, folds: list[Moments], X: Array, y: Array, names: list[str], **about: Any
 ) -> dict[str, Any]:
     """The same for a fit in blocks, from the moments of its folds and a sample of its rows."""
-    whole = reduce(lambda a, b: a.merge(b), folds)
+    whole = Moments.merge_all(folds)
     points = {**_thinned(y, _fitted(model, X)), "left_out": False}
     spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
-    errors = _errors(model, fold_errors(folds), "")
-    return _collect(model, names, whole.n_rows, spread, errors, points, False, out_of_core=True, **about)
+    errors = _errors(model, fold_errors(folds), "k-fold cross-validation")
+    return _collect(
+        model, names, whole.n_rows, spread, errors, points, standard_errors=False, out_of_core=True, **about
+    )
 
 
 def left_out_predictions(model: Any, X: Array, known: Array | None = None) -> tuple[Array, bool]:
@@ -106,8 +112,7 @@ def sampled_errors(model: Any, folds: list[Moments], X: Array, y: Array) -> Arra
 
     The sample gives the shape, all rows give the width: fitted values lie closer to the rows than predictions do.
     """
-    whole = reduce(lambda a, b: a.merge(b), folds)
-    b = np.ravel(model.coef_)
+    whole, b = Moments.merge_all(folds), np.ravel(model.coef_)
     fitted = (whole.yy[0] - 2 * b @ whole.C[:, 0] + b @ whole.G @ b) / whole.weight
     ratio = -model.best_score_ / fitted if fitted > 0 else 1.0
     return np.asarray(np.abs(y - _fitted(model, X)) * np.sqrt(max(ratio, 1.0)))
@@ -119,37 +124,23 @@ def _fitted(model: Any, X: Array) -> Array:
 
 
 def _collect(
-    model: Any,
-    names: list[str],
-    n_rows: int,
-    spread: Array,
-    errors: list[dict[str, Any]],
-    points: dict[str, Any],
-    has_rows: bool,
-    *,
+    model: Any, names: list[str], n_rows: int, spread: Array, errors: list[dict[str, Any]], points: dict[str, Any], *,
+    data_name: str, target: str, messages: list[str], seed: int, command: str, standard_errors: bool = True,
     out_of_core: bool = False,
-    groups: str | None = None,
-    data_name: str,
-    target: str,
-    messages: list[str],
-    seed: int,
-    command: str,
-    standard_errors: bool = True,
-) -> dict[str, Any]:
-    size, coef = int(model.max_features_), np.ravel(model.to_linear_regression().coef_)
+) -> dict[str, Any]:  # fmt: skip
+    coef = np.ravel(model.to_linear_regression().coef_)
     effect = coef * spread
     largest = np.argsort(-np.abs(effect), kind="stable")
-    shown, listed = largest[:MOST_COEFFICIENTS], np.sort(largest[:MOST_COLUMNS])
-    operations = REFITS * n_rows * len(coef) * min(n_rows, len(coef))
-    worth_it = standard_errors and has_rows and operations <= MOST_OPERATIONS
+    listed = np.sort(largest[:MOST_COLUMNS])
+    worth_it = standard_errors and REFITS * n_rows * len(coef) * min(n_rows, len(coef)) <= MOST_OPERATIONS
     uncertain = _coef_std(model) * spread if worth_it else np.full(len(coef), np.nan)
     known = np.isfinite(uncertain) & (effect != 0)  # of a column that is constant, or in no member, nothing varies
     kept = model.selection_frequency_
     return {
         "data": {"name": data_name, "rows": n_rows, "columns": len(names), "target": target, "messages": messages,
-                 "out_of_core": out_of_core, "groups": groups},
+                 "out_of_core": out_of_core},
         "model": {"members": None if model.n_estimators_ == math.inf else int(model.n_estimators_),
-                  "columns_per_member": size, "share": float(model.feature_ratio_), "seed": seed,
+                  "columns_per_member": int(model.max_features_), "share": float(model.feature_ratio_), "seed": seed,
                   "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_),
                   "criterion": model.criterion_, "inclusion": model.inclusion_kind_,
                   "mean_columns_per_member": float(model.inclusion_.sum()), "schemes": dict(model.inclusion_shares_),
@@ -158,12 +149,12 @@ def _collect(
         "coefficients": [
             {"name": names[j], "coefficient": float(coef[j]), "effect": float(effect[j]),
              "drawn": float(model.inclusion_[j]), "standard_error": float(uncertain[j]) if known[j] else None}
-            for j in shown
+            for j in largest[:MOST_COEFFICIENTS]
         ],
         "columns": {"name": [names[j] for j in listed], "coefficient": coef[listed].tolist(),
                     "effect": effect[listed].tolist(), "drawn": model.inclusion_[listed].tolist(),
                     "kept": kept[listed].tolist() if len(kept) else None},
-        "curve": _curve(model, size),
+        "curve": _curve(model),
         "predictions": points,
         "command": command,
         "versions": versions(),
@@ -182,24 +173,24 @@ def _coef_std(model: Any) -> Array:
 def _errors(model: Any, others: Baselines, note: str) -> list[dict[str, Any]]:
     """Errors of the ensemble and of the baselines; `note` says of which rows."""
     ours, infinite = -float(model.best_score_), float(model.cv_results_["mse_infinity"][model.best_index_])
-    ridge = "too large to compare" if others.ridge is None else "standardised columns, best penalty "
     members = model.n_estimators_
-    many = [("ensemble, infinitely many", infinite, "limit of more and more members of this size")]
-    lines = [
-        ("ensemble" if members == math.inf else f"ensemble, {members} members", ours, note),
-        *(many if model.inclusion_kind_ == "uniform" else []),
-        ("ridge", others.ridge, ridge if others.penalty is None else f"{ridge}{others.penalty:.3g}"),
-        ("least squares", others.least_squares, "" if others.least_squares is not None else "too many columns"),
+    ridge = "too large to compare" if others.penalty is None else f"standardised columns, penalty {others.penalty:.3g}"
+    lines = [("ensemble" if members == math.inf else f"ensemble, {members} members", ours, note)]
+    if model.inclusion_kind_ == "uniform":
+        lines.append(("ensemble, infinitely many", infinite, "limit of more and more members of this size"))
+    lines += [
+        ("ridge", others.ridge, ridge),
+        ("least squares", others.least_squares, "too many columns" if math.isnan(others.least_squares) else ""),
         ("mean of the target", others.mean, ""),
     ]
     return [
-        {"name": name, "note": note, "rmse": None, "r2": None} if mse is None or not math.isfinite(mse) else
-        {"name": name, "note": note, "rmse": math.sqrt(mse), "r2": 1 - mse / others.mean if others.mean > 0 else None}
+        {"name": name, "note": note, "rmse": math.sqrt(mse) if math.isfinite(mse) else None,
+         "r2": 1 - mse / others.mean if math.isfinite(mse) and others.mean > 0 else None}
         for name, mse, note in lines
     ]  # fmt: skip
 
 
-def _curve(model: Any, size: int) -> dict[str, Any]:
+def _curve(model: Any) -> dict[str, Any]:
     results = model.cv_results_
     uniform = ~results["mixture"]
     rmse = np.sqrt(results["mse"])
@@ -210,14 +201,14 @@ def _curve(model: Any, size: int) -> dict[str, Any]:
         "rmse": rmse[uniform].tolist(),
         "rmse_infinite": np.sqrt(results["mse_infinity"][uniform]).tolist(),
         "standard_error": error[uniform].tolist(),
-        "chosen": size,
+        "chosen": int(model.max_features_),
         "mixture": {"rmse": float(rmse[at]), "standard_error": float(error[at])} if mixed else None,
     }
 
 
 def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
     """Evenly spaced rows if there are too many to draw."""
-    keep = np.flatnonzero(np.isfinite(predicted))  # rows of weight zero are never left out
+    keep = np.flatnonzero(np.isfinite(predicted))  # rows that no fold leaves out have no prediction
     if len(keep) > MOST_POINTS:
         keep = keep[np.linspace(0, len(keep) - 1, MOST_POINTS).astype(int)]
     return {"observed": y[keep].tolist(), "predicted": predicted[keep].tolist()}
@@ -225,11 +216,8 @@ def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
 
 def as_text(summary: dict[str, Any]) -> str:
     """The summary for a terminal; names of columns are shortened, in the dict they are whole."""
-    data, model = summary["data"], summary["model"]
-    name, target = shortened(data["name"], LONGEST_FILE_NAME), shortened(data["target"])
-    lines = [f"{name}: {counted(data['rows'], 'row')}, {counted(data['columns'], 'column')}, target {target}"]
-    lines += [f"  note: {escape_control(message)}" for message in data["messages"]]
-    lines += ["", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
+    data, model, coefficients = summary["data"], summary["model"], summary["coefficients"][:10]
+    lines = [*heading_lines(data), "", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
     for e in summary["errors"]:
         note = f"   {e['note']}" if e["note"] else ""
         lines.append(f"  {e['name']:<26}{number(e['rmse']):>10}{number(e['r2'], '.3f'):>8}{note}")
@@ -237,19 +225,82 @@ def as_text(summary: dict[str, Any]) -> str:
     shares = sorted(model["schemes"].items(), key=lambda scheme: -scheme[1])
     drawn = DRAWN[model["inclusion"]].format(schemes=", ".join(f"{s} {percent(share)}" for s, share in shares))
     lines += ["", f"{model['members'] or 'infinitely many'} members of {size},",
-              f"drawn {drawn}, scale {model['scale']:.3g}, seed {model['seed']}"]  # fmt: skip
-    return "\n".join([*lines, "", *_effect_lines(summary["coefficients"][:10])])
+              f"drawn {drawn}, scale {model['scale']:.3g}, seed {model['seed']}", ""]  # fmt: skip
+    known = ["standard_error"] if any(c["standard_error"] is not None for c in coefficients) else []
+    return "\n".join([
+        *lines, *coefficient_lines("largest effects", coefficients, ["coefficient", "effect", *known, "drawn"])
+    ])  # fmt: skip
 
 
-def _effect_lines(coefficients: list[dict[str, Any]]) -> list[str]:
-    names = [shortened(c["name"], LONGEST_NAME) for c in coefficients]
-    width = max(20, *map(columns_of, names))
-    known = any(c["standard_error"] is not None for c in coefficients)
-    lines = [f"{'largest effects':<{width + 2}}{'coefficient':>12}{'per s.d.':>12}{'    ± s.e.' if known else ''}"
-             f"{'drawn':>8}"]  # fmt: skip
-    for name, c in zip(names, coefficients, strict=True):
-        error = f"{number(c['standard_error'], '.2g'):>10}" if known else ""
-        lines.append(
-            f"  {padded(name, width)}{c['coefficient']:>12.4g}{c['effect']:>12.4g}{error}{percent(c['drawn']):>8}"
-        )
-    return lines
+# Baselines
+
+
+class Baselines(NamedTuple):
+    """Mean squared errors, NaN where undefined or too expensive, and the best penalty of ridge (times n)."""
+
+    mean: float
+    least_squares: float = math.nan
+    ridge: float = math.nan
+    penalty: float | None = None
+
+
+def leave_one_out_errors(X: Array, y: Array, weight: Array) -> Baselines:
+    r"""Weighted leave-one-out errors, from one singular value decomposition.
+
+    Columns are standardised, rows multiplied by the root of their weight w. With singular values s and left vectors u,
+    residuals of ridge are divided by :math:`1 - \frac{w_i}n - \sum_l \frac{s_l^2}{s_l^2+\lambda} u_{il}^2`. Least
+    squares has no penalty, and only those singular values that are not rounding.
+    """
+    n, p = X.shape
+    weight = weight / weight.mean()
+    root, mean = np.sqrt(weight), weight @ y / n
+    target, own = (y - mean) * root, 1 - weight / n
+    mean_error = float(np.mean((target / own) ** 2))
+    if n * min(n, p) > MOST_CELLS:
+        return Baselines(mean_error)
+    Z = X - weight @ X / n
+    spread = np.sqrt(weight @ Z**2 / n)
+    U, s, _ = la.svd(Z / np.where(spread > 0, spread, 1.0) * root[:, None], full_matrices=False)
+    projected, leverages = U.T @ target, U**2
+
+    def error(shrink: Array) -> float:
+        residuals = (target - U @ (shrink * projected)) / np.maximum(own - leverages @ shrink, 1e-12)
+        return float(np.mean(residuals**2))
+
+    ridge, penalty = min((error(s**2 / (s**2 + n * penalty)), n * penalty) for penalty in PENALTIES)
+    rank = s > s[0] * max(n, p) * np.finfo(float).eps
+    return Baselines(mean_error, error(1.0 * rank) if n > p + 2 else math.nan, ridge, float(penalty))
+
+
+def fold_errors(folds: list[Moments]) -> Baselines:
+    r"""The same, cross-validated from moments of folds.
+
+    With G, c, y'y of a test fold about its own means, coefficients b from the others have on it the squared error
+    :math:`y'y - 2b'c + b'Gb + w\,(\bar y - \bar y_{-f} - (\bar x - \bar x_{-f})'b)^2`.
+    """
+    p, n = len(folds[0].G), sum(fold.n_rows for fold in folds)
+    total = np.zeros(1)
+    for test, train in zip(folds, training_moments(folds), strict=True):
+        b = _coefficients(train) if p <= MOST_EIGENVALUES else np.zeros((p, 1))
+        inside = test.yy[0] - 2 * test.C[:, 0] @ b + np.sum(b * (test.G @ b), axis=0)
+        shift = test.mean_y[0] - train.mean_y[0] - (test.mean_x - train.mean_x) @ b
+        total = total + inside + test.weight * shift**2
+    mean, *others = (total / sum(fold.weight for fold in folds)).tolist()
+    if not others:
+        return Baselines(mean)
+    squares, *ridge = others
+    best = int(np.argmin(ridge))
+    enough = n - max(fold.n_rows for fold in folds) > p + 1
+    return Baselines(mean, squares if enough else math.nan, ridge[best], float(PENALTIES[best] * n))
+
+
+def _coefficients(train: Moments) -> Array:
+    """Coefficients (p, 2 + penalties): zeros for the mean, least squares of least norm, ridge."""
+    spread = np.sqrt(np.diagonal(train.G) / train.weight)
+    unit = np.where(spread > 0, spread, 1.0)
+    values, vectors = la.eigh(train.G / np.outer(unit, unit) / train.weight)
+    values = np.maximum(values, 0.0)
+    inverse = np.divide(1, values, out=np.zeros(len(values)), where=values > 1e-11 * values[-1])  # others are rounding
+    factors = np.column_stack([0 * values, inverse, 1 / (values[:, None] + PENALTIES)])
+    rotated = vectors.T @ (train.C[:, 0] / unit / train.weight)
+    return np.asarray(vectors @ (factors * rotated[:, None]) / unit[:, None])

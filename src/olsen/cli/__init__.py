@@ -1,19 +1,98 @@
-"""The command ``olsen``. Only what starts it is imported here; a command is loaded when it is called or asked for."""
+"""The command ``olsen``: whatever happens ends in one line and an exit code.
 
-from .program import main
+Exit codes: 0 success; 2 a mistake in the arguments (options, names of files, columns or figures); 130 stopped with
+Ctrl-C; 141 nobody reads the output any more, as after ``| head``; 1 any other failure. Next to nothing is imported
+before Ctrl-C is provided for, nothing heavy before a command runs.
+"""
 
-TYPE_CHECKING = False  # the module typing takes as long to import as all the rest here
-if TYPE_CHECKING:
-    from .commands import fit, predict, reproduce, risk
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+__all__ = ["main"]
+
+INSTALL = "the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
+STOPPED, CLOSED = 130, 141  # 128 plus SIGINT and SIGPIPE, as shells have it
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return the exit code.
+
+    Parameters
+    ----------
+    arguments : list of str, default=None
+        Without them, those of the process, which Ctrl-C then ends at once with one line, imports included.
+
+    Examples
+    --------
+    >>> from olsen.cli import main
+    >>> main(["risk", "--gamma", "2", "--sigma", "1", "--alpha", "2"])
+    2
+    """
+    if arguments is None:
+        _end_when_interrupted()
     from .terminal import UsageError
 
-__all__ = ["UsageError", "fit", "main", "predict", "reproduce", "risk"]
+    try:
+        _run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+        return 0
+    except UsageError as error:
+        return _fail(error, 2)
+    except ModuleNotFoundError as error:
+        return _fail(INSTALL.format(name=error.name), 1)
+    except BrokenPipeError:  # the program that reads our output has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED
+    except KeyboardInterrupt:
+        return _fail("stopped", STOPPED)
+    except (ImportError, ValueError, OSError, MemoryError, OverflowError) as error:
+        return _fail(error, 1)
 
 
-def __getattr__(name: str) -> object:
-    if name not in ("UsageError", "commands", "fit", "predict", "reproduce", "risk"):
-        raise AttributeError(f"module 'olsen.cli' has no attribute {name!r}")
-    import importlib
+def _run(arguments: list[str]) -> None:
+    from cyclopts import CycloptsError
 
-    commands = importlib.import_module("olsen.cli.commands")
-    return commands if name == "commands" else getattr(commands, name)
+    from .commands import app
+    from .terminal import UsageError
+
+    given = ["/dev/stdin" if argument == "-" else argument for argument in arguments]  # a lone hyphen is no option
+    try:
+        app()(given, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        raise UsageError(str(error)) from None
+
+
+def _fail(error: BaseException | str, code: int) -> int:
+    from .._report.formatting import shortened
+
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    print(f"olsen: {shortened(' '.join(text.split()), 2000)}", file=sys.stderr)  # other libraries quote whole files
+    return code
+
+
+def _end_when_interrupted() -> None:
+    """Have Ctrl-C end the process where it stands; an exception would be lost, or shown, by some libraries' imports."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return  # somebody wants it otherwise, such as nohup
+    try:
+        signal.signal(signal.SIGINT, _end)
+    except ValueError:  # called in a thread, to which Ctrl-C does not come
+        return
+
+
+def _end(number: int, frame: object) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        files = sys.modules.get("olsen._execution.files")
+        if files is not None and hasattr(files, "remove_unfinished"):  # not while it is being imported
+            files.remove_unfinished()
+        if os.isatty(2):
+            os.write(2, b"\x1b[?25h\n")  # spinners and bars hide the cursor
+        os.write(2, b"olsen: stopped\n")
+    finally:
+        os._exit(STOPPED)

@@ -1,120 +1,81 @@
 """The commands: fit, predict, show, compare, risk, explore, reproduce.
 
 Each looks at its numbers and its outputs first, then imports what it needs and does its work. Results go to standard
-output, as a table or with ``--json``.
+output, as a table or with ``--json``. Documentation of options and examples are what ``--help`` shows.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import textwrap
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Parameter, convert
 
 from .. import __version__
 from .._execution.extras import from_extra
 from .._execution.files import atomically
 from .._report.formatting import escape_control, quoted
 from . import outputs, terminal
-from .help_texts import EPILOGUE, EXAMPLES, HELP, flowing, shown_default
-from .outputs import MODEL, PAGE, REPORT, Output
-from .program import main
+from .outputs import MODEL, REPORT
 from .terminal import UsageError
 
-if TYPE_CHECKING:
-    import numpy as np
-    from cyclopts import App
-    from numpy.typing import NDArray
+__all__ = ["TableOptions", "app", "compare", "explore", "fit", "predict", "reproduce", "risk", "show"]
 
-    from .. import OLSEnsembleRegressorCV
-    from .._persistence import SavedModel
-    from .encoding import Encoding
-    from .fitting import Reading
+HELP = "Ensembles of ordinary least squares on random submatrices of the data."
+EPILOGUE = """Examples:
 
-    Array = NDArray[np.float64]
+    olsen fit wine.csv --target quality --out wine.skops
+    olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
+    olsen fit --help                       what a command takes, with examples
 
-__all__ = ["UsageError", "app", "compare", "explore", "fit", "main", "predict", "reproduce", "risk", "show"]
+Exit codes:
 
-Members = int | Literal["all"]
-Inclusion = Literal["auto", "uniform", "ridge"]
-MOST_MEMBERS = 10**9
+    0    done
+    1    the work failed: a table or a model that cannot be used, a full disk
+    2    what was typed is wrong; nothing was written
+    130  stopped with Ctrl-C
+    141  the program that read the output has ended, as in "| head"
 
-
-def app() -> App:
-    """The commands as an application of cyclopts."""
-    from cyclopts import App, Parameter
-
-    options = Parameter(negative=(), converter=_converted, show_default=shown_default)  # no --no-json
-    found = App(name="olsen", help=HELP, help_epilogue=EPILOGUE, version=__version__, help_format="plaintext",
-                default_parameter=options, suppress_keyboard_interrupt=False)  # fmt: skip
-    commands: list[Callable[..., None]] = [fit, predict, show, compare, risk, explore, reproduce]
-    for place, command in enumerate(commands):
-        command.__doc__ = flowing(command.__doc__ or "")
-        found.command(command, help_epilogue=EXAMPLES[command.__name__], sort_key=place)
-
-    found.register_install_completion_command(
-        help="Let the shell complete commands, options and file names with the tab key (bash, zsh, fish).",
-        help_epilogue=EXAMPLES["completion"], group="Setup",
-    )  # fmt: skip
-    return found
+Results go to standard output; progress, notes and errors to the error stream. An input is never changed, and a file of
+another origin replaced only with --force."""
 
 
-def _converted(kind: Any, tokens: Any) -> Any:
-    """Arguments as values: whole numbers must be whole, all else is left to cyclopts."""
-    from cyclopts import convert
+def _within(least: int, most: int = 10**9) -> Parameter:
+    def check(kind: Any, value: int | str) -> None:
+        if isinstance(value, int) and not least <= value <= most:
+            raise ValueError(f"Give {least} or more{'' if value < least else f', up to {most:,}'}.")
 
-    if kind not in (int, Members):
-        return convert(kind, tokens)
-    value, wanted = tokens[0].value, "a whole number" if kind is int else "a whole number or 'all'"
-    if kind is not int and value == "all":
-        return value
-    try:
-        return int(value)
-    except ValueError:
-        raise ValueError(f"{value} is not {wanted}.") from None
+    return Parameter(validator=check)
 
 
-def fit(
-    data: Path | None = None,
-    /,
-    *,
-    target: str | None = None,
-    out: Path | None = None,
-    report: Path | None = None,
-    drop: list[str] | None = None,
-    missing: Literal["error", "drop", "mean"] = "error",
-    dates: list[str] | None = None,
-    ordinal: list[str] | None = None,
-    id: list[str] | None = None,
-    weight: str | None = None,
-    groups: str | None = None,
-    out_of_core: bool = False,
-    members: Members = "all",
-    inclusion: Inclusion = "auto",
-    seed: int = 0,
-    jobs: int = -1,
-    no_intervals: bool = False,
-    force: bool = False,
-    json: bool = False,
-) -> None:
-    """Fit and tune an ensemble on a table, compare it with ridge and least squares, and save it.
+def _not_zero(kind: Any, value: int) -> None:
+    if value == 0:
+        raise ValueError("There is no work without threads: give 1 or more, or -1 for all cores.")
 
-    Parquet larger than a quarter of the free memory is read in blocks of rows and never loaded.
+
+Count = int | Literal["all"]
+Members = Annotated[Count, _within(2)]
+Seed = Annotated[int, _within(0, 2**63)]
+Jobs = Annotated[int, Parameter(validator=_not_zero)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TableOptions:
+    """What a user says about the columns of a table.
 
     Parameters
     ----------
-    data : path
-        Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
-        embedded soil spectra are used.
     target : str
         Column to predict. Needed with a table, not with the embedded data.
-    out : path
-        Where to save the model (a .skops file). Without it the model is not kept.
-    report : path
-        Where to write a report (one self-contained .html or .htm file). Without it there is none.
     drop : str
         Column to leave out; may be repeated. All others are used.
     missing : str
@@ -130,6 +91,85 @@ def fit(
         Column that says how much each row counts, 0 or more. Without it all count alike.
     groups : str
         Column of groups; errors are then those of rows whose whole group is left out, and not of single rows.
+    """
+
+    target: str = ""
+    drop: tuple[str, ...] = ()
+    missing: Literal["error", "drop", "mean"] = "error"
+    dates: tuple[str, ...] = ()
+    ordinal: tuple[str, ...] = ()
+    id: tuple[str, ...] = ()
+    weight: str | None = None
+    groups: str | None = None
+
+    def check(self, data: Path | None) -> None:
+        """Raise if a table comes without a target."""
+        if data is not None and not self.target:
+            raise UsageError("--target is needed: the name of the column to predict.")
+
+
+def app() -> App:
+    """The commands as an application of cyclopts."""
+    options = Parameter(negative=(), converter=_converted, show_default=_shown_default)  # no --no-json
+    found = App(name="olsen", help=HELP, help_epilogue=EPILOGUE, version=__version__, help_format="markdown",
+                default_parameter=options, suppress_keyboard_interrupt=False)  # fmt: skip
+    commands: list[Callable[..., None]] = [fit, predict, show, compare, risk, explore, reproduce]
+    for place, command in enumerate(commands):
+        examples = (inspect.getdoc(command) or "").partition("Examples\n--------\n")[2]
+        epilogue = "Examples:\n\n" + textwrap.indent(examples, "    ")
+        found.command(command, help_epilogue=epilogue, sort_key=place)
+    found.register_install_completion_command(
+        help="Let the shell complete commands, options and file names with the tab key (bash, zsh, fish).",
+        group="Setup",
+        help_epilogue="Examples:\n\n    olsen --install-completion\n    olsen --install-completion --shell bash",
+    )
+    return found
+
+
+def _converted(kind: Any, tokens: Any) -> Any:
+    """Arguments as values: whole numbers must be whole, all else is left to cyclopts."""
+    if kind not in (int, Count) or (kind == Count and tokens[0].value == "all"):
+        return convert(kind, tokens)
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value} is not a whole number.") from None
+
+
+def _shown_default(value: object) -> str | None:
+    """A default for the help; that nothing is left out, or a switch off, goes without saying."""
+    return None if value in (None, "", ()) or value is False else str(value)
+
+
+def fit(
+    data: Path | None = None,
+    /,
+    *,
+    table: TableOptions = TableOptions(),  # noqa: B008 (frozen)
+    out: Path | None = None,
+    report: Path | None = None,
+    out_of_core: bool = False,
+    members: Members = "all",
+    inclusion: Literal["auto", "uniform", "ridge"] = "auto",
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    no_intervals: bool = False,
+    force: bool = False,
+    json: bool = False,
+) -> None:
+    """Fit and tune an ensemble on a table, compare it with ridge and least squares, and save it.
+
+    Parquet larger than a quarter of the free memory is read in blocks of rows and never loaded.
+
+    Parameters
+    ----------
+    data : path
+        Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
+        embedded soil spectra are used.
+    out : path
+        Where to save the model (a .skops file). Without it the model is not kept.
+    report : path
+        Where to write a report (one self-contained .html or .htm file). Without it there is none.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory. Errors then come from 3-fold cross-validation.
     members : int or "all"
@@ -149,59 +189,46 @@ def fit(
         Replace files that are there already and were not written by olsen.
     json : bool
         Print the summary as JSON instead of a table.
-    """
-    _check_numbers({"members": members, "seed": seed, "jobs": jobs})
-    if data is not None and target is None:
-        raise UsageError("--target is needed: the name of the column to predict.")
-    wanted = [("--out", out, MODEL), ("--report", report, REPORT)]
-    outputs.check({"table": data}, [Output(o, path, kind) for o, path, kind in wanted if path is not None], force)
 
+    Examples
+    --------
+    olsen fit                                   the embedded data
+    olsen fit wine.csv --target quality         tune, compare, print
+    olsen fit wine.csv --target quality --out wine.skops --report wine.html
+    olsen fit wine.csv --target quality --drop id --missing mean
+    olsen fit big.parquet --target price --out price.skops    larger than memory
+    """
+    table.check(data)
+    outputs.check({"table": data}, {"--out": (out, MODEL), "--report": (report, REPORT)}, force)
     if out is not None:
         from_extra("skops.io", "cli", "--out")  # said before a long fit, not after it
 
     from .. import OLSEnsembleRegressorCV, _persistence
     from .._report.pages import render
     from .._report.summary import as_text
+    from . import table_models
 
     number = math.inf if members == "all" else members
     model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
-    how = _reading(target, drop, missing, dates, ordinal, id, weight, groups)
-    summary, saved = _tuned(model, data, how, out_of_core, standard_errors=json or report is not None)
+    summary, saved = table_models.fit(
+        model, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, command=_command()
+    )
     if out is not None:
         kept = saved.for_file(rows=not no_intervals)
         atomically(out, lambda file: _persistence.write(file, kept))
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
-    written = [str(path) for path in (out, report) if path is not None]
-    terminal.show({**summary, "written": written} if json else None, as_text(summary) + _listed(written))
+    _show_with_files(summary, as_text(summary), json, out, report)
 
 
-def _reading(
-    target: str | None,
-    drop: list[str] | None,
-    missing: Literal["error", "drop", "mean"],
-    dates: list[str] | None,
-    ordinal: list[str] | None,
-    ids: list[str] | None,
-    weight: str | None = None,
-    groups: str | None = None,
-) -> Reading:
-    """The options about a table, those of fit and of compare; the embedded data bring their own target."""
-    from .fitting import Reading
-
-    left_out, days, orders, named = (tuple(names or ()) for names in (drop, dates, ordinal, ids))
-    return Reading(target or "", left_out, missing, days, orders, named, weight, groups)
+def _command() -> str:
+    return shlex.join(["olsen", *sys.argv[1:]])
 
 
-def _tuned(
-    model: OLSEnsembleRegressorCV, data: Path | None, how: Reading, out_of_core: bool, *, standard_errors: bool
-) -> tuple[dict[str, Any], SavedModel]:
-    from . import fitting
-
-    large = fitting.open_large(data, out_of_core)
-    if large is not None:
-        return fitting.fit_blocks(model, large, how, _command())
-    return fitting.fit_loaded(model, data, how, _command(), standard_errors)
+def _show_with_files(found: dict[str, Any], text: str, json: bool, *paths: Path | None) -> None:
+    written = [str(path) for path in paths if path is not None]
+    listed = f"\n\nwritten: {', '.join(map(escape_control, written))}" if written else ""
+    terminal.show({**found, "written": written} if json else None, text + listed)
 
 
 def predict(
@@ -211,7 +238,7 @@ def predict(
     *,
     out: Path | None = None,
     interval: float | None = None,
-    id: list[str] | None = None,
+    id: tuple[str, ...] = (),
     unknown: Literal["error", "ignore"] = "error",
     out_of_core: bool = False,
     force: bool = False,
@@ -245,16 +272,21 @@ def predict(
         Replace a file that is there already and does not hold predictions written by olsen.
     json : bool
         Print JSON instead of CSV.
+
+    Examples
+    --------
+    olsen predict wine.skops new.csv                 to the screen
+    olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
+    olsen predict wine.skops new.csv --id bottle --out predictions.parquet
+    zcat new.csv.gz | olsen predict wine.skops - > predictions.csv
     """
     if interval is not None and not 0 < interval < 1:
         raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.")
-    wanted = [] if out is None else [Output("--out", out, outputs.predictions_of(id or []))]
-    outputs.check({"model": model, "table": data}, wanted, force)
+    outputs.check({"model": model, "table": data}, {"--out": (out, outputs.predictions_beside(id))}, force)
 
     from .. import _persistence
-    from . import fitting
+    from . import table_models
     from .encoding import Encoding
-    from .predictions import beside, collected, predicted_parts, with_limits, write_predictions
 
     saved = _persistence.read(model)
     with _persistence.damaged_model(model.name):
@@ -262,59 +294,27 @@ def predict(
         _ = encoding.columns, encoding.names
     if interval is not None and not saved.has_intervals:
         saved.half_width(interval)  # a model without errors is refused before the table is read
-    large = fitting.open_large(data, out_of_core)
-    table, names = (None, {}) if large is not None else _named_rows(encoding, data, id or [])
-    if large is not None and id:
-        raise UsageError("--id needs the table in memory, but it is read in blocks; join the predictions by row.")
-    shown = json or out is not None  # a bar would be mixed with predictions on the screen
-    with terminal.row_bar("finishing") if shown else nullcontext() as tell:
-        predicted = predicted_parts(saved, encoding, model.name, table if large is None else large, interval, tell)
-        parts: Iterable[Mapping[str, Array]] = with_limits(encoding.target, predicted)
-        if names:
-            parts = beside(names, parts)
-        if json:
-            parts = [collected(parts)]
-            whole = {name: list(column) if name in names else column.tolist() for name, column in parts[0].items()}
+    table, names = table_models.open_rows(data, encoding, list(id), out_of_core)
+    quiet = out is None and not json  # a bar would be mixed with predictions on the screen
+    with nullcontext() if quiet else terminal.progress(unit="rows") as tell:
+        found = table_models.predictions(saved, encoding, model.name, table, names, interval, tell)
+        parts = list(found) if json else found
         if out is not None:
-            rows = atomically(out, lambda file: write_predictions(file, parts))
+            n_rows = atomically(out, lambda file: outputs.write_predictions(file, parts))
         elif not json:
-            write_predictions(None, parts)
-    if json:
-        terminal.show(whole, "")
+            outputs.write_predictions(None, parts)
+    if isinstance(parts, list):
+        terminal.show({name: [value for part in parts for value in part[name]] for name in parts[0]}, "")
     if ignored := encoding.ignored:
-        named = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
-        cells = f"{ignored.total()} cell{'s' * (ignored.total() != 1)}"
-        terminal.note(f"categories that the model has not seen, taken for none of those it knows: {cells}, {named}.")
+        columns = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
+        terminal.note(
+            f"{ignored.total()} cells hold categories that the model has not seen, taken for none: {columns}."
+        )
     if out is not None:
-        print(f"{rows} predictions written to {escape_control(out)}", file=sys.stderr)
+        print(f"{n_rows} predictions written to {escape_control(out)}", file=sys.stderr)
 
 
-def _named_rows(encoding: Encoding, data: Path, ids: list[str]) -> tuple[Any, dict[str, list[str]]]:
-    """A table in memory, and its columns that name the rows; notes about it are for the user."""
-    from .tables import read_table, texts_of
-    from .text_tables import SEPARATED
-
-    # a column may name the rows and be one of the model's: then it is read as such
-    needed = [column.name for column in encoding.columns]
-    table, messages = read_table(data, verbatim=[name for name in ids if name not in needed])
-    for message in messages:
-        if not message.startswith(SEPARATED):  # another separator than in training is no news: columns have names
-            terminal.note(message)
-    try:
-        names = texts_of(table, ids)
-    except KeyError as error:
-        raise UsageError(error.args[0]) from None
-    if encoding.target in names:
-        raise UsageError(f"--id {encoding.target} has the name that the predictions get; rename that column.")
-    return table, names
-
-
-def show(
-    model: Path,
-    /,
-    *,
-    json: bool = False,
-) -> None:
+def show(model: Path, /, *, json: bool = False) -> None:
     """Show what is in a model file: its origin, its data, its members, its error and its coefficients.
 
     Nothing in the file is run: it is checked as a whole before anything is built from it.
@@ -325,6 +325,11 @@ def show(
         Model saved by ``olsen fit --out``.
     json : bool
         Print JSON instead of text.
+
+    Examples
+    --------
+    olsen show wine.skops
+    olsen show wine.skops --json
     """
     from . import show as showing
 
@@ -336,18 +341,12 @@ def compare(
     data: Path | None = None,
     /,
     *,
-    target: str | None = None,
-    drop: list[str] | None = None,
-    missing: Literal["error", "drop", "mean"] = "error",
-    dates: list[str] | None = None,
-    ordinal: list[str] | None = None,
-    id: list[str] | None = None,
-    groups: str | None = None,
+    table: TableOptions = TableOptions(),  # noqa: B008 (frozen)
     report: Path | None = None,
-    folds: int = 5,
-    repeats: int = 1,
-    seed: int = 0,
-    jobs: int = -1,
+    folds: Annotated[int, _within(2)] = 5,
+    repeats: Annotated[int, _within(1)] = 1,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -360,20 +359,6 @@ def compare(
     data : path
         Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
         embedded soil spectra are used.
-    target : str
-        Column to predict. Needed with a table, not with the embedded data.
-    drop : str
-        Column to leave out; may be repeated. All others are used.
-    missing : str
-        What to do with missing cells, as in fit: "error", "drop" or "mean".
-    dates : str
-        Column of dates, which become days since 1970-01-01; may be repeated.
-    ordinal : str
-        Column of categories that have an order, as in fit; may be repeated.
-    id : str
-        Column that only names the rows and is left out; may be repeated.
-    groups : str
-        Column of groups, which folds keep together.
     report : path
         Where to write a page with the table and a plot (one self-contained .html or .htm file). Without it there is
         none.
@@ -389,22 +374,25 @@ def compare(
         Replace a file that is there already and was not written by olsen.
     json : bool
         Print JSON instead of a table.
+
+    Examples
+    --------
+    olsen compare                               the embedded data
+    olsen compare wine.csv --target quality
+    olsen compare wine.csv --target quality --repeats 4 --report compared.html
     """
-    _check_numbers({"folds": folds, "repeats": repeats, "seed": seed, "jobs": jobs})
-    if data is not None and target is None:
-        raise UsageError("--target is needed: the name of the column to predict.")
-    outputs.check({"table": data}, [] if report is None else [Output("--report", report, REPORT)], force)
+    table.check(data)
+    outputs.check({"table": data}, {"--report": (report, REPORT)}, force)
 
     from .._report.pages import render_comparison
     from . import compare as comparing
 
-    settings = {"folds": folds, "repeats": repeats, "seed": seed, "jobs": jobs}
-    how = _reading(target, drop, missing, dates, ordinal, id, groups=groups)
-    found = comparing.compare_table(data, how, **settings, command=_command())
+    found = comparing.compare_table(
+        data, table, folds=folds, repeats=repeats, seed=seed, jobs=jobs, command=_command()
+    )  # fmt: skip
     if report is not None:
         atomically(report, lambda file: file.write_text(render_comparison(found), encoding="utf-8"))
-    written = [] if report is None else [str(report)]
-    terminal.show({**found, "written": written} if json else None, comparing.as_text(found) + _listed(written))
+    _show_with_files(found, comparing.as_text(found), json, report)
 
 
 def risk(
@@ -415,7 +403,7 @@ def risk(
     eta: float = 1.0,
     k: float = math.inf,
     mu: float = 1.0,
-    n: int | None = None,
+    n: Annotated[int | None, _within(1, 2**53)] = None,
     json: bool = False,
 ) -> None:
     """Expected risk of an ensemble, and the best one, for identity covariance and a signal of norm one.
@@ -440,18 +428,21 @@ def risk(
         Rows of the data. If given, the expected risk at this size is shown too; it is exact for eta = 1.
     json : bool
         Print JSON instead of a table.
+
+    Examples
+    --------
+    olsen risk --gamma 2 --sigma 1                     the best alpha
+    olsen risk --gamma 2 --sigma 1 --alpha 0.2 --k 100
+    olsen risk --gamma 2 --sigma 1 --n 200 --k 100     exact at 200 x 400
     """
     from . import risks
 
-    values = risks.calculate(gamma, sigma, alpha, eta, k, mu, n)
+    given = {"gamma": gamma, "sigma": sigma, "eta": eta, "k": k, "mu": mu}
+    values = risks.calculate(given, alpha, n)
     terminal.show(values if json else None, risks.as_text(values, alpha is None))
 
 
-def explore(
-    *,
-    out: Path | None = None,
-    force: bool = False,
-) -> None:
+def explore(*, out: Path | None = None, force: bool = False) -> None:
     """Try out risk, members and a data set in the browser: one page that needs no network.
 
     Parameters
@@ -460,8 +451,13 @@ def explore(
         Where to write the page (one self-contained .html or .htm file). Without it, the page is opened in the browser.
     force : bool
         Replace a file that is there already and was not written by olsen.
+
+    Examples
+    --------
+    olsen explore                               opens the browser
+    olsen explore --out explorer.html           to be passed on
     """
-    outputs.check({}, [] if out is None else [Output("--out", out, PAGE)], force)
+    outputs.check({}, {"--out": (out, REPORT)}, force)
 
     from .. import explorer
 
@@ -473,8 +469,8 @@ def reproduce(
     *figures: str,
     scale: Literal["paper", "quick"] = "paper",
     out: Path = Path("figures"),
-    seed: int = 2020,
-    jobs: int = -1,
+    seed: Seed = 2020,
+    jobs: Jobs = -1,
     format: Literal["csv", "parquet"] = "csv",
     force: bool = False,
     json: bool = False,
@@ -501,17 +497,20 @@ def reproduce(
         Replace files in the folder that have the names of figures and were not written by olsen.
     json : bool
         Print the reports as JSON.
-    """
-    _check_numbers({"seed": seed, "jobs": jobs})
 
+    Examples
+    --------
+    olsen reproduce --scale quick               all figures, fewer trials
+    olsen reproduce figure2 figure3 --out paper
+    olsen reproduce figure2 --out paper         go on after it was stopped
+    """
     from ..figures import RECIPES
     from ..figures import reproduce as make
 
-    unknown = [name for name in figures if name not in RECIPES]
-    if unknown:
+    if unknown := [name for name in figures if name not in RECIPES]:
         raise UsageError(f"unknown figure {', '.join(unknown)}; choose from {', '.join(RECIPES)}.")
     outputs.check_figures(out, figures or RECIPES, f".{format}", force)
-    with terminal.progress_bars() as progress:
+    with terminal.progress(unit="trials") as progress:
         reports = make(
             figures or None, scale=scale, out=out, seed=seed, n_jobs=jobs, suffix=f".{format}", progress=progress,
             finished=None if json else lambda report: print(_figure_line(report), flush=True),
@@ -527,28 +526,3 @@ def _figure_line(report: dict[str, Any]) -> str:
     ]
     found = "at most " + ", ".join(parts) if parts else "no theory to compare with"
     return f"{report['name']}  {report['seconds']:6.1f} s  {report['title']}: {found}"
-
-
-def _check_numbers(given: Mapping[str, Members]) -> None:
-    """Raise for whole numbers out of range: members, seed, jobs."""
-    for name, value in given.items():
-        if not isinstance(value, int):
-            continue
-        if name == "members" and not 2 <= value <= MOST_MEMBERS:
-            raise UsageError(f"--members {value}: an ensemble has at least 2 and at most {MOST_MEMBERS:,}.")
-        if name == "folds" and value < 2:
-            raise UsageError(f"--folds {value}: rows are left out in at least 2 folds.")
-        if name == "repeats" and value < 1:
-            raise UsageError(f"--repeats {value}: the folds are made at least once.")
-        if name == "seed" and value < 0:
-            raise UsageError(f"--seed {value}: a seed is not negative; give 0 or more.")
-        if name == "jobs" and value == 0:
-            raise UsageError("--jobs 0: there is no work without threads; give 1 or more, or -1 for all cores.")
-
-
-def _command() -> str:
-    return shlex.join(["olsen", *sys.argv[1:]])
-
-
-def _listed(paths: list[str]) -> str:
-    return f"\n\nwritten: {', '.join(map(escape_control, paths))}" if paths else ""

@@ -230,7 +230,7 @@ def _limited(read: Callable[[int], bytes], name: str, verb: str, instead: str) -
     import pyarrow as pa
 
     limit, parts, total = memory.available_bytes() / SHARE_OF_MEMORY, [], 0
-    with terminal.working(f"reading {name}"):
+    with terminal.progress(f"reading {name}"):
         while part := read(CHUNK_BYTES):
             parts.append(part)
             total += len(part)

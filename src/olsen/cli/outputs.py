@@ -1,4 +1,4 @@
-"""What a command is about to write, looked at before it reads anything: no file of a user is lost to a slip.
+"""Files that a command writes: looked at before it reads anything, so that no file of a user is lost; and predictions.
 
 Refused are outputs that are also inputs, two outputs in one place, names whose suffix promises another format, and
 files that are not of ours, unless these are to be replaced (``--force``).
@@ -6,20 +6,22 @@ files that are not of ours, unless these are to be replaced (``--force``).
 
 from __future__ import annotations
 
+import csv
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 from .._execution import files
-from .recognition import is_figure_part, is_model, is_predictions, is_report
+from .._report.formatting import escape_control
+from .recognition import PREDICTIONS_MARK, is_figure_part, is_model, is_predictions, is_report
 from .terminal import UsageError
 
-__all__ = ["MODEL", "PAGE", "PREDICTIONS", "REPORT", "Kind", "Output", "check", "check_figures", "predictions_of"]
+__all__ = ["MODEL", "REPORT", "Kind", "check", "check_figures", "predictions_beside", "write_predictions"]
 
 Identity = tuple[int, int]  # device and number of a file
 
@@ -28,60 +30,48 @@ class Kind(NamedTuple):
     """A kind of file that is written: its name, its suffixes, and how one of ours is recognised."""
 
     noun: str
-    written_as: str
     suffixes: tuple[str, ...]
     is_ours: Callable[[Path], bool]
 
 
-MODEL = Kind("a model", "a model is written as .skops", (".skops",), is_model)
-REPORT = Kind("a report", "a report is written as .html or .htm", (".html", ".htm"), is_report)
-PAGE = Kind("a page", "a page is written as .html or .htm", (".html", ".htm"), is_report)
-PREDICTIONS = Kind(
-    "predictions", "predictions are written as .csv, .tsv or .parquet", (".csv", ".tsv", ".parquet"), is_predictions
-)
+MODEL = Kind("a model", (".skops",), is_model)
+REPORT = Kind("a report", (".html", ".htm"), is_report)
 
 
-def predictions_of(ids: Iterable[str]) -> Kind:
+def predictions_beside(ids: Iterable[str]) -> Kind:
     """Predictions beside columns that name the rows: a file with the same ones is recognised."""
-    return PREDICTIONS._replace(is_ours=partial(is_predictions, ids=list(dict.fromkeys(ids))))
+    recognise = partial(is_predictions, ids=list(dict.fromkeys(ids)))
+    return Kind("predictions", (".csv", ".tsv", ".parquet"), recognise)
 
 
-class Output(NamedTuple):
-    """A file to be written, and the option that says so."""
-
-    option: str
-    path: Path
-    kind: Kind
-
-    def __str__(self) -> str:
-        return f"{self.option} {self.path}"
-
-
-def check(inputs: Mapping[str, Path | None], outputs: Iterable[Output], force: bool) -> None:
+def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | None, Kind]], force: bool) -> None:
     """Raise if a file would be lost, or if one could not be written; nothing is written and no input is read.
 
     Parameters
     ----------
     inputs : dict
         What is read: "table", "model" -> path, if there is one.
-    outputs : iterable of Output
-        What is to be written.
+    outputs : dict
+        What is to be written: option -> path, if it was given, and kind.
     force : bool
         Whether files that are not of ours may be replaced.
     """
-    outputs = list(outputs)
+    written = {f"{option} {path}": path for option, (path, _) in outputs.items() if path is not None}
     for noun, path in inputs.items():
         if path is not None:
-            _refuse_overlap(noun, path, outputs)
-    for first, second in combinations(outputs, 2):
-        if _is_kept(first.path) and files.same_place(first.path, second.path):
+            _refuse_overlap(noun, path, written)
+    for (first, one), (second, other) in combinations(written.items(), 2):
+        if _is_kept(one) and files.same_place(one, other):
             raise UsageError(f"{first} and {second} are one file; give them different names.")
-    for output in outputs:
-        _refuse_standard_output(output)
-        _refuse_name(output)
-        if not force:
-            _refuse_foreign(output)
-        files.check_writable(output.path)
+    for name, path in written.items():
+        if files.own_descriptor(path) is None and _identity(path) in {_standard_output()} - {None}:
+            raise UsageError(f"standard output and {name} are one file; give them different names.")
+    for option, (path, kind) in outputs.items():
+        if path is not None:
+            _refuse_name(option, path, kind)
+            if not force and _holds_something(path) and not kind.is_ours(path):
+                raise _foreign(f"{option} {path}", kind.noun)
+            files.check_writable(path)
 
 
 def check_figures(folder: Path, names: Iterable[str], suffix: str, force: bool) -> None:
@@ -89,61 +79,42 @@ def check_figures(folder: Path, names: Iterable[str], suffix: str, force: bool) 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file; the name of a folder is needed.")
     for name in [] if force else names:
-        written = [folder / f"{name}{ending}" for ending in (suffix, ".json", ".pdf", ".png")]
         ours = [path for path in (folder / f"{name}{e}" for e in (".csv", ".parquet", ".json")) if is_figure_part(path)]
-        for path in written:
+        for path in (folder / f"{name}{ending}" for ending in (suffix, ".json", ".pdf", ".png")):
             drawn = path.suffix in (".pdf", ".png") and ours  # pictures lie beside the table they show
             if _holds_something(path) and path not in ours and not drawn:
-                raise UsageError(_foreign(f"{path}", "part of a figure"))
+                raise _foreign(f"{path}", "part of a figure")
     for path in (folder / "any", folder / "trials" / "any"):
         files.check_writable(path)
 
 
-def _refuse_overlap(noun: str, path: Path, outputs: Iterable[Output]) -> None:
-    read = _identities(path)
-    for output in outputs:
-        real = Path(os.path.realpath(output.path))
-        if path.is_dir() and {_identity(place) for place in (real, *real.parents)} & read:
-            raise UsageError(
-                f"{output} belongs to the folder {path}, which is read as one table; choose a place outside it."
-            )
-        if _identity(real) in read or (_is_kept(output.path) and files.same_place(output.path, path)):
-            raise UsageError(_overlap(str(output), noun, path))
+def _refuse_overlap(noun: str, path: Path, written: Mapping[str, Path]) -> None:
+    read = set(_identities(path))
+    for name, output in written.items():
+        real = Path(os.path.realpath(output))
+        if path.is_dir() and read & set(map(_identity, (real, *real.parents))):
+            raise UsageError(f"{name} belongs to the folder {path}, which is read as one table; choose another place.")
+        if _identity(real) in read or (_is_kept(output) and files.same_place(output, path)):
+            raise UsageError(f"{name} would replace the {noun} {path}, which is read for it; choose another name.")
     if _standard_output() in read:
-        raise UsageError(_overlap("standard output", noun, path))
+        raise UsageError(f"standard output would be added to the {noun} {path}, which is read for it.")
 
 
-def _overlap(output: str, noun: str, path: Path) -> str:
-    return f"{output} would replace the {noun} {path}, which is read for it; choose another name."
-
-
-def _refuse_standard_output(output: Output) -> None:
-    shown = None if files.own_descriptor(output.path) is not None else _standard_output()
-    if shown is not None and shown == _identity(output.path):
-        raise UsageError(f"standard output and {output} are one file; give them different names.")
-
-
-def _refuse_name(output: Output) -> None:
-    path, kind = output.path, output.kind
-    if path.is_dir():
-        raise UsageError(f"{output} is a folder; the name of a file is needed.")
-    if path.is_block_device():
-        raise UsageError(f"{output} is a disk; the name of a file is needed.")
+def _refuse_name(option: str, path: Path, kind: Kind) -> None:
+    for is_wrong, what in ((path.is_dir, "a folder"), (path.is_block_device, "a disk")):
+        if is_wrong():
+            raise UsageError(f"{option} {path} is {what}; the name of a file is needed.")
     if files.is_stream(path):
         if path.suffix == ".parquet":
-            raise UsageError(f"{output} is a pipe or a device; Parquet needs a file, choose .csv or .tsv.")
+            raise UsageError(f"{option} {path} is a pipe or a device; Parquet needs a file, choose .csv or .tsv.")
     elif path.suffix.lower() not in kind.suffixes:
-        example = path.with_suffix(kind.suffixes[0])
-        raise UsageError(f"{output}: {kind.written_as}; choose such a name, as in {output.option} {example}")
+        raise UsageError(f"{option} {path}: the name of {kind.noun} ends with {' or '.join(kind.suffixes)}.")
 
 
-def _refuse_foreign(output: Output) -> None:
-    if _holds_something(output.path) and not output.kind.is_ours(output.path):
-        raise UsageError(_foreign(str(output), output.kind.noun))
-
-
-def _foreign(what: str, noun: str) -> str:
-    return f"{what} is there already and is not {noun} written by olsen; choose another name, or replace it: --force."
+def _foreign(what: str, noun: str) -> UsageError:
+    return UsageError(
+        f"{what} is there already and is not {noun} written by olsen; choose another name, or replace it: --force."
+    )
 
 
 def _holds_something(path: Path) -> bool:
@@ -155,30 +126,69 @@ def _is_kept(path: Path) -> bool:
     return not path.exists() or path.is_file()
 
 
-def _identities(path: Path) -> set[Identity | None]:
+def _identities(path: Path) -> Iterator[Identity]:
     """Identity of a file, or of a folder and all that is in it, by links too."""
     found = {_identity(path)}
     for folder, subfolders, names in os.walk(path, followlinks=True):
         subfolders[:] = [name for name in subfolders if _identity(Path(folder, name)) not in found]  # links may loop
         found.update(_identity(Path(folder, name)) for name in (*subfolders, *names))
-    return found - {None}
+    return (identity for identity in found if identity is not None)
 
 
-def _identity(path: Path) -> Identity | None:
+def _identity(path: Path | int) -> Identity | None:
     """Of a file on disk or a folder; None if there is none."""
     try:
-        return _identity_of(os.stat(path))
+        found = os.stat(path)
     except OSError:
         return None
+    kept = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+    return (found.st_dev, found.st_ino) if kept else None
 
 
 def _standard_output() -> Identity | None:
     try:
-        return _identity_of(os.fstat(sys.stdout.fileno()))
+        return _identity(sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):  # closed, or replaced by an object that is no file
         return None
 
 
-def _identity_of(found: os.stat_result) -> Identity | None:
-    kept = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return (found.st_dev, found.st_ino) if kept else None
+def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Any]]) -> int:
+    """Write columns that come in consecutive parts: Parquet, text with tabs or CSV, by the suffix of `path`.
+
+    Without a path they go to standard output, where a terminal is not sent control characters of a name: in a file
+    names are data, on a screen they are commands. Returns the number of rows.
+    """
+    if path is None:
+        shown = ({escape_control(name): part[name] for name in part} for part in parts)
+        return _write_text(sys.stdout, shown if sys.stdout.isatty() else parts)
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _write_parquet(path, parts)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        return _write_text(file, parts, "\t" if suffix == ".tsv" else ",")
+
+
+def _write_text(file: TextIO, parts: Iterable[Mapping[str, Any]], separator: str = ",") -> int:
+    lines, n_rows = csv.writer(file, delimiter=separator, lineterminator="\n"), 0
+    for columns in parts:
+        if not n_rows:
+            lines.writerow(columns)
+        values = [column if isinstance(column, list) else map(repr, map(float, column)) for column in columns.values()]
+        lines.writerows(zip(*values, strict=True))
+        n_rows += len(next(iter(columns.values())))
+    return n_rows
+
+
+def _write_parquet(path: Path, parts: Iterable[Mapping[str, Any]]) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tables = (pa.table(dict(columns)) for columns in parts)
+    first = next(tables).replace_schema_metadata(PREDICTIONS_MARK)
+    with pq.ParquetWriter(path, first.schema) as file:
+        file.write_table(first)
+        n_rows = int(first.num_rows)
+        for table in tables:
+            file.write_table(table.cast(first.schema))
+            n_rows += table.num_rows
+    return n_rows

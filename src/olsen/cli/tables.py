@@ -56,14 +56,14 @@ def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) ->
 
 def _read(path: Path, verbatim: Iterable[str]) -> tuple[Any, list[str]]:
     if path.is_dir() and is_parquet(path):
-        with terminal.working(f"reading {shown_name(path)}"):
+        with terminal.progress(f"reading {shown_name(path)}"):
             return _read_parquet(path, shown_name(path)), []
     source = open_source(path)
     if source.kind == "text":
         from .text_tables import read_text
 
         return read_text(source, verbatim)
-    with terminal.working(f"reading {source.name}"):
+    with terminal.progress(f"reading {source.name}"):
         return _read_binary(source, path)
 
 

@@ -1,0 +1,257 @@
+"""Models of tables: fitted, in memory or in blocks of rows where a table is too large for it, and predicted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import Pipeline
+
+from .._estimators.tuned import OLSEnsembleRegressorCV
+from .._execution import memory
+from .._persistence import SavedModel, damaged_model
+from .._report import summary as report
+from .._report.formatting import counted, quoted
+from . import large_tables, terminal
+from .recognition import LIMITS, OTHER_LIMITS
+from .tables import Encoding, TableError, is_parquet, learn_table, read_table, shown_name, texts_of
+from .text_tables import SEPARATED
+
+if TYPE_CHECKING:
+    from .commands import TableOptions
+
+__all__ = ["TrainingData", "fit", "open_large", "open_rows", "predictions", "training_data"]
+
+Array = NDArray[np.float64]
+FEWEST_ROWS = 5
+GROUP_FOLDS = 5
+EMBEDDED_TARGET = "carbon (g/100 g)"
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """A table as numbers."""
+
+    X: Array
+    y: Array
+    encoding: Encoding
+    name: str
+    messages: list[str]
+    weight: Array | None = None
+    groups: list[str] | None = None
+
+
+def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | None:
+    """The table if it is to be read in blocks, because it is large or because that was asked for."""
+    if data is None or not is_parquet(data):
+        if forced:
+            raise terminal.UsageError(
+                "--out-of-core reads Parquet only; convert the table to Parquet, or leave the option out."
+            )
+        return None
+    table = large_tables.open_table(data)
+    return table if forced or table.is_large else None
+
+
+def fit(
+    model: OLSEnsembleRegressorCV, data: Path | None, options: TableOptions, *, out_of_core: bool,
+    standard_errors: bool, command: str,
+) -> tuple[dict[str, Any], SavedModel]:  # fmt: skip
+    """Fit a model on a table: the summary and what to save."""
+    large = open_large(data, out_of_core)
+    about = {"seed": model.random_state, "command": command}
+    if large is not None:
+        return _fit_blocks(model, large, options, about)
+    rows = training_data(data, options)
+    X, y, encoding = rows.X, rows.y, rows.encoding
+    folds = None
+    if rows.groups is not None:
+        splits = list(GroupKFold(_n_folds(rows.groups, options.groups)).split(X, y, rows.groups))
+        model.set_params(cv=splits)
+        folds = options.groups or "", [test for _, test in splits]
+    with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"), _warnings_as_notes(rows.messages):
+        model.fit(X, y, sample_weight=rows.weight)
+        summary = report.summarise(
+            model, X, y, encoding.names, weight=rows.weight, groups=folds, standard_errors=standard_errors,
+            data_name=rows.name, target=encoding.target, messages=rows.messages, **about,
+        )  # fmt: skip
+    return summary, _saved(model, encoding, np.abs(y - report.left_out_predictions(model, X)[0]))
+
+
+def _n_folds(groups: list[str], name: str | None) -> int:
+    """Five folds that keep groups together, fewer with fewer groups."""
+    count = len(set(groups))
+    if count < 2:
+        raise TableError(f"--groups {quoted(name)} has one group only; errors need rows of other groups.")
+    return min(GROUP_FOLDS, count)
+
+
+def _fit_blocks(
+    model: OLSEnsembleRegressorCV, table: large_tables.ParquetTable, options: TableOptions, about: dict[str, Any]
+) -> tuple[dict[str, Any], SavedModel]:
+    """The same from one pass over a table that is never loaded."""
+    asked = {"--missing": options.missing != "error", "--dates": options.dates, "--ordinal": options.ordinal,
+             "--weight": options.weight, "--groups": options.groups}  # fmt: skip
+    if given := [option for option, value in asked.items() if value]:
+        raise terminal.UsageError(
+            f"{given[0]} needs the table in memory, but it is read in blocks; use a sample of its rows, or prepare "
+            f"the columns in the table."
+        )
+    messages = [
+        f"read in blocks, out of core ({memory.describe(table.n_bytes)}); errors are those of 3-fold cross-validation."
+    ]
+    with terminal.progress(unit="rows") as tell, _warnings_as_notes(messages):
+        with _unknown_column_is_usage_error():
+            encoding = large_tables.learn(table, options.target, [*options.drop, *options.id], tell)
+        messages += encoding.messages
+        folds, X, y = large_tables.fit(model, table, encoding, tell)
+        summary = report.summarise_folds(model, folds, X, y, encoding.names, data_name=table.path.name,
+                                         target=encoding.target, messages=messages, **about)  # fmt: skip
+    return summary, _saved(model, encoding, report.sampled_errors(model, folds, X, y))
+
+
+def _saved(model: OLSEnsembleRegressorCV, encoding: Encoding, errors: Array) -> SavedModel:
+    pipeline = Pipeline([("columns", encoding.before[0]), ("ensemble", model)])
+    return SavedModel(pipeline, encoding.target, np.sort(errors))
+
+
+def training_data(data: Path | None, options: TableOptions) -> TrainingData:
+    """A table in memory as numbers; without one, the embedded example. Rows of weight zero are left out."""
+    messages: list[str] = []
+    if data is None:
+        table, name = _embedded(), "embedded example, soil carbon from spectra"
+        options = replace(options, target=EMBEDDED_TARGET)
+    else:
+        (table, messages), name = read_table(data, verbatim=options.id), shown_name(data)
+    beside = [name for name in (options.weight, options.groups) if name is not None]
+    with _unknown_column_is_usage_error():
+        if options.target in [*options.drop, *options.id, *beside]:
+            raise KeyError(f"--target {quoted(options.target)} is also left out, or used for something else.")
+        table, encoding = learn_table(
+            table, options.target, [*options.drop, *beside], missing=options.missing, dates=options.dates,
+            ordinal=options.ordinal, ids=options.id,
+        )  # fmt: skip
+        groups = None if options.groups is None else texts_of(table, [options.groups])[options.groups]
+    X, y, weight = encoding.features(table), encoding.response(table), None
+    messages = messages + encoding.messages
+    if options.weight is not None:
+        weight = Encoding(options.weight, None, stage="fit").response(table)
+        if weight.min() < 0:
+            raise TableError(
+                f"--weight {quoted(options.weight)} is negative in row {int(np.argmin(weight >= 0)) + 1}; "
+                f"give 0 or more."
+            )
+        kept = np.flatnonzero(weight)
+        if len(kept) < len(y):
+            messages = [*messages, f"{counted(len(y) - len(kept), 'row')} of weight 0: left out."]
+        X, y, weight = X[kept], y[kept], weight[kept]
+        groups = groups and [groups[i] for i in kept]
+    if len(y) < FEWEST_ROWS:
+        raise TableError(f"{name} has {len(y)} rows; at least {FEWEST_ROWS} are needed.")
+    return TrainingData(X, y, encoding, name, messages, weight, groups)
+
+
+def _embedded() -> Any:
+    import pyarrow as pa
+
+    from ..datasets import load_soil_carbon
+
+    soil = load_soil_carbon()
+    columns = dict(zip(map(str, soil.feature_names), soil.data.T, strict=True))
+    return pa.table({**columns, EMBEDDED_TARGET: soil.target})
+
+
+@contextmanager
+def _unknown_column_is_usage_error() -> Iterator[None]:
+    """Turn the KeyError of an unknown column into a UsageError."""
+    try:
+        yield
+    except KeyError as error:
+        raise terminal.UsageError(error.args[0]) from None
+
+
+@contextmanager
+def _warnings_as_notes(messages: list[str]) -> Iterator[None]:
+    """Collect warnings as notes for the summary instead of printing them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    messages += [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
+
+
+# Predictions
+
+
+def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool) -> tuple[Any, dict[str, list[str]]]:
+    """The table to predict, in memory or to be read in blocks, and its columns that name the rows."""
+    large = open_large(data, out_of_core)
+    if large is not None:
+        if ids:
+            raise terminal.UsageError(
+                "--id needs the table in memory, but it is read in blocks; join the predictions by row."
+            )
+        return large, {}
+    # a column may name the rows and be one of the model's: then it is read as such
+    needed = [column.name for column in encoding.columns]
+    table, messages = read_table(data, verbatim=[name for name in ids if name not in needed])
+    for message in messages:
+        if not message.startswith(SEPARATED):  # another separator than in training is no news: columns have names
+            terminal.note(message)
+    with _unknown_column_is_usage_error():
+        names = texts_of(table, ids)
+    if encoding.target in names:
+        raise terminal.UsageError(f"--id {encoding.target} has the name that the predictions get; rename that column.")
+    return table, names
+
+
+def predictions(
+    saved: SavedModel, encoding: Encoding, name: str, table: Any, beside: dict[str, list[str]], coverage: float | None,
+    tell: terminal.Tell | None,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Predictions of consecutive rows of a table, `beside` what names them, by a model in a file of this name.
+
+    They have the name of the target; with a `coverage` the limits of intervals follow. A target that is called like
+    one of the limits keeps its name, and the limits are called lower_limit and upper_limit.
+    """
+    columns = (encoding.target, *(OTHER_LIMITS if encoding.target in LIMITS else LIMITS))
+
+    def predict(part: Any, first_row: int = 0) -> Array:
+        with damaged_model(name, TableError):
+            return _predicted(saved, encoding.features(part, first_row), first_row, coverage)
+
+    if isinstance(table, large_tables.ParquetTable):
+        found = large_tables.predictions(table, encoding, predict, tell)
+    else:
+        if tell:
+            tell("predicting", 0, table.num_rows)
+        found = iter([predict(table)])
+    for values in found:
+        yield {**beside, **dict(zip(columns, values.T, strict=False))}
+
+
+def _predicted(saved: SavedModel, X: Array, first_row: int, coverage: float | None) -> Array:
+    """Predictions, (rows, 1), with a `coverage` also the limits of intervals, (rows, 3).
+
+    These are those of ``predict_interval`` where the file holds what they need, otherwise of one width.
+    """
+    with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        found = np.ravel(saved.ensemble.predict(X)).astype(float)
+        if not np.isfinite(found).all():
+            row = first_row + int(np.argmin(np.isfinite(found))) + 1
+            raise TableError(
+                f"the prediction of row {row} is not finite: its cells or the model's coefficients are too large."
+            )
+        if coverage is None or not len(found):
+            return np.tile(found[:, None], 1 if coverage is None else 3)
+        if saved.has_intervals:
+            return np.column_stack([found, saved.ensemble.predict_interval(X, coverage).reshape(-1, 2)])
+    half = saved.half_width(coverage)
+    return np.column_stack([found, found - half, found + half])
