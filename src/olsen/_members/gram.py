@@ -44,8 +44,6 @@ __all__ = ["from_moments", "solve_own", "solve_shared"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-FIRST_LOOK = 4  # members that show whether columns depend on each other: mostly all members are alike in that
-
 
 def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
     """All members from the Gram matrix of all rows."""
@@ -91,7 +89,7 @@ def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapp
     noise = _probes(n)
     if problem.weight is not None:  # rows of weight zero are nobody's
         noise = noise / np.sqrt(np.where(problem.weight > 0, problem.weight, 1.0))[:, None]
-    Y = np.column_stack([problem.Y, noise])
+    Y = np.ascontiguousarray(np.column_stack([problem.Y, noise]))
     scale = np.sqrt(problem.mean_squares)
     values, intercepts, ratios, probed = _solve_submatrices(problem, Y, scale, features, samples, mapper)
     rows = n if samples is None else samples.sizes
@@ -151,80 +149,60 @@ def _solve_principal(
 
     Data for dependent columns are made when the first members have any, or when others turn out to.
     """
-    solve = partial(_by_kernel, np.ascontiguousarray(G), np.ascontiguousarray(C), scale, q)
-    data = Columns.plain(np.zeros((len(G), 0)), np.zeros((0, 1)))
-    if columns is None:
-        return solve(features, mapper, data)
-    if np.any(solve(features.slice(0, min(FIRST_LOOK, len(features))), mapper.quiet(), data)[1] < 0):
-        return solve(features, mapper, columns())
+    G, C, data = (
+        np.ascontiguousarray(G),
+        np.ascontiguousarray(C),
+        Columns.plain(np.zeros((len(G), 0)), np.zeros((0, 1))),
+    )
+
+    def solve(features: Subsets, mapper: Sharing, data: Columns) -> tuple[Array, Array, Array]:
+        k, lists = len(features), (features.indptr[:-1], features.indptr[1:], features.indices)
+        out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
+
+        def work(start: int, stop: int) -> None:
+            _kernel.solve_principal(start, stop, G, C, scale, data.A, data.Y, data.far, data.relative, *lists, *out)
+
+        mapper(work, k, uses_blas=False)
+        return out
+
+    # mostly all members are alike in whether columns depend on each other, so a few show it
+    if columns is not None and np.any(solve(features.slice(0, min(4, len(features))), mapper.quiet(), data)[1] < 0):
+        data, columns = columns(), None
     values, ratios, probed = solve(features, mapper, data)
     left = np.flatnonzero(ratios < 0)
-    if len(left):
+    if columns is not None and len(left):
         where = np.repeat(ratios < 0, features.sizes)
         values[where], ratios[left], probed[left] = solve(features.take(left), mapper.quiet(), columns())
     return values, ratios, probed
 
 
-def _by_kernel(
-    G: Array, C: Array, scale: Array, q: int, features: Subsets, mapper: Sharing, data: Columns
-) -> tuple[Array, Array, Array]:
-    k = len(features)
-    out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
-    lists = features.indptr[:-1], features.indptr[1:], features.indices
-
-    def work(start: int, stop: int) -> None:
-        _kernel.solve_principal(start, stop, G, C, scale, data.A, data.Y, data.far, data.relative, *lists, *out)
-
-    mapper(work, k, uses_blas=False)
-    return out
-
-
 def _solve_submatrices(
     problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Sharing
 ) -> tuple[Array, Array, Array, Array]:
+    """Coefficients, intercepts, pivot ratios and the largest scaled coefficients of the probes."""
     (n, _), k, q = problem.shape, len(features), problem.Y.shape[1]
+    out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
+    # users' own cut-off is one of singular values
+    how, weight = (problem.fit_intercept, problem.rcond is None), problem.weight
     if sp.issparse(problem.X) or problem.X.dtype != np.float64:
-        return _solve_one_by_one(problem, Y, scale, features, samples, mapper)
-    out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
-    if samples is None:
-        given, starts, stops = np.arange(n), np.zeros(k, np.int64), np.full(k, n)
-    else:
+
+        def work(start: int, stop: int) -> None:
+            """The kernel reads a copy of each member's columns."""
+            for i in range(start, stop):
+                columns, rows = features[i], np.arange(n) if samples is None else samples[i]
+                X, here = gather(problem.X, columns, rows), slice(features.indptr[i], features.indptr[i + 1])
+                own = (*_one_list(len(columns)), *_one_list(len(X)), np.empty(0) if weight is None else weight[rows])
+                results = out[0][here], *(one[i : i + 1] for one in out[1:])
+                _kernel.solve_gathered(0, 1, X, Y[rows], *own, scale[columns], *how, *results)
+
+        mapper(work, k)
+        return out
+    given, starts, stops = np.arange(n), np.zeros(k, np.int64), np.full(k, n)
+    if samples is not None:
         given, starts, stops = samples.indices, samples.indptr[:-1], samples.indptr[1:]
-    weight = np.empty(0) if problem.weight is None else problem.weight[given]
-    X, Y = _gatherable(problem.X, features, mapper), np.ascontiguousarray(Y)
-
     lists = features.indptr[:-1], features.indptr[1:], features.indices, starts, stops, given
-    on_data = problem.rcond is None  # users' own cut-off is one of singular values
-
-    def work(start: int, stop: int) -> None:
-        _kernel.solve_gathered(start, stop, X, Y, *lists, weight, scale, problem.fit_intercept, on_data, *out)
-
-    mapper(work, k, uses_blas=False)
-    return out
-
-
-def _solve_one_by_one(
-    problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Sharing
-) -> tuple[Array, Array, Array, Array]:
-    """The same for sparse data and those of single precision: the kernel reads a copy of each member's columns."""
-    k, q = len(features), problem.Y.shape[1]
-    out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
-
-    def work(start: int, stop: int) -> None:
-        for i in range(start, stop):
-            columns, rows = features[i], None if samples is None else samples[i]
-            X = gather(problem.X, columns, rows)
-            own = _one_list(len(columns)), _one_list(len(X))
-            here, members = slice(features.indptr[i], features.indptr[i + 1]), slice(i, i + 1)
-            weight = np.empty(0) if problem.weight is None else problem.weight[slice(None) if rows is None else rows]
-            targets = Y if rows is None else Y[rows]
-            results = out[0][here], *(one[members] for one in out[1:])
-            _kernel.solve_gathered(
-                0, 1, X, targets, *own[0], *own[1], weight, scale[columns], problem.fit_intercept,
-                problem.rcond is None, *results,
-            )  # fmt: skip
-
-    mapper(work, k)
+    X, weights = _gatherable(problem.X, features, mapper), np.empty(0) if weight is None else weight[given]
+    mapper(lambda a, b: _kernel.solve_gathered(a, b, X, Y, *lists, weights, scale, *how, *out), k, uses_blas=False)
     return out
 
 
@@ -258,36 +236,31 @@ def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sha
     """The complement form, or None where G is not well-conditioned enough for its inverse.
 
     The diagonal of the inverse holds the variance inflation factors of all columns together, which bound those of every
-    subset: no member needs a probe of its own.
+    subset: no member needs a probe of its own. One thread of BLAS, so that results do not depend on those of members.
     """
-    with one_blas_thread():  # whatever the threads of members: results should not depend on them
-        return _complement_values(G, C, scale, features, mapper)
+    with one_blas_thread():
+        L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
+        if info:
+            return None
+        P, info = la.lapack.dpotri(L, lower=True, overwrite_c=True)
+        P = mirror_lower(P).T
+        if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < LARGEST_COMPLEMENT_INFLATION:
+            return None
+        full, left_out = P @ C, features.complement()  # (p, q)
+        y, _, _ = _solve_principal(P, full, scale, full.shape[1], left_out, mapper)
+        values = np.empty((len(features.indices), C.shape[1]))
 
+        def work(start: int, stop: int) -> None:
+            kept, out = features.slice(start, stop), left_out.slice(start, stop)
+            here, there = (slice(s.indptr[start], s.indptr[stop]) for s in (features, left_out))
+            for t in range(C.shape[1]):
+                dense = np.zeros((stop - start, len(G)))
+                dense[_owner(out), out.indices] = y[there, t]
+                solved = full[:, t] - dense @ P
+                values[here, t] = solved[_owner(kept), kept.indices]
 
-def _complement_values(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sharing) -> Array | None:
-    L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
-    if info:
-        return None
-    P, info = la.lapack.dpotri(L, lower=True, overwrite_c=True)
-    P = mirror_lower(P).T
-    if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < LARGEST_COMPLEMENT_INFLATION:
-        return None
-    full = P @ C  # (p, q)
-    left_out = features.complement()
-    y, _, _ = _solve_principal(P, full, scale, full.shape[1], left_out, mapper)
-    values = np.empty((len(features.indices), C.shape[1]))
-
-    def work(start: int, stop: int) -> None:
-        kept, out = features.slice(start, stop), left_out.slice(start, stop)
-        here, there = (slice(s.indptr[start], s.indptr[stop]) for s in (features, left_out))
-        for t in range(C.shape[1]):
-            dense = np.zeros((stop - start, len(G)))
-            dense[_owner(out), out.indices] = y[there, t]
-            solved = full[:, t] - dense @ P
-            values[here, t] = solved[_owner(kept), kept.indices]
-
-    mapper.quiet()(work, len(features), chunk=64)  # not fewer: every product reads the whole of P
-    return values
+        mapper.quiet()(work, len(features), chunk=64)  # not fewer: every product reads the whole of P
+        return values
 
 
 def _owner(subsets: Subsets) -> Indices:

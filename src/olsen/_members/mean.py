@@ -63,7 +63,8 @@ class Members:
         """The mean of solved members of a problem, with equal weights unless others are given."""
         k = len(features)
         shares = np.full(k, 1 / k) if weights is None else weights
-        coef, intercept = _mean_coefficients(features, solution, shares), np.tensordot(shares, solution.intercepts, 1)
+        coef = member_sum(features, solution.values * np.repeat(shares, features.sizes)[:, None])
+        intercept = np.tensordot(shares, solution.intercepts, 1)
         if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
             raise ValueError(beyond_double("coefficients", "X and y"))
         return cls(
@@ -132,12 +133,6 @@ def member_sum(features: Subsets, values: NDArray[np.float64]) -> NDArray[np.flo
     """Sum (p, q) over members of coefficients laid out like their columns, (entries, q), in the members' order."""
     columns = [np.bincount(features.indices, weights=v, minlength=features.n_items) for v in values.T]
     return np.stack(columns, axis=1)
-
-
-def _mean_coefficients(features: Subsets, solution: Solution, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    if weights.min() == weights.max():
-        return float(weights[0]) * member_sum(features, solution.values)
-    return member_sum(features, solution.values * np.repeat(weights, features.sizes)[:, None])
 
 
 def mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.float64]) -> NDArray[np.float64]:
