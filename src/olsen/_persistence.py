@@ -11,6 +11,7 @@ import io
 import json
 import math
 import os
+import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -211,13 +212,25 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def write(path: str | os.PathLike[str], saved: SavedModel) -> None:
     """Write a model; one that could not be read again is refused."""
-    dumped = from_extra("skops.io", "cli", "A model file").dumps(
+    dumped = _skops().dumps(
         {"format": FORMAT, **saved.versions, "target": saved.target, "residuals": saved.residuals, "model": saved.model}
     )
     with zipfile.ZipFile(io.BytesIO(dumped)) as archive:
         if foreign := _foreign_types(json.loads(archive.read(SCHEMA)), {}):
             raise _refused(", ".join(sorted(foreign)))
     Path(path).write_bytes(dumped)
+
+
+def _skops() -> Any:
+    """skops.io, without torch and Dask: it lists scikit-learn's estimators, and walks through their wrappers."""
+    wrappers = [f"sklearn.externals.array_api_compat.{library}" for library in ("torch", "dask")]
+    hidden = {name: None for name in wrappers if name not in sys.modules and "skops.io" not in sys.modules}
+    sys.modules.update(hidden)  # type: ignore[arg-type]  # None: not to be imported
+    try:
+        return from_extra("skops.io", "cli", "A model file")
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 def _refused(what: str) -> TypeError:
@@ -238,7 +251,7 @@ def read(path: str | os.PathLike[str]) -> SavedModel:
     path = Path(path)
     if not path.is_file():
         raise ModelFileError(f"there is no model file {str(path)[:LONGEST_NAME]}.")
-    name, loads = path.name[:LONGEST_NAME], from_extra("skops.io", "cli", "A model file").loads
+    name, loads = path.name[:LONGEST_NAME], _skops().loads
     data = path.read_bytes()
     with damaged_model(name), warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # of another patch version; see below
