@@ -10,24 +10,18 @@ import pytest
 
 from olsen import OLSEnsembleRegressorCV, figures, theory
 from olsen.figures import RECIPES, plans
-from olsen.figures.draw import DRAWINGS
+from olsen.figures.draw import PICTURES
 from olsen.simulation import read_table
 
 
 def test_every_figure_has_a_recipe_a_plan_and_a_drawing():
-    assert set(RECIPES) == set(plans.PLANS) == set(DRAWINGS)
+    assert set(RECIPES) == set(plans.PLANS) == {"figure1", *PICTURES}
 
 
 def test_the_captions_constants():
     two, three, four = (RECIPES[f"figure{i}"].at("paper") for i in (2, 3, 4))
-    assert (two.n, two.sigma, two.gammas, two.row_factor, two.trials, max(two.k)) == (
-        200,
-        1,
-        (0.5, 1, 2),
-        1.1,
-        50,
-        1000,
-    )
+    found = (two.n, two.sigma, two.gammas, two.row_factor, two.trials, max(two.k))
+    assert found == (200, 1, (0.5, 1, 2), 1.1, 50, 1000)
     assert (three.n, three.p, three.ks, three.trials) == (200, 400, (20, 100, 500), 100)
     assert (min(three.sigmas), max(three.sigmas)) == (0.1, 10)
     assert four.p / four.n == 0.5 and four.fixed_alpha == 0.5
@@ -96,14 +90,14 @@ def test_no_method_beats_the_default_by_a_tenth_whatever_the_sparsity(seed):
     }
     assert {x for _, x in found} == {1, 4, 16, 64, 150}
     for (series, x), (mean, error) in found.items():
-        ours, our_error = found["auto", x]
+        ours, our_error = found["ensemble, default", x]
         assert ours <= 1.1 * mean + 4 * np.hypot(our_error, 1.1 * error), (series, x)
 
 
 def test_the_sparse_figure_shows_the_default():
     plan = plans.PLANS["figure9"](RECIPES["figure9"].at("quick"))
     ours = OLSEnsembleRegressorCV().inclusion
-    laws = {dict(method.parameters).get("inclusion") for _, method in plan.cells}
+    laws = {dict(method.parameters).get("inclusion") for (_, method), *_ in plan.points}
     assert laws == {None, ours, "uniform"}
 
 
@@ -112,12 +106,12 @@ def test_the_reference_is_the_optimal_ridge_risk():
     plan = plans.PLANS["figure2"](constants)
     levels = {row[1]: row[4] for row in plan.rows if row[2] == "reference"}
     for gamma in constants.gammas:
-        assert levels[f"gamma={gamma:g}, ridge"] == pytest.approx(float(theory.optimal_ridge_risk(gamma, 1.0)))
+        assert levels[f"gamma={gamma:g}, optimal ridge"] == pytest.approx(float(theory.optimal_ridge_risk(gamma, 1.0)))
 
 
 def test_shared_cells_are_simulated_once():
     plan = plans.PLANS["figure5"](RECIPES["figure5"].at("quick"))
-    assert len(plan.cells) == 4 and len(set(plan.cells)) == 2
+    assert len({cell for cell, *_ in plan.points}) == 2
 
 
 def test_reproduce_writes_table_manifest_and_pictures(tmp_path):

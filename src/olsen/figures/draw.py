@@ -7,11 +7,12 @@ that the figures survive grey printing. Widths are a journal's column (3.4 inche
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
-__all__ = ["DRAWINGS", "draw", "save"]
+__all__ = ["PICTURES", "draw", "save"]
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
 COLUMN, PAGE = 3.4, 7.0  # inches
-DPI = 200
 STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
     "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6,
@@ -65,7 +64,7 @@ def draw(name: str, table: Table) -> Figure:
     matplotlib = from_extra("matplotlib", "plot", "Drawing figures")
 
     with matplotlib.rc_context(STYLE):
-        return DRAWINGS[name](table)
+        return _draw_member(table) if name == "figure1" else _draw(PICTURES[name], table)
 
 
 def save(figure: Figure, folder: str | os.PathLike[str], name: str) -> list[Path]:
@@ -76,87 +75,247 @@ def save(figure: Figure, folder: str | os.PathLike[str], name: str) -> list[Path
     for suffix, metadata in (("pdf", {"CreationDate": None}), ("png", {"Software": None})):
         path = Path(folder) / f"{name}.{suffix}"
         with matplotlib.rc_context({"pdf.fonttype": 42}):  # text stays text
-            atomically(path, partial(figure.savefig, dpi=DPI, metadata=metadata))
+            atomically(path, partial(figure.savefig, dpi=200, metadata=metadata))
         paths.append(path)
     return paths
 
 
-def _axes(
-    width: float, height: float, columns: int = 1, rows: int = 1, sharex: bool = False
-) -> tuple[Figure, NDArray[np.object_]]:
+class Picture(NamedTuple):
+    """A figure: its panels (name in the table, what is set of their axes) and its curves, each with its style.
+
+    `key` are entries of the legend that stand for no single curve; without them it names the curves.
+    """
+
+    size: tuple[float, float]
+    panels: tuple[tuple[str, dict[str, Any]], ...]
+    curves: dict[str, dict[str, Any]]
+    axes: dict[str, Any]
+    place: str = "upper right"
+    columns: int = 1
+    key: Mapping[str, dict[str, Any]] = MappingProxyType({})
+
+
+def _draw(picture: Picture, table: Table) -> Figure:
+    from matplotlib.lines import Line2D
+
+    below = len(picture.panels) > 1 and picture.size[0] == COLUMN  # two panels of a column stand below each other
+    shape = (len(picture.panels), 1) if below else (1, len(picture.panels))
+    figure, panels = _axes(picture.size, *shape, sharex=below)
+    for axes, (panel, settings) in zip(panels, picture.panels, strict=True):
+        for series, style in picture.curves.items():
+            _curve(axes, table, panel, series, style)
+        peak = _select(table, panel, "columns = rows", "reference")[0]
+        if len(peak):
+            axes.axvline(peak[0], color=GREY, lw=0.6, ls=":", zorder=0)
+            axes.text(peak[0] + 3, 0.42, "columns = rows", fontsize=7, color=GREY, va="bottom")
+        axes.set(**(picture.axes | settings))
+        for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
+            if scale == "log":
+                _plain_log(axis)
+        if below:
+            axes.label_outer()
+    key = picture.key or picture.curves
+    handles = [Line2D([], [], label=_math(name), **style) for name, style in key.items()]
+    place: Any = figure if "outside" in picture.place else panels[0]
+    place.legend(handles=handles, loc=picture.place, ncols=picture.columns)
+    return figure
+
+
+def _curve(axes: Axes, table: Table, panel: str, series: str, style: dict[str, Any]) -> None:
+    """Theory as a line and simulation as points with one standard error; without theory, a line through the points.
+
+    What is neither is a reference: a dashed line, or a level across the panel.
+    """
+    x, y, error = _select(table, panel, series, "simulation")
+    theory = _select(table, panel, series, "theory")
+    line = {name: value for name, value in style.items() if name in ("color", "ls", "lw")}
+    if len(x):
+        axes.plot(*(theory if theory.size else (x, y))[:2], zorder=1, **line)
+        axes.errorbar(x, y, error, elinewidth=0.8, capsize=1.4, zorder=3, **(style | {"ls": "none"}))
+        return
+    x, y, _ = _select(table, panel, series, "reference")
+    if len(x) == 1:
+        axes.axhline(y[0], zorder=0, **line)
+    else:
+        axes.plot(x, y, zorder=2, **line)
+
+
+def _math(name: str) -> str:
+    """The letters of a series as a formula."""
+    name = name if "$" in name else re.sub(r"\b(alpha|gamma|eta|mu|k)\b(_\*)?([/=][\d./]+|=inf)?", r"$\\\1\2\3$", name)
+    return name.replace(r"\k", "k").replace("inf$", r"\infty$")
+
+
+def _axes(size: tuple[float, float], *shape: int, sharex: bool = False) -> tuple[Figure, NDArray[np.object_]]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height))
+    figure = Figure(figsize=size)
     FigureCanvasAgg(figure)  # no window, no global state: figures may be drawn in any thread
-    return figure, np.atleast_1d(figure.subplots(rows, columns, sharex=sharex)).ravel()
+    return figure, np.atleast_1d(figure.subplots(*shape, sharex=sharex)).ravel()
 
 
 def _select(table: Table, panel: str, series: str, kind: str) -> NDArray[np.float64]:
     """x, mean and standard error of one series, ordered by x."""
-    chosen = [
-        (x, y, e)
-        for p, s, q, x, y, e in zip(*(table[c] for c in ("panel", "series", "kind", "x", "mean", "standard_error")),
-                                    strict=True)
-        if (p, s, q) == (panel, series, kind)
-    ]  # fmt: skip
-    return np.array(sorted(chosen)).reshape(-1, 3).T
+    columns = zip(*(table[c] for c in ("panel", "series", "kind", "x", "mean", "standard_error")), strict=True)
+    return np.array(sorted(row[3:] for row in columns if row[:3] == (panel, series, kind))).reshape(-1, 3).T
 
 
-def _curve(
-    axes: Axes,
-    table: Table,
-    panel: str,
-    series: str,
-    color: str,
-    *,
-    label: str | None = None,
-    marker: str = "o",
-    line: str = "-",
-    filled: bool = True,
-    size: float = 3.2,
-) -> None:
-    """Theory as a line, simulation as points with one standard error on top of it."""
-    x, y, _ = _select(table, panel, series, "theory")
-    axes.plot(x, y, line, color=color, lw=1.1, zorder=1)
-    x, y, error = _select(table, panel, series, "simulation")
-    face = color if filled else "white"
-    axes.errorbar(
-        x, y, error, fmt=marker, color=color, mfc=face, mew=0.8, ms=size, elinewidth=0.8, capsize=1.4, zorder=3
-    )
-    axes.plot([], [], line, marker=marker, color=color, mfc=face, mew=0.8, ms=size, label=label)  # for the legend
+def _plain_log(axis: Axis) -> None:
+    """Labels such as 0.5 and 20 instead of powers of ten; more of them where there are few decades."""
+    from matplotlib.ticker import LogLocator
+
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 60 * low else (1.0,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(lambda value, position: "")
 
 
-def _reference(axes: Axes, table: Table, panel: str, series: str, color: str = BLACK, label: str | None = None) -> None:
-    """Dashed: a curve, or a level across the panel."""
-    x, y, _ = _select(table, panel, series, "reference")
-    if len(x) == 1:
-        axes.axhline(y[0], ls="--", color=color, lw=0.9, zorder=0, label=label)
-    else:
-        axes.plot(x, y, "--", color=color, lw=0.9, zorder=2, label=label)
+def _look(color: str, style: str = "o-", face: str | None = None, **more: Any) -> dict[str, Any]:
+    """A marker, a line and their colour; `face` is the inside of the marker."""
+    marker, line = style[0], style[1:] or "none"
+    return {"color": color, "marker": marker, "ls": line, "lw": 1.1, "mfc": face or color, "mew": 0.8, "ms": 3.2} | more
 
 
-def _proxy(label: str, **style: Any) -> Line2D:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], label=label, **style)
+def _dashed(color: str = BLACK, ls: str = "--", lw: float = 0.9) -> dict[str, Any]:
+    return {"color": color, "ls": ls, "lw": lw}
 
 
-def _subsampling(table: Table) -> Figure:
-    """y = X beta with the member's rows, columns and coefficients marked."""
+MEMBERS = {"xscale": "log", "xlabel": "members $k$"}
+NOISE = {"xscale": "log", "xlabel": r"noise $\sigma$", "ylabel": "risk"}
+GAMMAS = {"gamma=0.5": BLUE, "gamma=1": ORANGE, "gamma=2": GREEN}
+ALPHAS = {"alpha_*/2": BLUE, "alpha=1/2": VERMILLION}
+SAMPLED = {"all rows": ("o-", None), "few rows": ("s:", "white"), "determinantal": ("^", "white")}
+SCALED = {"mu=1": ("o-", None), "best mu": ("s:", "white")}
+
+PICTURES: Mapping[str, Picture] = {
+    "figure2": Picture(
+        (COLUMN, 3.1),
+        (("risk", {}),),
+        {f"{gamma}, {rows}": _look(color, *SAMPLED[rows]) for gamma, color in GAMMAS.items() for rows in SAMPLED}
+        | {f"{gamma}, optimal ridge": _dashed(color) for gamma, color in GAMMAS.items()},
+        {**MEMBERS, "yscale": "log", "ylabel": "risk"},
+        columns=2,
+        key={
+            **{gamma: {"color": color, "lw": 3} for gamma, color in GAMMAS.items()},
+            "eta=1": _look(GREY, "o-"), r"$\eta=1.1\,\alpha\gamma$": _look(GREY, "s:", "white"),
+            "determinantal": _look(GREY, "^", "white"), "optimal ridge": _dashed(GREY),
+        },
+    ),
+    "figure3": Picture(
+        (COLUMN, 4.6),
+        (
+            ("alpha_*", {"title": r"$\alpha=\alpha_*$, best for $k=\infty$", "yscale": "log"}),
+            ("alpha of k", {"title": r"$\alpha$ best for the $k$ at hand"}),
+        ),
+        {
+            "k=20": _look(VERMILLION), "k=100": _look(ORANGE, "s-"), "k=500": _look(BLUE, "^-"),
+            "optimal ridge": _dashed(),
+        },
+        NOISE,
+    ),
+    "figure4": Picture(
+        (COLUMN, 2.7),
+        (("risk", {}),),
+        {f"{alpha}, {mu}": _look(color, *SCALED[mu]) for alpha, color in ALPHAS.items() for mu in SCALED}
+        | {"optimal ridge": _dashed(GREY)},
+        {**NOISE, "ylabel": r"risk, $k=\infty$", "ylim": (0, 1.3)},
+        "upper left",
+        2,
+        {
+            r"$\alpha=\alpha_*/2$": {"color": BLUE, "lw": 3}, "alpha=1/2": {"color": VERMILLION, "lw": 3},
+            "mu=1": _look(GREY), r"$\mu=\mu_*$": _look(GREY, "s:", "white"), "optimal ridge": _dashed(GREY),
+        },
+    ),
+    "figure5": Picture(
+        (COLUMN, 4.2),
+        (("bias", {"ylabel": "bias"}), ("variance", {"ylabel": "variance"})),
+        {
+            "independent members": _look(VERMILLION), "balanced members": _look(BLUE, "s-", "white"),
+            "k=inf": _dashed(),
+        },
+        MEMBERS,
+    ),
+    "figure6": Picture(
+        (COLUMN, 2.8),
+        (("risk", {}),),
+        {
+            "k=1": _look(VERMILLION), "k=10": _look(ORANGE, "s-"), "k=inf": _look(BLUE, "^-"),
+            "optimal ridge": _dashed(),
+        },
+        {"yscale": "log", "ylim": (0.4, 30), "xlabel": "columns in a member", "ylabel": "risk"},
+    ),
+    "figure7": Picture(
+        (PAGE, 2.6),
+        (("diagonal", {"title": "variances from 1 down to 0.01"}), ("ar1", {"title": "neighbours correlated"})),
+        {
+            "ensemble, uniform": _look(VERMILLION), "ensemble, matched to ridge": _look(BLUE, "s-"),
+            "ridge": _look(BLACK, "^--", "white", ms=5),
+        },
+        {"xlabel": "mean share of columns in a member", "ylabel": "risk"},
+        "best",
+    ),
+    "figure8": Picture(
+        (PAGE, 2.6),
+        (
+            ("gamma=0.5", {"title": r"$\gamma=0.5$", "ylim": (0.3, 1.3)}),
+            ("gamma=2", {"title": r"$\gamma=2$", "ylim": (0.5, 2.7)}),
+        ),
+        {
+            "dropout": _look(VERMILLION, "D-"), "dropout times alpha": _look(ORANGE, "^-"),
+            "ridge, implied penalty": _look(BLACK, "s--", "white", ms=5), "ensemble, k=inf": _look(BLUE),
+        },
+        {"xlabel": r"$\alpha$", "ylabel": "risk"},
+        "upper center",
+        2,
+    ),
+    "figure9": Picture(
+        (PAGE, 2.8),
+        (("risk", {"ylim": (0, None)}), ("risk", {"yscale": "log"})),  # the dense end is seen; ratios are distances
+        {
+            "ensemble, uniform": _look(VERMILLION, lw=0.8), "ridge": _look(BLACK, "^-", "white", lw=0.8),
+            "lasso": _look(PURPLE, "v-", "white", lw=0.8), "ensemble, default": _look(BLUE, "D-", lw=1.4),
+            "coefficients known": _dashed(GREY, ":", 1.1), "optimal ridge": _dashed(GREY),
+        },
+        {"xscale": "log", "xlabel": "coefficients that are not zero", "ylabel": "risk"},
+        "outside upper center",
+        6,
+    ),
+    "figure10": Picture(
+        (COLUMN, 3.1),
+        (("distance", {}),),
+        {
+            "balanced, uniform": _look(VERMILLION), "balanced, same probabilities": _look(ORANGE, "s-"),
+            "coin flips, same probabilities": _look(PURPLE, "v-"), "determinantal": _look(BLUE, "D-"),
+        },
+        {**MEMBERS, "yscale": "log", "ylabel": "distance from ridge regression"},
+        "lower left",
+    ),
+}  # fmt: skip
+
+
+def _draw_member(table: Table) -> Figure:
+    """Figure 1: y = X beta with the member's rows, columns and coefficients marked."""
+    from matplotlib.patches import Rectangle
+
     shape, order, _ = _select(table, "member", "shape", "picture")
     n, p = (int(v) for v in shape[np.argsort(order)])
-    rows = _select(table, "member", "rows", "picture")[0].astype(int)
-    columns = _select(table, "member", "columns", "picture")[0].astype(int)
-    figure, (axes,) = _axes(COLUMN, 2.6)
-    used, seen = np.zeros((n, p), dtype=bool), np.zeros((n, p), dtype=bool)
-    used[np.ix_(rows, columns)], seen[:, columns] = True, True
+    rows, columns = (_select(table, "member", name, "picture")[0].astype(int) for name in ("rows", "columns"))
+    figure, (axes,) = _axes((COLUMN, 2.6), 1, 1)
     top = (n - p) / 2
-    _grid(axes, np.isin(np.arange(n), rows)[:, None], (0, 0), VERMILLION, "")
-    _grid(axes, np.zeros((n, p), dtype=bool), (3, 0), "white", "")
-    _grid(axes, seen & ~used, (3, 0), "#D6ECF9", "")
-    _grid(axes, used, (3, 0), SKY, "xxxxx")
-    _grid(axes, np.isin(np.arange(p), columns)[:, None], (p + 5, top), GREEN, "")
+
+    def square(x: float, y: float, color: str, **style: Any) -> None:
+        look: dict[str, Any] = {"edgecolor": "#555555", "lw": 0.5} | style
+        axes.add_patch(Rectangle((x, -y - 1), 1, 1, facecolor=color, **look))
+
+    for i in range(n):
+        square(0, i, VERMILLION if i in rows else "white")
+        for j in range(p):
+            square(3 + j, i, "#D6ECF9" if j in columns else "white")
+            if i in rows and j in columns:
+                square(3 + j, i, SKY, edgecolor=BLUE, hatch="xxxxx", lw=0.3)
+    for j in range(p):
+        square(p + 5, top + j, GREEN if j in columns else "white")
     for x, y, text in (
         (0.5, 0.4, r"$y$"), (3 + p / 2, 0.4, "$X$"), (p + 5.5, 0.4 - top, r"$\hat\beta^{(i)}$"),
         (2, -n / 2 - 0.5, r"$\approx$"), (p + 4, -n / 2 - 0.5, r"$\times$"),
@@ -171,210 +330,3 @@ def _subsampling(table: Table) -> Figure:
     axes.set(xlim=(-1, p + 7.2), ylim=(-n - 2.6, 1.8), aspect="equal")
     axes.axis("off")
     return figure
-
-
-def _grid(axes: Axes, marked: NDArray[np.bool_], origin: tuple[float, float], color: str, hatch: str) -> None:
-    """A matrix of squares with its top left corner at `origin`; marked ones are filled, all are outlined if none is."""
-    from matplotlib.patches import Rectangle
-
-    for (i, j), fill in np.ndenumerate(marked):
-        corner = (origin[0] + j, -origin[1] - i - 1)
-        if fill:
-            axes.add_patch(
-                Rectangle(corner, 1, 1, facecolor=color, edgecolor=BLUE if hatch else GREY, hatch=hatch, lw=0.3)
-            )
-        axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor="#555555", lw=0.5))
-
-
-def _risk_against_members(table: Table) -> Figure:
-    figure, (axes,) = _axes(COLUMN, 3.1)
-    handles = []
-    for gamma, color in (("0.5", BLUE), ("1", ORANGE), ("2", GREEN)):
-        _curve(axes, table, "risk", f"gamma={gamma}, all rows", color)
-        _curve(axes, table, "risk", f"gamma={gamma}, few rows", color, marker="s", line=":", filled=False)
-        _curve(axes, table, "risk", f"gamma={gamma}, determinantal", color, marker="^", filled=False)
-        _reference(axes, table, "risk", f"gamma={gamma}, ridge", color)
-        handles.append(_proxy(rf"$\gamma={gamma}$", color=color, lw=3))
-    handles += [
-        _proxy(r"$\eta=1$", color=GREY, marker="o"),
-        _proxy(r"$\eta=1.1\,\alpha\gamma$", color=GREY, marker="s", ls=":", mfc="white"),
-        _proxy("determinantal", color=GREY, marker="^", ls="", mfc="white"),
-        _proxy("optimal ridge", color=GREY, ls="--"),
-    ]
-    axes.set(xscale="log", yscale="log", xlabel="members $k$", ylabel="risk")
-    _plain_log(axes.xaxis, every=False)
-    _plain_log(axes.yaxis)
-    axes.legend(handles=handles, ncols=2, loc="upper right")
-    return figure
-
-
-def _risk_against_noise(table: Table) -> Figure:
-    figure, panels = _axes(COLUMN, 4.6, rows=2, sharex=True)
-    titles = {
-        "alpha_*": r"$\alpha=\alpha_*$, best for $k=\infty$",
-        "alpha of k": r"$\alpha$ best for the $k$ at hand",
-    }
-    for axes, (panel, title) in zip(panels, titles.items(), strict=True):
-        for k, color, marker in (("20", VERMILLION, "o"), ("100", ORANGE, "s"), ("500", BLUE, "^")):
-            _curve(axes, table, panel, f"k={k}", color, label=f"$k={k}$", marker=marker)
-        _reference(axes, table, panel, "ridge", label="optimal ridge")
-        axes.set(xscale="log", ylabel="risk", title=title)
-    panels[0].set_yscale("log")
-    _plain_log(panels[0].yaxis)
-    _plain_log(panels[1].xaxis, every=False)
-    panels[0].legend(loc="upper right")
-    panels[1].set(xlabel=r"noise $\sigma$")
-    return figure
-
-
-def _scaled(table: Table) -> Figure:
-    figure, (axes,) = _axes(COLUMN, 2.7)
-    handles = []
-    for name, label, color in (
-        ("half of alpha_*", r"$\alpha=\alpha_*/2$", BLUE),
-        ("alpha = 1/2", r"$\alpha=1/2$", VERMILLION),
-    ):
-        _curve(axes, table, "risk", f"{name}, mu = 1", color)
-        _curve(axes, table, "risk", f"{name}, best mu", color, marker="s", line=":", filled=False)
-        handles.append(_proxy(label, color=color, lw=3))
-    _reference(axes, table, "risk", "ridge", GREY)
-    handles += [
-        _proxy(r"$\mu=1$", color=GREY, marker="o"),
-        _proxy(r"$\mu=\mu_*$", color=GREY, marker="s", ls=":", mfc="white"),
-        _proxy("optimal ridge", color=GREY, ls="--"),
-    ]
-    axes.set(xscale="log", xlabel=r"noise $\sigma$", ylabel=r"risk, $k=\infty$", ylim=(0, 1.3))
-    _plain_log(axes.xaxis, every=False)
-    axes.legend(handles=handles, loc="upper left", ncols=2)
-    return figure
-
-
-def _bias_and_variance(table: Table) -> Figure:
-    figure, panels = _axes(COLUMN, 4.2, rows=2, sharex=True)
-    for axes, panel in zip(panels, ("bias", "variance"), strict=True):
-        _curve(axes, table, panel, "independent", VERMILLION, label="independent members")
-        _curve(axes, table, panel, "balanced", BLUE, label="balanced members", marker="s", filled=False)
-        _reference(axes, table, panel, "infinite ensemble", label=r"$k=\infty$")
-        axes.set(xscale="log", ylabel=panel)
-    panels[0].legend(loc="upper right")
-    panels[1].set_xlabel("members $k$")
-    _plain_log(panels[1].xaxis, every=False)
-    return figure
-
-
-def _double_descent(table: Table) -> Figure:
-    figure, (axes,) = _axes(COLUMN, 2.8)
-    for series, label, color, marker in (
-        ("k=1", "$k=1$", VERMILLION, "o"),
-        ("k=10", "$k=10$", ORANGE, "s"),
-        ("k=inf", r"$k=\infty$", BLUE, "^"),
-    ):
-        _curve(axes, table, "risk", series, color, label=label, marker=marker)
-    _reference(axes, table, "risk", "ridge", label="optimal ridge")
-    ((peak,), _, _) = _select(table, "risk", "peak", "reference")
-    axes.axvline(peak, color=GREY, lw=0.6, ls=":", zorder=0)
-    axes.text(peak + 3, 0.42, "columns = rows", fontsize=7, color=GREY, va="bottom")
-    axes.set(yscale="log", ylim=(0.4, 30), xlabel="columns in a member", ylabel="risk")
-    _plain_log(axes.yaxis)
-    axes.legend(loc="upper right")
-    return figure
-
-
-def _unequal_covariance(table: Table) -> Figure:
-    figure, panels = _axes(PAGE, 2.6, columns=2)
-    titles = {"diagonal": "variances from 1 down to 0.01", "ar1": "neighbours correlated"}
-    for axes, (panel, title) in zip(panels, titles.items(), strict=True):
-        _curve(axes, table, panel, "uniform", VERMILLION, label="ensemble, uniform")
-        _curve(axes, table, panel, "matched to ridge", BLUE, label="ensemble, matched to ridge", marker="s")
-        _curve(axes, table, panel, "ridge", BLACK, label="ridge", marker="^", line="--", filled=False, size=5)
-        axes.set(xlabel="mean share of columns in a member", ylabel="risk", title=title)
-    panels[0].legend(loc="best")
-    return figure
-
-
-def _dropout(table: Table) -> Figure:
-    figure, panels = _axes(PAGE, 2.6, columns=2)
-    for axes, panel in zip(panels, ("gamma = 0.5", "gamma = 2"), strict=True):
-        _curve(axes, table, panel, "dropout", VERMILLION, label="dropout", marker="D")
-        _curve(axes, table, panel, "dropout times alpha", ORANGE, label=r"dropout times $\alpha$", marker="^")
-        _curve(
-            axes,
-            table,
-            panel,
-            "ridge",
-            BLACK,
-            label="ridge, implied penalty",
-            marker="s",
-            line="--",
-            filled=False,
-            size=5,
-        )
-        _curve(axes, table, panel, "ensemble", BLUE, label=r"ensemble, $k=\infty$")
-        value = panel.split(" = ")[1]
-        axes.set(xlabel=r"$\alpha$", ylabel="risk", title=rf"$\gamma={value}$")
-    panels[0].set_ylim(0.3, 1.3)
-    panels[1].set_ylim(0.5, 2.7)
-    panels[0].legend(loc="upper center", ncols=2)
-    return figure
-
-
-def _sparse(table: Table) -> Figure:
-    """The same twice: with a logarithmic axis, where ratios are distances, and without, where the dense end is seen."""
-    figure, panels = _axes(PAGE, 2.8, columns=2)
-    for axes, scale in zip(panels, ("linear", "log"), strict=True):
-        for series, label, color, marker, width in (
-            ("uniform", "ensemble, uniform", VERMILLION, "o", 0.8),
-            ("ridge", "ridge", BLACK, "^", 0.8),
-            ("lasso", "lasso", PURPLE, "v", 0.8),
-            ("auto", "ensemble, default", BLUE, "D", 1.4),
-        ):
-            x, y, error = _select(table, "risk", series, "simulation")
-            face = color if label.startswith("ensemble") else "white"
-            axes.errorbar(x, y, error, fmt=f"{marker}-", color=color, mfc=face, lw=width, capsize=1.4, label=label)
-        x, y, _ = _select(table, "risk", "known coefficients", "reference")
-        axes.plot(x, y, ":", color=GREY, label="coefficients known", zorder=0)
-        _reference(axes, table, "risk", "optimal ridge", GREY, "optimal ridge")
-        axes.set(xscale="log", yscale=scale, xlabel="coefficients that are not zero", ylabel="risk")
-        _plain_log(axes.xaxis)
-    panels[0].set_ylim(bottom=0)
-    _plain_log(panels[1].yaxis, every=False)
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
-    return figure
-
-
-def _distance_from_ridge(table: Table) -> Figure:
-    figure, (axes,) = _axes(COLUMN, 3.1)
-    for series, color, marker in (
-        ("balanced, uniform", VERMILLION, "o"),
-        ("balanced, same probabilities", ORANGE, "s"),
-        ("coin flips, same probabilities", PURPLE, "v"),
-        ("determinantal", BLUE, "D"),
-    ):
-        x, y, error = _select(table, "distance", series, "simulation")
-        axes.errorbar(x, y, error, fmt=f"{marker}-", color=color, capsize=1.4, label=series)
-    axes.set(xscale="log", yscale="log", xlabel="members $k$", ylabel="distance from ridge regression")
-    axes.legend(loc="lower left")
-    return figure
-
-
-def _plain_log(axis: Axis, every: bool = True) -> None:
-    """Labels such as 0.5 and 20 instead of powers of ten."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if every else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-
-
-DRAWINGS: Mapping[str, Callable[[Table], Figure]] = MappingProxyType({
-    "figure1": _subsampling,
-    "figure2": _risk_against_members,
-    "figure3": _risk_against_noise,
-    "figure4": _scaled,
-    "figure5": _bias_and_variance,
-    "figure6": _double_descent,
-    "figure7": _unequal_covariance,
-    "figure8": _dropout,
-    "figure9": _sparse,
-    "figure10": _distance_from_ridge,
-})  # fmt: skip

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
 from types import MappingProxyType, SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -23,24 +25,23 @@ from ..simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, mon
 from ..simulation.methods import QUANTITIES, Method
 from ..subsets import Determinantal, draw_members
 
-__all__ = ["COLUMNS", "PLANS", "Plan", "deviation"]
+__all__ = ["PLANS", "Plan", "deviation"]
 
 COLUMNS = ("panel", "series", "kind", "x", "mean", "standard_error", "trials", "expected", "status")
 INF = math.inf
 
 Floats: TypeAlias = NDArray[np.float64]
 Cell: TypeAlias = tuple[LinearProblem, Method]
-Point: TypeAlias = tuple[str, str, Floats, Floats, str, int]
-Row: TypeAlias = tuple[str, str, str, float, float, float, int, float, str]  # as in COLUMNS
 
 
 @dataclass
 class Plan:
-    """Cells of one figure, and what their numbers are in it."""
+    """Points and lines of one figure, and what has to be simulated for them."""
 
-    cells: list[Cell] = field(default_factory=list)
-    points: list[Point] = field(default_factory=list)  # of each cell: panel, series, x, expected, status, quantity
-    rows: list[Row] = field(default_factory=list)  # rows that need no simulation
+    points: list[tuple[Cell, int, int, tuple[Any, ...]]] = field(
+        default_factory=list
+    )  # place in the cell, and the rest
+    rows: list[tuple[Any, ...]] = field(default_factory=list)  # as in COLUMNS, without simulation
 
     def line(self, panel: str, series: str, x: ArrayLike, y: ArrayLike, kind: str = "theory") -> None:
         """A curve, or a single value to be drawn across the panel."""
@@ -53,29 +54,25 @@ class Plan:
         problem: LinearProblem,
         method: Method,
         panel: str,
-        series: str,
+        series: str | list[str],
         x: ArrayLike,
-        expected: ArrayLike,
-        status: str,
+        expected: ArrayLike = math.nan,
+        status: str | list[str] = "",
         quantity: str = "risk",
     ) -> None:
-        """A cell whose values, one for each k of the method, are points at `x` expected to be `expected`."""
-        x, expected = (np.broadcast_to(v, len(method.k)) for v in (x, expected))
-        self.cells.append((problem, method))
-        self.points.append((panel, series, x, expected, status, QUANTITIES.index(quantity)))
+        """A point for each k of the method; name, place, expected value and status are common or one for each."""
+        columns = (np.broadcast_to(v, len(method.k)).tolist() for v in (series, x, expected, status))
+        for i, point in enumerate(zip(*columns, strict=True)):
+            self.points.append(((problem, method), i, QUANTITIES.index(quantity), (panel, *point)))
 
     def run(self, trials: int, **options: Any) -> dict[str, list[Any]]:
         """Simulate, and return the figure's table."""
-        unique = list(dict.fromkeys(self.cells))  # bias and variance of one fit are one simulation
-        estimates = dict(zip(unique, montecarlo.run(unique, trials=trials, **options), strict=True))
+        cells = list(dict.fromkeys(cell for cell, *_ in self.points))  # bias and variance of one fit are one simulation
+        estimates = dict(zip(cells, montecarlo.run(cells, trials=trials, **options), strict=True))
         rows = list(self.rows)
-        for cell, (panel, series, x, expected, status, q) in zip(self.cells, self.points, strict=True):
-            found = estimates[cell]
-            for i, (mean, error) in enumerate(zip(found.mean[:, q], found.standard_error[:, q], strict=True)):
-                if math.isnan(x[i]):
-                    continue
-                known = (float(x[i]), float(mean), float(error), trials, float(expected[i]), status)
-                rows.append((panel, series, "simulation", *known))
+        for cell, i, q, (panel, series, x, expected, status) in self.points:
+            mean, error = (float(found[i, q]) for found in (estimates[cell].mean, estimates[cell].standard_error))
+            rows.append((panel, series, "simulation", float(x), mean, error, trials, float(expected), status))
         return {name: [row[i] for row in rows] for i, name in enumerate(COLUMNS)}
 
 
@@ -113,20 +110,18 @@ def _subsampling(c: SimpleNamespace) -> Plan:
 
 
 def _risk_against_members(c: SimpleNamespace) -> Plan:
-    plan, ks, fine = Plan(), np.array(c.k), _whole_numbers(c.k[-1])
+    plan, fine = Plan(), _whole_numbers(c.k[-1])
     for gamma in c.gammas:
-        p = round(gamma * c.n)
-        m = round(theory.optimal_alpha(gamma, c.sigma) * p)
+        p, name = round(gamma * c.n), f"gamma={gamma:g}"
+        m = round(float(theory.optimal_alpha(gamma, c.sigma)) * p)
         problem = LinearProblem(c.n, p, c.sigma)
-        for rows, name in ((c.n, "all rows"), (round(c.row_factor * m), "few rows")):
-            series = f"gamma={gamma:g}, {name}"
-            expected = theory.expected_risk(c.n, p, m, c.sigma, k=ks, n_samples=rows)
-            plan.line("risk", series, fine, theory.expected_risk(c.n, p, m, c.sigma, k=fine, n_samples=rows))
+        for rows, series, status in ((c.n, "all rows", "exact"), (round(c.row_factor * m), "few rows", "approximate")):
+            expected, line = (theory.expected_risk(c.n, p, m, c.sigma, k=k, n_samples=rows) for k in (c.k, fine))
             method = Ensemble(m, 1.0 if rows == c.n else rows, k=c.k)
-            plan.simulate(problem, method, "risk", series, ks, expected, "exact" if rows == c.n else "approximate")
-        repelling = Ensemble(m, k=c.k, sampling="determinantal")
-        plan.simulate(problem, repelling, "risk", f"gamma={gamma:g}, determinantal", ks, np.nan, "")
-        plan.line("risk", f"gamma={gamma:g}, ridge", [1.0], theory.optimal_ridge_risk(gamma, c.sigma), "reference")
+            plan.line("risk", f"{name}, {series}", fine, line)
+            plan.simulate(problem, method, "risk", f"{name}, {series}", c.k, expected, status)
+        plan.simulate(problem, Ensemble(m, k=c.k, sampling="determinantal"), "risk", f"{name}, determinantal", c.k)
+        plan.line("risk", f"{name}, optimal ridge", [1.0], theory.optimal_ridge_risk(gamma, c.sigma), "reference")
     return plan
 
 
@@ -137,136 +132,120 @@ def _whole_numbers(top: int) -> Floats:
 def _risk_against_noise(c: SimpleNamespace) -> Plan:
     plan, gamma = Plan(), c.p / c.n
     fine = np.geomspace(c.low, c.high, 61)
+
+    def best_size(sigma: float, k: float) -> float:
+        size: float = max(1.0, float(theory.optimal_alpha(gamma, sigma, k=k)) * c.p)
+        return size
+
+    def smooth_risk(size: float, sigma: float, k: float) -> float:
+        """Between whole numbers of columns the risk is interpolated; otherwise the line would be a saw."""
+        low, high = theory.expected_risk(c.n, c.p, np.array([np.floor(size), np.floor(size) + 1]), sigma, k=k)
+        return float(low ** (1 - size % 1) * high ** (size % 1))
+
     for panel in ("alpha_*", "alpha of k"):
         for k in c.ks:
-            rule_k = INF if panel == "alpha_*" else k
-            plan.line(panel, f"k={k}", fine, [_smooth_risk_at_best(c, gamma, sigma, rule_k, k) for sigma in fine])
-        plan.line(panel, "ridge", fine, theory.optimal_ridge_risk(gamma, fine), "reference")
+            sizes = [best_size(sigma, INF if panel == "alpha_*" else k) for sigma in fine]
+            risks = [smooth_risk(size, sigma, k) for size, sigma in zip(sizes, fine, strict=True)]
+            plan.line(panel, f"k={k}", fine, risks)
+        plan.line(panel, "optimal ridge", fine, theory.optimal_ridge_risk(gamma, fine), "reference")
     for sigma in c.sigmas:
-        problem = LinearProblem(c.n, c.p, sigma)
-        m = _risk_at_best(c, gamma, sigma, INF, 1)[0]
-        every = Ensemble(m, k=c.ks)  # one solve serves all k
-        expected = theory.expected_risk(c.n, c.p, m, sigma, k=np.array(c.ks))
-        for i, k in enumerate(c.ks):
-            plan.simulate(problem, every, "alpha_*", f"k={k}", _only(i, sigma, len(c.ks)), expected, "exact")
-            m, risk = _risk_at_best(c, gamma, sigma, k, k)
-            plan.simulate(problem, Ensemble(m, k=(k,)), "alpha of k", f"k={k}", sigma, risk, "exact")
+        problem, m = LinearProblem(c.n, c.p, sigma), round(best_size(sigma, INF))
+        expected = theory.expected_risk(c.n, c.p, m, sigma, k=c.ks)
+        plan.simulate(problem, Ensemble(m, k=c.ks), "alpha_*", [f"k={k}" for k in c.ks], sigma, expected, "exact")
+        for k in c.ks:
+            m = round(best_size(sigma, k))
+            expected = theory.expected_risk(c.n, c.p, m, sigma, k=k)
+            plan.simulate(problem, Ensemble(m, k=(k,)), "alpha of k", f"k={k}", sigma, expected, "exact")
     return plan
-
-
-def _only(i: int, value: float, count: int) -> Floats:
-    """`value` at place i, nan elsewhere: of a shared cell, this series shows one k."""
-    return np.where(np.arange(count) == i, value, np.nan)
-
-
-def _smooth_risk_at_best(c: SimpleNamespace, gamma: float, sigma: float, rule_k: float, k: float) -> float:
-    """Between whole numbers of columns the risk is interpolated; otherwise the line would be a saw."""
-    size = max(1.0, float(theory.optimal_alpha(gamma, sigma, k=rule_k)) * c.p)
-    low, high = theory.expected_risk(c.n, c.p, np.array([np.floor(size), np.floor(size) + 1]), sigma, k=k)
-    return float(low ** (1 - size % 1) * high ** (size % 1))
-
-
-def _risk_at_best(c: SimpleNamespace, gamma: float, sigma: float, rule_k: float, k: float) -> tuple[int, float]:
-    m = max(1, round(float(theory.optimal_alpha(gamma, sigma, k=rule_k)) * c.p))
-    return m, float(theory.expected_risk(c.n, c.p, m, sigma, k=k))
 
 
 def _scaled(c: SimpleNamespace) -> Plan:
     plan, gamma = Plan(), c.p / c.n
     fine = np.geomspace(c.low, c.high, 121)
-    choices: dict[str, Callable[[float | Floats], Floats]] = {
-        "half of alpha_*": lambda sigma: theory.optimal_alpha(gamma, sigma) / 2,
-        "alpha = 1/2": lambda sigma: np.full(np.shape(sigma), c.fixed_alpha),
+    choices: dict[str, Callable[[ArrayLike], Floats]] = {
+        "alpha_*/2": lambda sigma: theory.optimal_alpha(gamma, sigma) / 2,
+        "alpha=1/2": lambda sigma: np.full(np.shape(sigma), c.fixed_alpha),
     }
-    for name, alpha in choices.items():
-        for scaled in (False, True):
-            series = f"{name}, {'best mu' if scaled else 'mu = 1'}"
-            mu = theory.optimal_mu(alpha(fine), gamma, fine) if scaled else 1.0
-            plan.line("risk", series, fine, theory.limiting_risk(alpha(fine), gamma, fine, mu=mu))
-            for sigma in c.sigmas:
-                m = max(1, round(float(alpha(sigma)) * c.p))
-                mu = float(theory.optimal_mu(m / c.p, gamma, sigma)) if scaled else 1.0
-                expected = theory.expected_risk(c.n, c.p, m, sigma, k=INF, mu=mu)
-                method = Ensemble(m, k=(INF,), members=c.members, scale=mu)
-                plan.simulate(LinearProblem(c.n, c.p, sigma), method, "risk", series, sigma, expected, "exact")
-    plan.line("risk", "ridge", fine, theory.optimal_ridge_risk(gamma, fine), "reference")
+    for (name, alpha), scaled in product(choices.items(), (False, True)):
+        series = f"{name}, {'best mu' if scaled else 'mu=1'}"
+        best = theory.optimal_mu(alpha(fine), gamma, fine) if scaled else 1.0
+        plan.line("risk", series, fine, theory.limiting_risk(alpha(fine), gamma, fine, mu=best))
+        for sigma in c.sigmas:
+            m = max(1, round(float(alpha(sigma)) * c.p))
+            mu = float(theory.optimal_mu(m / c.p, gamma, sigma)) if scaled else 1.0
+            expected = theory.expected_risk(c.n, c.p, m, sigma, k=INF, mu=mu)
+            method = Ensemble(m, k=(INF,), members=c.members, scale=mu)
+            plan.simulate(LinearProblem(c.n, c.p, sigma), method, "risk", series, sigma, expected, "exact")
+    plan.line("risk", "optimal ridge", fine, theory.optimal_ridge_risk(gamma, fine), "reference")
     return plan
 
 
 def _bias_and_variance(c: SimpleNamespace) -> Plan:
-    plan, ks, fine = Plan(), np.array(c.k), _whole_numbers(c.k[-1])
-    m = round(theory.optimal_alpha(c.p / c.n, c.sigma) * c.p)
-    problem = LinearProblem(c.n, c.p, c.sigma)
-    for quantity in ("bias", "variance"):
+    plan, fine = Plan(), _whole_numbers(c.k[-1])
+    m = round(float(theory.optimal_alpha(c.p / c.n, c.sigma)) * c.p)
+    parts: dict[str, Callable[..., Floats]] = {
+        "bias": partial(theory.expected_bias, c.n, c.p, m),
+        "variance": partial(theory.expected_variance, c.n, c.p, m, c.sigma),
+    }
+    for quantity, part in parts.items():
         for design in ("independent", "balanced"):
-            expected = _part(c, m, ks, quantity, design)
-            plan.line(quantity, design, fine, _part(c, m, fine, quantity, design))
-            method = Ensemble(m, k=c.k, design=design)
-            plan.simulate(problem, method, quantity, design, ks, expected, "exact", quantity)
-        plan.line(quantity, "infinite ensemble", [1.0], _part(c, m, INF, quantity, "independent"), "reference")
+            series, method = f"{design} members", Ensemble(m, k=c.k, design=design)
+            expected, line = (part(k=k, design=design) for k in (c.k, fine))
+            plan.line(quantity, series, fine, line)
+            plan.simulate(LinearProblem(c.n, c.p, c.sigma), method, quantity, series, c.k, expected, "exact", quantity)
+        plan.line(quantity, "k=inf", [1.0], part(k=INF), "reference")
     return plan
-
-
-def _part(c: SimpleNamespace, m: int, k: ArrayLike, quantity: str, design: str) -> Floats:
-    if quantity == "bias":
-        return theory.expected_bias(c.n, c.p, m, k=k, design=design)
-    return theory.expected_variance(c.n, c.p, m, c.sigma, k=k, design=design)
 
 
 def _double_descent(c: SimpleNamespace) -> Plan:
-    plan, problem, ks = Plan(), LinearProblem(c.n, c.p, c.sigma), np.array(c.ks)
+    plan, problem, series = Plan(), LinearProblem(c.n, c.p, c.sigma), [f"k={k:g}" for k in c.ks]
+
+    def risks(m: int) -> Floats:
+        """Expected risk of least-squares members below the peak and of minimum-norm ones above."""
+        if abs(m - c.n) <= 1:
+            return np.where(np.isinf(c.ks), np.nan, np.inf)  # pairs have a finite limit, and no formula at finite n
+        if m < c.n:
+            return theory.expected_risk(c.n, c.p, m, c.sigma, k=c.ks)
+        return theory.minimum_norm_risk(c.n, c.p, m, c.sigma, k=c.ks, n_samples=c.n)
+
     fine = np.arange(1, c.p + 1)
-    lines = np.array([_any_size_risk(c, m, ks) for m in fine])
-    for i, k in enumerate(c.ks):
-        plan.line("risk", f"k={k:g}", fine, lines[:, i])
-        for m in c.sizes:
-            method = Ensemble(m, k=c.ks, members=c.members)
-            status = "exact" if m < c.n or k == 1 else "approximate"
-            expected = _any_size_risk(c, m, ks)
-            plan.simulate(problem, method, "risk", f"k={k:g}", _only(i, m, len(ks)), expected, status)
-    plan.line("risk", "ridge", [1.0], theory.optimal_ridge_risk(c.p / c.n, c.sigma), "reference")
-    plan.line("risk", "peak", [c.n], 0.0, "reference")
+    for name, line in zip(series, np.transpose([risks(m) for m in fine]), strict=True):
+        plan.line("risk", name, fine, line)
+    for m in c.sizes:
+        status = ["exact" if m < c.n or k == 1 else "approximate" for k in c.ks]
+        plan.simulate(problem, Ensemble(m, k=c.ks, members=c.members), "risk", series, m, risks(m), status)
+    plan.line("risk", "optimal ridge", [1.0], theory.optimal_ridge_risk(c.p / c.n, c.sigma), "reference")
+    plan.line("risk", "columns = rows", [c.n], 0.0, "reference")
     return plan
-
-
-def _any_size_risk(c: SimpleNamespace, m: int, ks: Floats) -> Floats:
-    """Expected risk of least-squares members below the peak and of minimum-norm ones above."""
-    if abs(m - c.n) <= 1:
-        return np.where(np.isinf(ks), np.nan, np.inf)  # pairs have a finite limit here, and no formula at finite n
-    if m < c.n:
-        return theory.expected_risk(c.n, c.p, m, c.sigma, k=ks)
-    return theory.minimum_norm_risk(c.n, c.p, m, c.sigma, k=ks, n_samples=c.n)
 
 
 def _unequal_covariance(c: SimpleNamespace) -> Plan:
-    plan = Plan()
+    plan, options = Plan(), {"n": c.n, "n_subsets": c.n_subsets, "rng": 0}
+    many = {"k": (INF,), "members": c.members}
     for covariance, strength in c.covariances:
         problem = LinearProblem(c.n, c.p, c.sigma, covariance, strength, coefficients="fixed")
-        eigenvalues = np.linalg.eigvalsh(problem.covariance_matrix())
+        Sigma, beta = problem.covariance_matrix(), problem.fixed_beta()
+        eigenvalues = np.linalg.eigvalsh(Sigma)
         # lines at the points' places and between them
         for share in sorted({*c.shares, *np.linspace(c.shares[0], c.shares[-1], c.line_points).round(3).tolist()}):
             penalty = _penalty_with_share(eigenvalues, c.n, share)
-            methods: dict[str, Method] = {
-                "uniform": Ensemble(share, k=(INF,), members=c.members),
-                "matched to ridge": Ensemble(k=(INF,), members=c.members, sampling="bernoulli", penalty=penalty),
-                "ridge": Ridge(penalty),
+            chance = theory.ridge_matched_probabilities(Sigma, penalty, n=c.n)
+            ways: dict[str, tuple[Method, Any]] = {
+                "ensemble, uniform": (
+                    Ensemble(share, **many),
+                    theory.covariance_risk(Sigma, beta, share, c.sigma, **options),
+                ),
+                "ensemble, matched to ridge": (
+                    Ensemble(sampling="bernoulli", penalty=penalty, **many),
+                    theory.covariance_risk(Sigma, beta, chance, c.sigma, **options),
+                ),
+                "ridge": (Ridge(penalty), theory.ridge_covariance_risk(Sigma, beta, penalty, c.sigma, n=c.n)),
             }
-            for series, expected in _three_risks(c, problem, share, penalty).items():
+            for series, (method, expected) in ways.items():
                 plan.line(covariance, series, [share], expected)
                 if share in c.shares:
-                    plan.simulate(problem, methods[series], covariance, series, share, expected, "limit")
+                    plan.simulate(problem, method, covariance, series, share, expected, "limit")
     return plan
-
-
-def _three_risks(c: SimpleNamespace, problem: LinearProblem, share: float, penalty: float) -> dict[str, float]:
-    Sigma, beta = problem.covariance_matrix(), problem.fixed_beta()
-    options = {"n": c.n, "n_subsets": c.n_subsets, "rng": 0}
-    chance = theory.ridge_matched_probabilities(Sigma, penalty, n=c.n)
-    return {
-        "uniform": float(theory.covariance_risk(Sigma, beta, share, c.sigma, **options)),
-        "matched to ridge": float(theory.covariance_risk(Sigma, beta, chance, c.sigma, **options)),
-        "ridge": float(theory.ridge_covariance_risk(Sigma, beta, penalty, c.sigma, n=c.n)),
-    }
 
 
 def _penalty_with_share(eigenvalues: NDArray[np.floating[Any]], n: int, share: float) -> float:
@@ -277,44 +256,44 @@ def _penalty_with_share(eigenvalues: NDArray[np.floating[Any]], n: int, share: f
 
 
 def _dropout(c: SimpleNamespace) -> Plan:
+    """Limiting risks as functions of alpha; dropout is ridge with lambda / n = (1 - alpha) / alpha, over alpha."""
     plan = Plan()
     for gamma in c.gammas:
-        panel, p = f"gamma = {gamma:g}", round(gamma * c.n)
+        panel, p = f"gamma={gamma:g}", round(gamma * c.n)
         problem, top = LinearProblem(c.n, p, c.sigma), min(1.0, 1 / gamma)
+
+        def dropout(alpha: Any, scale: Any, gamma: float = gamma) -> Floats:
+            penalty = (1 - alpha) / alpha
+            shrinkage = theory.alpha_from_penalty(penalty, gamma)
+            return theory.scaled_risk(theory.ridge_risk(penalty, gamma, c.sigma), shrinkage, scale)
+
+        def limits(alpha: Any, gamma: float = gamma) -> dict[str, Floats]:
+            return {
+                "dropout": dropout(alpha, 1 / alpha),
+                "dropout times alpha": dropout(alpha, 1.0),
+                "ridge, implied penalty": theory.ridge_risk(theory.penalty_from_alpha(alpha, gamma), gamma, c.sigma),
+                "ensemble, k=inf": theory.limiting_risk(alpha, gamma, c.sigma),
+            }
+
         fine = np.linspace(0.04, 0.96, 93) * top
-        for series, risk in _side_by_side(gamma, c.sigma).items():
-            plan.line(panel, series, fine, risk(fine))
-        for alpha in np.linspace(0.1, 0.9, c.points) * top:
-            m = round(alpha * p)
+        for series, line in limits(fine).items():
+            plan.line(panel, series, fine, line)
+        for share in np.linspace(0.1, 0.9, c.points) * top:
+            m = round(share * p)
             alpha = m / p
             methods: dict[str, Method] = {
-                "ensemble": Ensemble(m, k=(INF,), members=c.members),
-                "ridge": Ridge(float(c.n * theory.penalty_from_alpha(alpha, gamma))),
                 "dropout": Dropout(alpha),
                 "dropout times alpha": Dropout(alpha, rescale=True),
+                "ridge, implied penalty": Ridge(float(c.n * theory.penalty_from_alpha(alpha, gamma))),
             }
-            expected = {series: float(risk(alpha)) for series, risk in _side_by_side(gamma, c.sigma).items()}
-            expected["ensemble"] = float(theory.expected_risk(c.n, p, m, c.sigma, k=INF))
             for series, method in methods.items():
-                status = "exact" if series == "ensemble" else "limit"
-                plan.simulate(problem, method, panel, series, alpha, expected[series], status)
+                plan.simulate(problem, method, panel, series, alpha, limits(alpha)[series], "limit")
+            ensemble, expected = (
+                Ensemble(m, k=(INF,), members=c.members),
+                theory.expected_risk(c.n, p, m, c.sigma, k=INF),
+            )
+            plan.simulate(problem, ensemble, panel, "ensemble, k=inf", alpha, expected, "exact")
     return plan
-
-
-def _side_by_side(gamma: float, sigma: float) -> dict[str, Callable[[float | Floats], Floats]]:
-    """Limiting risks as functions of alpha; dropout is ridge with lambda / n = (1 - alpha) / alpha, over alpha."""
-
-    def dropout(alpha: float | Floats, scale: float | Floats) -> Floats:
-        penalty = (1 - alpha) / alpha
-        shrinkage = theory.alpha_from_penalty(penalty, gamma)
-        return theory.scaled_risk(theory.ridge_risk(penalty, gamma, sigma), shrinkage, scale)
-
-    return {
-        "dropout": lambda alpha: dropout(alpha, 1 / alpha),
-        "dropout times alpha": lambda alpha: dropout(alpha, 1.0),
-        "ridge": lambda alpha: theory.ridge_risk(theory.penalty_from_alpha(alpha, gamma), gamma, sigma),
-        "ensemble": lambda alpha: theory.limiting_risk(alpha, gamma, sigma),
-    }
 
 
 def _sparse(c: SimpleNamespace) -> Plan:
@@ -324,16 +303,16 @@ def _sparse(c: SimpleNamespace) -> Plan:
         return Estimator("olsen.OLSEnsembleRegressorCV", (("fit_intercept", False), ("inclusion", inclusion)))
 
     methods = {
-        "auto": tuned("auto"),
-        "uniform": tuned("uniform"),
+        "ensemble, default": tuned("auto"),
+        "ensemble, uniform": tuned("uniform"),
         "ridge": Estimator("sklearn.linear_model.RidgeCV", (("fit_intercept", False), ("alphas", grid))),
         "lasso": Estimator("sklearn.linear_model.LassoCV", (("fit_intercept", False), ("max_iter", 20_000))),
     }
     for nonzeros in c.nonzeros:
         problem = LinearProblem(c.n, c.p, c.sigma, coefficients="sparse", nonzeros=nonzeros)
         for series, method in methods.items():
-            plan.simulate(problem, method, "risk", series, nonzeros, np.nan, "")
-        plan.line("risk", "known coefficients", [nonzeros], _risk_with_known_coefficients(c, problem), "reference")
+            plan.simulate(problem, method, "risk", series, nonzeros)
+        plan.line("risk", "coefficients known", [nonzeros], _risk_with_known_coefficients(c, problem), "reference")
     plan.line("risk", "optimal ridge", [1.0], theory.optimal_ridge_risk(c.p / c.n, c.sigma), "reference")
     return plan
 
