@@ -2,24 +2,26 @@
 
 import json
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 
+from loops import case
 from olsen import OLSEnsembleRegressor, simulation
 from olsen.simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo, storage
 from olsen.simulation.problems import COVARIANCES
 
 
-@pytest.mark.parametrize("covariance", COVARIANCES)
-def test_rows_have_the_covariance(covariance, seed):
+def test_rows_have_the_covariance(seed):
     """Every entry of the sample covariance of 4000 rows within 5.5 standard errors (36 entries, five covariances)."""
-    problem = LinearProblem(4000, 6, covariance=covariance)
-    X, Sigma = problem.draw(np.random.default_rng(seed)).X, problem.covariance_matrix()
-    products = np.einsum("ni,nj->nij", X, X)
-    error = products.std(axis=0) / math.sqrt(len(X))
-    assert np.all(np.abs(products.mean(axis=0) - Sigma) < 5.5 * error)
+    for covariance in COVARIANCES:
+        problem = LinearProblem(4000, 6, covariance=covariance)
+        X, Sigma = problem.draw(np.random.default_rng(seed)).X, problem.covariance_matrix()
+        products = np.einsum("ni,nj->nij", X, X)
+        error = products.std(axis=0) / math.sqrt(len(X))
+        assert np.all(np.abs(products.mean(axis=0) - Sigma) < 5.5 * error), covariance
 
 
 def test_coefficients_are_of_norm_one_and_of_their_kind(seed):
@@ -32,42 +34,39 @@ def test_coefficients_are_of_norm_one_and_of_their_kind(seed):
         assert np.array_equal(first, second) == (kind == "fixed")
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "student"])
-def test_noise_has_its_standard_deviation(noise, seed):
-    drawn = LinearProblem(40_000, 1, 0.7, noise=noise, degrees=8.0).draw(np.random.default_rng(seed)).noise
-    squares = drawn**2
-    assert abs(squares.mean() - 0.49) < 5 * squares.std() / math.sqrt(len(squares))
+def test_noise_has_its_standard_deviation(seed):
+    for noise in ("gaussian", "student"):
+        drawn = LinearProblem(40_000, 1, 0.7, noise=noise, degrees=8.0).draw(np.random.default_rng(seed)).noise
+        squares = drawn**2
+        assert abs(squares.mean() - 0.49) < 5 * squares.std() / math.sqrt(len(squares)), noise
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
+def test_problems_refuse_what_they_cannot_be():
+    for wrong, words in [
         ({"covariance": "toeplitz"}, "identity"),
         ({"coefficients": "unit"}, "sparse"),
         ({"noise": "cauchy"}, "student"),
-        ({"nonzeros": 9}, "between 1 and the 4"),
-        ({"sigma": -1.0}, "negative"),
-        ({"degrees": 2.0}, "exceed 2"),
-    ],
-)
-def test_problems_refuse_what_they_cannot_be(wrong, words):
-    with pytest.raises(ValueError, match=words):
-        LinearProblem(5, 4, **wrong)
+        ({"nonzeros": 9}, "nonzeros=9.*4 columns"),
+        ({"sigma": -1.0}, "sigma=-1"),
+        ({"degrees": 2.0}, "degrees=2"),
+    ]:
+        with case(wrong), pytest.raises(ValueError, match=words):
+            LinearProblem(5, 4, **wrong)
 
 
-@pytest.mark.parametrize("max_samples", [1.0, 20])
-@pytest.mark.parametrize("design", ["independent", "balanced"])
-def test_all_numbers_of_members_from_one_solve_are_the_estimators(design, max_samples):
+def test_all_numbers_of_members_from_one_solve_are_the_estimators():
     sample = LinearProblem(30, 16, 0.5, "ar1").draw(np.random.default_rng(1))
     ks = (1, 2, 5, 6, 20)
-    found = Ensemble(6, max_samples, k=ks, design=design, scale=0.9).evaluate(sample, seed=4)
-    for k, (risk, bias, variance) in zip(ks, found, strict=True):
-        errors = []
-        for y in (sample.y, sample.signal, sample.noise):
+    for design, max_samples in product(["independent", "balanced"], [1.0, 20]):
+        found = Ensemble(6, max_samples, k=ks, design=design, scale=0.9).evaluate(sample, seed=4)
+        for k, parts in zip(ks, found, strict=True):
             model = OLSEnsembleRegressor(k, 6, max_samples, design=design, fit_intercept=False, random_state=4)
-            errors.append(0.9 * model.fit(sample.X, y).coef_ - (0 if y is sample.noise else sample.beta))
-        expected = [e @ sample.covariance @ e for e in errors]
-        np.testing.assert_allclose([risk, bias, variance], expected, rtol=1e-9)
+            errors = [
+                0.9 * model.fit(sample.X, y).coef_ - truth
+                for y, truth in ((sample.y, sample.beta), (sample.signal, sample.beta), (sample.noise, 0))
+            ]
+            with case(design, max_samples, k):
+                np.testing.assert_allclose(parts, [e @ sample.covariance @ e for e in errors], rtol=1e-9)
 
 
 def test_pooled_values_are_means_over_members_and_pairs():
@@ -81,17 +80,19 @@ def test_pooled_values_are_means_over_members_and_pairs():
     assert ten == pytest.approx(gram.mean())
 
 
-@pytest.mark.parametrize("shape", [(30, 12), (12, 30)])
-def test_ridge_and_dropout_are_their_formulas(shape):
-    sample = LinearProblem(*shape, 0.5).draw(np.random.default_rng(0))
-    G, c = sample.X.T @ sample.X, sample.X.T @ sample.y
-    ridge = SklearnRidge(3.0, fit_intercept=False).fit(sample.X, sample.y).coef_
-    assert Ridge(3.0).evaluate(sample, 0)[0, 0] == pytest.approx(np.sum((ridge - sample.beta) ** 2))
-    coef = np.linalg.solve(G + (0.6 / 0.4) * np.diag(np.diag(G)), c) / 0.4
-    assert Dropout(0.4).evaluate(sample, 0)[0, 0] == pytest.approx(np.sum((coef - sample.beta) ** 2))
-    assert Dropout(0.4, True).evaluate(sample, 0)[0, 0] == pytest.approx(np.sum((0.4 * coef - sample.beta) ** 2))
-    same = Estimator("sklearn.linear_model.Ridge", (("alpha", 3.0), ("fit_intercept", False))).evaluate(sample, 0)
-    assert same[0, 0] == pytest.approx(np.sum((ridge - sample.beta) ** 2)) and np.isnan(same[0, 1])
+def test_ridge_and_dropout_are_their_formulas():
+    for shape in [(30, 12), (12, 30)]:
+        sample = LinearProblem(*shape, 0.5).draw(np.random.default_rng(0))
+        G, c = sample.X.T @ sample.X, sample.X.T @ sample.y
+        ridge = SklearnRidge(3.0, fit_intercept=False).fit(sample.X, sample.y).coef_
+        coef = np.linalg.solve(G + (0.6 / 0.4) * np.diag(np.diag(G)), c) / 0.4
+        same = Estimator("sklearn.linear_model.Ridge", (("alpha", 3.0), ("fit_intercept", False)))
+        ways = ((Ridge(3.0), ridge), (same, ridge), (Dropout(0.4), coef), (Dropout(0.4, True), 0.4 * coef))
+        for method, expected in ways:
+            with case(shape, method):
+                found = method.evaluate(sample, 0)[0]
+                assert found[0] == pytest.approx(np.sum((expected - sample.beta) ** 2))
+                assert np.isnan(found[1]) == (method is same)
 
 
 CELLS = [
@@ -150,13 +151,13 @@ def test_progress_counts_to_the_end(tmp_path):
     assert seen[0] == (0, 18) and seen[-1] == (18, 18) and seen == sorted(seen)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_tidy_tables_survive_the_disk(tmp_path, suffix):
+def test_tidy_tables_survive_the_disk(tmp_path):
     table = simulation.tidy(simulation.run(CELLS[:2], trials=3))
     assert {"n", "p", "sigma", "method", "k", "quantity", "mean", "standard_error", "trials"} <= set(table)
-    simulation.write_table(table, tmp_path / f"table{suffix}")
-    back = simulation.read_table(tmp_path / f"table{suffix}")
-    assert back["mean"] == table["mean"] and back["quantity"] == table["quantity"]
+    for suffix in (".csv", ".parquet"):
+        simulation.write_table(table, tmp_path / f"table{suffix}")
+        back = simulation.read_table(tmp_path / f"table{suffix}")
+        assert back["mean"] == table["mean"] and back["quantity"] == table["quantity"]
 
 
 def test_a_manifest_says_how_numbers_came_about(tmp_path):

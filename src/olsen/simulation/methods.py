@@ -15,7 +15,6 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .. import _members, subsets
-from .._execution.threads import Sharing
 from ..equivalence import inclusion_probabilities
 from .problems import Sample
 
@@ -68,37 +67,28 @@ class Ensemble:
     scale: float = 1.0
     penalty: float | None = None
 
-    def evaluate(self, sample: Sample, seed: int, n_threads: int = 1) -> NDArray[np.float64]:
+    def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance for every k, of shape (len(k), 3)."""
         pooled = np.inf in self.k
-        features, values = self._solve(sample, self.members or (100 if pooled else int(max(self.k))), seed, n_threads)
+        features, values = self._solve(sample, self.members or (100 if pooled else int(max(self.k))), seed)
         if not pooled:
             return _energies(sample, self.scale * _running_means(features, values, np.array(self.k)))
         own, pair = _pair_energies(sample, features, self.scale * values)
-        mean: NDArray[np.float64] = pair + (own - pair) / np.array(self.k)[:, None]
-        return mean
+        return np.asarray(pair + (own - pair) / np.array(self.k)[:, None])
 
-    def _solve(
-        self, sample: Sample, total: int, seed: int, n_threads: int
-    ) -> tuple[subsets.Subsets, NDArray[np.float64]]:
-        n, p = sample.X.shape
-        if self.sampling == "determinantal":
-            size = subsets.Design(n, p, seed, self.max_features).expected_size  # type: ignore[arg-type]
-            features, rows = subsets.Determinantal.from_rows(sample.X, size).draw(0, total, seed=seed), None
-        else:
-            features, rows = self._draw(sample, total, seed)
-        problem = _members.Problem(sample.X, _two_targets(sample), None, False)
-        return features, _members.solve(problem, features, rows, sharing=Sharing(n_threads)).values
-
-    def _draw(self, sample: Sample, total: int, seed: int) -> tuple[subsets.Subsets, subsets.Subsets | None]:
+    def _solve(self, sample: Sample, total: int, seed: int) -> tuple[subsets.Subsets, NDArray[np.float64]]:
         n, p = sample.X.shape
         chance = self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
         if self.penalty is not None:
             chance = inclusion_probabilities(sample.X, self.penalty, center=False, check_collinear=False)
-        return subsets.draw_members(
-            n, p, total, seed=seed, max_features=chance, max_samples=self.max_samples, sampling=self.sampling,
-            design=self.design,
-        )  # fmt: skip
+        if self.sampling == "determinantal":
+            size = subsets.Design(n, p, seed, chance).expected_size  # type: ignore[arg-type]
+            features, rows = subsets.Determinantal.from_rows(sample.X, size).draw(0, total, seed=seed), None
+        else:
+            how = {"max_samples": self.max_samples, "sampling": self.sampling, "design": self.design}
+            features, rows = subsets.draw_members(n, p, total, seed=seed, max_features=chance, **how)  # type: ignore[arg-type]
+        problem = _members.Problem(sample.X, _two_targets(sample), None, False)
+        return features, _members.solve(problem, features, rows).values
 
 
 @dataclass(frozen=True)
@@ -222,11 +212,8 @@ def _pair_energies(
 def _ridge(X: NDArray[np.float64], Y: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
     """Coefficients (p, q), on the smaller side of X."""
     n, p = X.shape
-    coef: NDArray[np.float64]
     if penalty == 0:
-        coef = np.asarray(np.linalg.lstsq(X, Y, rcond=None)[0], dtype=np.float64)
-    elif p <= n:
-        coef = la.solve(X.T @ X + penalty * np.eye(p), X.T @ Y, assume_a="pos")
-    else:
-        coef = X.T @ la.solve(X @ X.T + penalty * np.eye(n), Y, assume_a="pos")
-    return coef
+        return np.asarray(np.linalg.lstsq(X, Y, rcond=None)[0])
+    if p <= n:
+        return np.asarray(la.solve(X.T @ X + penalty * np.eye(p), X.T @ Y, assume_a="pos"))
+    return np.asarray(X.T @ la.solve(X @ X.T + penalty * np.eye(n), Y, assume_a="pos"))

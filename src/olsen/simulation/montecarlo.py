@@ -7,14 +7,15 @@ same data, and their differences are paired; different problems are independent.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from .. import __version__
 from .._execution.threads import count_threads, one_blas_thread
 from .methods import QUANTITIES, Method
 from .problems import LinearProblem
@@ -23,9 +24,6 @@ from .storage import TrialStore, describe, digest
 __all__ = ["Estimate", "run", "tidy"]
 
 CHUNK = 5  # trials between two writes
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -52,16 +50,13 @@ class Estimate:
     @property
     def mean(self) -> NDArray[np.float64]:
         """Means, of shape (len(method.k), 3)."""
-        mean: NDArray[np.float64] = self.values.mean(axis=0)
-        return mean
+        return np.asarray(self.values.mean(axis=0))
 
     @property
     def standard_error(self) -> NDArray[np.float64]:
         """Standard errors of the means; nan for a single trial."""
-        with np.errstate(invalid="ignore"):
-            spread = self.values.std(axis=0, ddof=1) if self.trials > 1 else np.full(self.values.shape[1:], np.nan)
-        error: NDArray[np.float64] = spread / np.sqrt(self.trials)
-        return error
+        spread = self.values.std(axis=0, ddof=1) if self.trials > 1 else np.full(self.values.shape[1:], np.nan)
+        return np.asarray(spread / np.sqrt(self.trials))
 
 
 def run(
@@ -105,27 +100,28 @@ def run(
     True
     """
     cells = list(cells)
-    version = _package_version()
     stores = [
-        TrialStore(store, {"problem": describe(p), "method": describe(m), "seed": seed, "olsen": version})
+        TrialStore(store, {"problem": describe(p), "method": describe(m), "seed": seed, "olsen": __version__})
         for p, m in cells
     ]
-    todo = [(c, part) for c, s in enumerate(stores) for part in _chunks(s.missing(trials))]
+    missing = [store.missing(trials) for store in stores]
+    todo = [(c, some[i : i + CHUNK]) for c, some in enumerate(missing) for i in range(0, len(some), CHUNK)]
     total = trials * len(cells)
-    done = total - sum(len(part) for _, part in todo)
+    done = total - sum(map(len, missing))
     if progress:
         progress(done, total)
 
-    def work(item: tuple[int, list[int]]) -> NDArray[np.float64]:
-        cell, numbers = item
-        problem, method = cells[cell]
-        return np.stack([_trial(problem, method, seed, number) for number in numbers])
+    def work(cell: int, numbers: list[int]) -> tuple[int, list[int], NDArray[np.float64]]:
+        return cell, numbers, np.stack([_trial(*cells[cell], seed, number) for number in numbers])
 
-    for (cell, numbers), values in _in_threads(work, todo, count_threads(n_jobs)):
-        stores[cell].add(numbers, values)
-        done += len(numbers)
-        if progress:
-            progress(done, total)
+    # threads suffice: solvers release the interpreter lock
+    parallel = Parallel(count_threads(n_jobs), require="sharedmem", return_as="generator_unordered")
+    with one_blas_thread():  # held here, once: threads that set and reset it themselves would undo each other
+        for cell, numbers, values in parallel(delayed(work)(*item) for item in todo):
+            stores[cell].add(numbers, values)
+            done += len(numbers)
+            if progress:
+                progress(done, total)
     return [Estimate(p, m, s.values(trials)) for (p, m), s in zip(cells, stores, strict=True)]
 
 
@@ -147,7 +143,8 @@ def tidy(estimates: Iterable[Estimate]) -> dict[str, list[Any]]:
 def _rows(estimate: Estimate) -> Iterator[dict[str, Any]]:
     problem, method = describe(estimate.problem), describe(estimate.method)
     problem.pop("class")
-    fixed = {**problem, "method": method.pop("class"), **{key: _plain(value) for key, value in method.items()}}
+    plain = {key: str(value) if isinstance(value, (tuple, list)) else value for key, value in method.items()}
+    fixed = {**problem, "method": plain.pop("class"), **plain}  # cells of a table hold numbers and text
     mean, error = estimate.mean, estimate.standard_error
     for i, k in enumerate(estimate.method.k):
         for j, quantity in enumerate(QUANTITIES):
@@ -155,43 +152,8 @@ def _rows(estimate: Estimate) -> Iterator[dict[str, Any]]:
             yield {**fixed, "k": k, "quantity": quantity, **found}
 
 
-def _plain(value: object) -> object:
-    """Cells of a table hold numbers and text."""
-    return str(value) if isinstance(value, (tuple, list)) else value
-
-
 def _trial(problem: LinearProblem, method: Method, seed: int, number: int) -> NDArray[np.float64]:
     sequence = np.random.SeedSequence([seed, int(digest(describe(problem))[:15], 16), number])
     data, members = sequence.spawn(2)
     sample = problem.draw(np.random.default_rng(data))
     return method.evaluate(sample, int(members.generate_state(1, np.uint64)[0] >> 1))
-
-
-def _chunks(numbers: list[int]) -> list[list[int]]:
-    return [numbers[i : i + CHUNK] for i in range(0, len(numbers), CHUNK)]
-
-
-def _in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_threads: int) -> Iterator[tuple[Item, Result]]:
-    """Pairs (item, result), as they finish. Threads suffice: solvers release the interpreter lock."""
-    with one_blas_thread():  # held here, once: threads that set and reset it themselves would undo each other
-        if n_threads == 1:
-            yield from ((item, work(item)) for item in items)
-            return
-        with ThreadPoolExecutor(n_threads) as pool:
-            waiting = {pool.submit(work, item): item for item in items}
-            try:
-                while waiting:
-                    for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                        yield waiting.pop(future), future.result()
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-
-def _package_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("olsen")
-    except PackageNotFoundError:
-        return "unknown"

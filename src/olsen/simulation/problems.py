@@ -13,6 +13,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from .._estimators.inputs import check_choice, check_count, check_number
+
 __all__ = ["COVARIANCES", "LinearProblem", "Sample"]
 
 # covariance -> (what `strength` means, its default)
@@ -23,8 +25,6 @@ COVARIANCES = {
     "equicorrelated": ("the correlation of every pair", 0.3),
     "spiked": ("what is added to the variance along one fixed direction", 10.0),
 }
-COEFFICIENTS = ("gaussian", "fixed", "sparse")
-NOISES = ("gaussian", "student")
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class Sample:
     def energy(self, error: NDArray[np.float64]) -> NDArray[np.float64]:
         """e' Sigma e for errors along the last axis."""
         weighted = error if self.covariance is None else error @ self.covariance
-        energies: NDArray[np.float64] = np.sum(weighted * error, axis=-1)
-        return energies
+        return np.asarray(np.sum(weighted * error, axis=-1))
 
 
 @dataclass(frozen=True)
@@ -98,16 +97,15 @@ class LinearProblem:
     degrees: float = 5.0
 
     def __post_init__(self) -> None:
-        _require(self.covariance in COVARIANCES, f"covariance={self.covariance!r} must be one of {list(COVARIANCES)}.")
-        _require(self.coefficients in COEFFICIENTS, f"coefficients={self.coefficients!r} must be in {COEFFICIENTS}.")
-        _require(self.noise in NOISES, f"noise={self.noise!r} must be one of {NOISES}.")
-        _require(self.n >= 1 and self.p >= 1, f"a problem needs rows and columns; got n={self.n}, p={self.p}.")
-        _require(self.sigma >= 0, f"sigma={self.sigma} must not be negative.")
-        _require(self.degrees > 2, f"degrees={self.degrees} must exceed 2, or the noise has no variance.")
-        _require(
-            self.nonzeros is None or 1 <= self.nonzeros <= self.p,
-            f"nonzeros={self.nonzeros} must lie between 1 and the {self.p} columns.",
-        )
+        check_choice("covariance", self.covariance, list(COVARIANCES))
+        check_choice("coefficients", self.coefficients, ("gaussian", "fixed", "sparse"))
+        check_choice("noise", self.noise, ("gaussian", "student"))
+        check_count("n", self.n)
+        check_count("p", self.p)
+        check_number("sigma", self.sigma, "a standard deviation, not negative", 0.0)
+        check_number("degrees", self.degrees, "above 2, or the noise has no variance", np.nextafter(2.0, 3.0))
+        if self.nonzeros is not None:
+            check_number("nonzeros", self.nonzeros, f"between 1 and the {self.p} columns", 1, self.p)
 
     def covariance_matrix(self) -> NDArray[np.float64]:
         """The covariance of a row, of shape (p, p)."""
@@ -116,18 +114,20 @@ class LinearProblem:
     def fixed_beta(self) -> NDArray[np.float64]:
         """The coefficients of ``coefficients="fixed"``: equal sizes, signs that look random and never change."""
         signs = np.random.Generator(np.random.Philox(self.p)).choice([-1.0, 1.0], size=self.p)
-        beta: NDArray[np.float64] = signs / np.sqrt(self.p)
-        return beta
+        return np.asarray(signs / np.sqrt(self.p))
 
     def draw(self, rng: np.random.Generator) -> Sample:
         """Draw data, coefficients and noise, in this order."""
-        X = rng.standard_normal((self.n, self.p))
-        if self.covariance == "identity":
-            covariance = None
-        else:
+        X, covariance = rng.standard_normal((self.n, self.p)), None
+        if self.covariance != "identity":
             covariance = self.covariance_matrix()
             X = X @ _root(self.covariance, self._strength, self.p).T
-        return Sample(X, self.draw_coefficients(rng), self._draw_noise(rng), covariance)
+        beta = self.draw_coefficients(rng)
+        if self.noise == "gaussian":
+            noise = rng.standard_normal(self.n)
+        else:
+            noise = np.sqrt((self.degrees - 2) / self.degrees) * rng.standard_t(self.degrees, self.n)
+        return Sample(X, beta, self.sigma * noise, covariance)
 
     @property
     def _strength(self) -> float:
@@ -143,37 +143,24 @@ class LinearProblem:
             beta[rng.permutation(self.p)[:zeros]] = 0.0
         return beta / np.linalg.norm(beta)
 
-    def _draw_noise(self, rng: np.random.Generator) -> NDArray[np.float64]:
-        if self.noise == "gaussian":
-            return self.sigma * rng.standard_normal(self.n)
-        scale = np.sqrt((self.degrees - 2) / self.degrees)
-        noise: NDArray[np.float64] = self.sigma * scale * rng.standard_t(self.degrees, self.n)
-        return noise
-
 
 @lru_cache(maxsize=32)
 def _covariance(name: str, strength: float, p: int) -> NDArray[np.float64]:
-    matrix: NDArray[np.float64]
     if name == "identity":
         matrix = np.eye(p)
-    elif name == "diagonal":
-        matrix = np.diag(np.geomspace(1.0, strength, p))
     elif name == "ar1":
         matrix = strength ** np.abs(np.subtract.outer(np.arange(p), np.arange(p)))
+    elif name == "diagonal":
+        matrix = np.diag(np.geomspace(1.0, strength, p))
     elif name == "equicorrelated":
         matrix = (1 - strength) * np.eye(p) + strength
-    else:
+    else:  # spiked
         direction = np.cos(np.arange(1, p + 1) ** 2.0)  # no column is special, none is left out
         matrix = np.eye(p) + strength * np.outer(direction, direction) / (direction @ direction)
     matrix.flags.writeable = False  # shared between all problems that ask for it
-    return matrix
+    return np.asarray(matrix)
 
 
 @lru_cache(maxsize=32)
 def _root(name: str, strength: float, p: int) -> NDArray[np.float64]:
     return np.asarray(np.linalg.cholesky(_covariance(name, strength, p)), dtype=np.float64)
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise ValueError(message)

@@ -10,10 +10,9 @@ import hashlib
 import json
 import math
 import os
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 __all__ = ["TrialStore", "atomically", "describe", "digest", "read_table", "write_manifest", "write_table"]
-
-# what NumPy and its archives raise for a file that is not one of theirs, or not whole
-DAMAGED = (EOFError, ValueError, KeyError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error, RuntimeError)
 
 
 def describe(item: DataclassInstance) -> dict[str, Any]:
@@ -70,7 +66,7 @@ class TrialStore:
                 if str(stored["description"]) != self.description:
                     return {}
                 return dict(zip(stored["numbers"].tolist(), stored["values"], strict=True))
-        except DAMAGED:
+        except Exception:  # whatever NumPy and its archives raise for a file that is not one of theirs, or not whole
             return {}
 
     def add(self, numbers: Iterable[int], values: NDArray[np.float64]) -> None:
@@ -79,11 +75,8 @@ class TrialStore:
         if self.path is None:
             return
         order = sorted(self.trials)
-        stacked = np.stack([self.trials[i] for i in order])
-
-        def write(file: Path) -> None:
-            np.savez(file, description=self.description, numbers=order, values=stacked)
-
+        arrays: dict[str, Any] = {"numbers": order, "values": np.stack([self.trials[i] for i in order])}
+        write = partial(np.savez, description=self.description, **arrays)
         atomically(self.path, write, durable=False)  # it can be computed again
 
     def missing(self, count: int) -> list[int]:
