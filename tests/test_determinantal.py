@@ -348,7 +348,7 @@ def test_what_cannot_be_combined_is_refused_with_the_reason(monkeypatch):
     for how, words in (
         ({"max_samples": 0.5}, "max_samples=0.5"),
         ({"max_features": np.full(30, 0.2)}, "probabilities"),
-        ({"max_features": 19}, "rank 19"),
+        ({"max_features": 19}, "rank of the columns, 19"),
         ({"max_features": 0.9}, "27 columns"),
         ({"n_estimators": np.inf, "mixing": "stacking"}, "stacking"),
     ):

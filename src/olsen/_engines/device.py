@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .._execution.arrays import Space, space_of
 from .._members import Members, on_device
 from .._members.problem import Units
-from ..subsets import Design, Subsets
+from ..subsets import Design
 from ..subsets._on_device import draw_on_device
 from .determinantal import limit_of
 from .engine import Options
@@ -75,7 +75,7 @@ class Device(Rows):
             coef,
             total.intercept / k * units.y,
             total.mean_y / k * units.y,
-            features.counts(mapper) if isinstance(features, Subsets) else features.counts(),
+            features.counts(),
             np.full(k, 1 / k),
             "masked_cg" if self.options.solver == "auto" else self.options.solver,
             total.refitted,

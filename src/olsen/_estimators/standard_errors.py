@@ -221,4 +221,4 @@ def _members_of_group(design: Design) -> int:
     if design.kind != "balanced" or design.sampling == "determinantal":
         return 1
     share = design.expected_size / design.n_columns
-    return group_size(min(max(share, 1 / design.n_columns), 1.0))
+    return int(group_size(min(max(share, 1 / design.n_columns), 1.0)))

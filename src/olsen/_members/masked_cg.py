@@ -213,7 +213,7 @@ class Iteration:
         if isinstance(subsets, DeviceSubsets):
             return subsets.columns(members)
         some = subsets if len(members) == len(subsets) else subsets.take(members)
-        return self.problem.space.put(some.mask(self.sharing.without_blas)).T
+        return self.problem.space.put(some.mask()).T
 
     def _too_slow(self, members: Indices, probing: str | None) -> TooSlow:
         """Function that says whether the rest would cost more than factorisations, asked when a quarter is paid.

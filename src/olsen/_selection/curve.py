@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..subsets import group_sizes
+from ..subsets import group_size
 
 __all__ = ["PairSums", "RiskCurve", "SizeCurve", "pair_means"]
 
@@ -99,7 +99,7 @@ def _raise_same(own: Array, same: Array, other: Array, sizes: NDArray[np.int64],
 
     No group does, but S comes from few pairs, and with hundreds of members in a group its noise would count most.
     """
-    least = other - (own - other) / np.maximum(group_sizes(sizes / n_items) - 1, 1)
+    least = other - (own - other) / np.maximum(group_size(sizes / n_items) - 1, 1)
     return np.maximum(0.0, least - same)
 
 
@@ -142,7 +142,7 @@ class SizeCurve:
             return other
         share = np.zeros(len(self.sizes))  # of all ordered pairs of members, those within a balanced group: s / k^2
         if self.design == "balanced":
-            groups = group_sizes(self.sizes / self.n_items)
+            groups = group_size(self.sizes / self.n_items)
             full, rest = np.divmod(int(k), groups)
             share = (full * groups * (groups - 1) + rest * (rest - 1)) / k**2
         share = share.reshape(-1, *[1] * (own.ndim - 1))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +14,7 @@ from ._compressed import Mapper, Subsets
 from ._determinantal import Determinantal
 from ._drawing import ROWS, draw, draw_members, resolve_size, row_groups
 
-__all__ = ["Design", "Endless", "MemberRows", "laws_of_members"]
+__all__ = ["Design", "MemberLists", "laws_of_members"]
 
 
 @dataclass(frozen=True)
@@ -101,34 +100,31 @@ class Design:
 
     def draw(self, start: int, stop: int, mapper: Mapper | None = None) -> tuple[Subsets, Subsets | None]:
         """Columns of members `start` to `stop`, and their rows (with `row_groups`, their groups); None: all rows."""
-        how: dict[str, Any] = {
-            "seed": self.seed,
-            "sampling": self.sampling,
-            "design": self.kind,
-            "fit_intercept": self.fit_intercept,
-            "distinct_rows": self.distinct_rows,
-            "mapper": mapper,
-        }
-        if self.shares is not None:
+        if self.sampling == "determinantal" or self.shares is not None:
             assert self.process is not None
-            laws: list[Callable[[int, int], Subsets]] = [
-                partial(process.draw, seed=self.seed, mapper=mapper, law=i) for i, process in enumerate(self.process)
-            ]
-            laws.append(lambda first, last: self.uniform.draw(first, last, mapper)[0])
-            return _draw_mixture(self.shares, laws[: len(self.shares)], start, stop, self.n_columns), None
-        if self.sampling == "determinantal":
-            assert self.process is not None
-            return self.process[0].draw(start, stop, seed=self.seed, mapper=mapper), None
-        rows = 1.0 if self.row_groups else self.max_samples
+            return self._draw_laws(self.process, start, stop, mapper), None
         features, samples = draw_members(
-            self.n_rows, self.n_columns, stop, start=start, max_features=self.max_features, max_samples=rows, **how
-        )
-        return features, self._draw_groups(start, stop) if self.row_groups else samples
+            self.n_rows, self.n_columns, stop, start=start, seed=self.seed, max_features=self.max_features,
+            max_samples=1.0 if self.row_groups else self.max_samples, sampling=self.sampling, design=self.kind,
+            fit_intercept=self.fit_intercept, distinct_rows=self.distinct_rows, mapper=mapper,
+        )  # fmt: skip
+        if self.row_groups:
+            size = self.groups_per_member
+            samples = draw(self.row_groups, stop, start=start, seed=self.seed, size=size, design=self.kind, stream=ROWS)
+        return features, samples
 
-    def _draw_groups(self, start: int, stop: int) -> Subsets:
-        assert self.row_groups is not None
-        size = self.groups_per_member
-        return draw(self.row_groups, stop, start=start, seed=self.seed, size=size, design=self.kind, stream=ROWS)
+    def _draw_laws(self, process: tuple[Determinantal, ...], start: int, stop: int, mapper: Mapper | None) -> Subsets:
+        """Columns of determinantal members, of several laws where there are shares, uniform ones last."""
+        if self.shares is None:
+            return process[0].draw(start, stop, seed=self.seed, mapper=mapper)
+        law, drawn = laws_of_members(self.shares, stop), []
+        for i in range(len(self.shares)):
+            first, last = (int(np.sum(law[:end] == i)) for end in (start, stop))
+            if i < len(process):
+                drawn.append(iter(process[i].draw(first, last, seed=self.seed, mapper=mapper, law=i)))
+            else:
+                drawn.append(iter(self.uniform.draw(first, last, mapper)[0]))
+        return Subsets.stack([next(drawn[i]) for i in law[start:].tolist()], self.n_columns)
 
     @property
     def groups_per_member(self) -> int:
@@ -152,25 +148,27 @@ class Design:
             return round(self.n_rows * self.groups_per_member / self.row_groups), columns
         return resolve_size(self.max_samples, self.n_rows, "max_samples"), columns
 
-    def member_columns(self, k: float) -> Subsets | Endless:
+    def member_columns(self, k: float) -> Subsets | MemberLists:
         """Columns of the first k members."""
-        return Endless(lambda start, stop: self.draw(start, stop)[0]) if k == np.inf else self.draw(0, int(k))[0]
+        return MemberLists(k, lambda start, stop: self.draw(start, stop)[0]) if k == np.inf else self.draw(0, int(k))[0]
 
-    def member_rows(self, k: float) -> Sequence[NDArray[np.int64]] | Endless:
+    def member_rows(self, k: float) -> list[NDArray[np.int64]] | MemberLists:
         """Rows of the first k members, numbered as they were handed over."""
-        if k == np.inf:
-            return Endless(lambda start, stop: self.member_rows(stop)[start:])
-        k = int(k)
         count = self.n_rows if self.n_given is None else self.n_given
         rows = np.arange(count) if self.kept_rows is None else self.kept_rows
-        if self.all_rows:
-            return [rows] * k
-        _, samples = self.draw(0, k)
-        assert samples is not None
-        if self.row_groups is None:
-            return [rows[sample] for sample in samples]
-        group = row_groups(0, count, self.row_groups, self.seed)
-        return MemberRows(k, lambda i: np.flatnonzero(np.isin(group, samples[i])))
+        group = row_groups(0, count, self.row_groups, self.seed) if self.row_groups else None
+
+        def draw_rows(start: int, stop: int) -> list[NDArray[np.int64]]:
+            if self.all_rows:
+                return [rows] * (stop - start)
+            _, samples = self.draw(start, stop)
+            assert samples is not None
+            if group is None:
+                return [rows[sample] for sample in samples]
+            return [np.flatnonzero(np.isin(group, sample)) for sample in samples]
+
+        # groups together may be many times the data: they are listed one member at a time
+        return MemberLists(k, draw_rows) if k == np.inf or self.row_groups else draw_rows(0, int(k))
 
     @property
     def expected_size(self) -> float:
@@ -204,46 +202,31 @@ class Design:
         )
 
 
-class Endless:
-    """Subsets of infinitely many members, drawn as they are asked for: ``subsets[3]``, ``subsets[:100]``."""
+class MemberLists:
+    """Rows or columns of k members, or infinitely many, drawn as they are asked for: ``lists[3]``, ``lists[:100]``."""
 
-    def __init__(self, draw: Callable[[int, int], Any]) -> None:
-        self._draw = draw
-
-    def __getitem__(self, i: int | slice) -> Any:
-        if isinstance(i, slice):
-            if i.stop is None or min(i.stop, i.start or 0) < 0 or (i.step or 1) < 1:
-                raise IndexError("there are infinitely many members: ask for [start:stop], counted from the first.")
-            return self._draw(0, i.stop)[i]
-        if i < 0:
-            raise IndexError(f"there are infinitely many members, and so there is none numbered {i} from the end.")
-        return self._draw(i, i + 1)[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.__getitem__, itertools.count())
-
-
-class MemberRows(Sequence[NDArray[np.int64]]):
-    """Rows of every member, made when they are asked for: together they may be many times the data."""
-
-    def __init__(self, count: int, rows_of: Callable[[int], NDArray[np.int64]]) -> None:
-        self._count, self._rows_of = count, rows_of
+    def __init__(self, k: float, draw: Callable[[int, int], Any]) -> None:
+        self._k, self._draw = k, draw
 
     def __len__(self) -> int:
-        return self._count
+        if self._k == np.inf:
+            raise TypeError("there are infinitely many members.")
+        return int(self._k)
 
-    @overload
-    def __getitem__(self, i: int) -> NDArray[np.int64]: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> list[NDArray[np.int64]]: ...
-
-    def __getitem__(self, i: int | slice) -> NDArray[np.int64] | list[NDArray[np.int64]]:
+    def __getitem__(self, i: int | slice) -> Any:
+        if self._k == np.inf:
+            bounds = (i.start or 0, i.stop) if isinstance(i, slice) else (i, i)
+            if bounds[1] is None or min(bounds) < 0:
+                raise IndexError("there are infinitely many members: ask for some, counted from the first.")
+            return self._draw(0, i.stop)[i] if isinstance(i, slice) else self._draw(i, i + 1)[0]
         if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(self._count))]
-        if not -self._count <= i < self._count:
-            raise IndexError(f"there is no member {i}; there are {self._count}.")
-        return self._rows_of(i % self._count)
+            return [self[j] for j in range(*i.indices(len(self)))]
+        if not -self._k <= i < self._k:
+            raise IndexError(f"there is no member {i}; there are {self._k}.")
+        return self._draw(i % len(self), i % len(self) + 1)[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, itertools.count() if self._k == np.inf else range(len(self)))
 
 
 def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
@@ -263,28 +246,3 @@ def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
     law = np.repeat(np.arange(len(share)), count)
     number = np.arange(len(law)) - np.repeat(np.cumsum(count) - count, count)
     return law[np.argsort((number + 0.5) / share[law], kind="stable")[:stop]]
-
-
-def _draw_mixture(
-    shares: NDArray[np.float64], laws: Sequence[Callable[[int, int], Subsets]], start: int, stop: int, n_columns: int
-) -> Subsets:
-    """Columns of members `start` to `stop`, of which each law, a function that draws its own members, has its share."""
-    law = laws_of_members(shares, stop)
-    before, after = (np.bincount(law[:end], minlength=len(laws)) for end in (start, stop))
-    drawn = [laws[i](int(before[i]), int(after[i])) for i in np.flatnonzero(after > before).tolist()]
-    if not drawn:
-        return Subsets(n_columns, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int64))
-    return _interleaved(drawn, law[start:])
-
-
-def _interleaved(drawn: list[Subsets], law: NDArray[np.int64]) -> Subsets:
-    """Members of several draws in the order in which their laws come."""
-    place = np.argsort(law, kind="stable")  # where the members of one law after the other go
-    sizes = np.empty(len(law), dtype=np.int64)
-    sizes[place] = np.concatenate([features.sizes for features in drawn])
-    ends = np.concatenate([[0], np.cumsum(sizes)])
-    own = np.repeat(ends[place], sizes[place])
-    within = np.arange(ends[-1]) - np.repeat(np.cumsum(sizes[place]) - sizes[place], sizes[place])
-    indices = np.empty(int(ends[-1]), dtype=np.int64)
-    indices[own + within] = np.concatenate([features.indices for features in drawn])
-    return Subsets(drawn[0].n_items, ends, indices)

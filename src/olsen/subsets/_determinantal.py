@@ -13,6 +13,7 @@ determinant zero and are never drawn together. Status: theorem.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -25,51 +26,15 @@ from scipy.optimize import brentq
 
 from .. import _kernel
 from ._compressed import Mapper, Subsets
+from ._drawing import DETERMINANTAL
 
-__all__ = ["Determinantal", "Tridiagonal", "penalty_of_size"]
+__all__ = ["Determinantal", "penalty_of_size"]
 
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-13  # of the largest eigenvalue, for each of the columns or rows: eigenvalues that are zeros
 DOUBT = 1e-9  # penalty over the largest eigenvalue, below which products of columns have lost what decides
 ALIKE = 1e-6  # of the larger: eigenvalues whose eigenvectors rounding could turn among each other
-BATCH = 256  # members drawn at a time
-STREAM = 3  # of a seed: columns are 0, rows 1, groups of rows 2
-
-
-@dataclass(frozen=True, eq=False)
-class Tridiagonal:
-    """A symmetric matrix A = Q T Q', T tridiagonal and Q a product of reflections: all that ridge regression needs."""
-
-    reflections: NDArray[np.float64]
-    factors: NDArray[np.float64]
-    diagonal: NDArray[np.float64]
-    beside: NDArray[np.float64]
-
-    @classmethod
-    def of(cls, A: NDArray[np.float64]) -> Tridiagonal:
-        """From a matrix in the order of LAPACK, which is overwritten."""
-        found, diagonal, beside, factors, _ = la.lapack.dsytrd(A, lower=1, lwork=64 * len(A), overwrite_a=1)
-        return cls(np.asfortranarray(found[1:, :-1]), factors, diagonal, beside)
-
-    def eigenvalues(self) -> NDArray[np.float64]:
-        """Ascending."""
-        return np.asarray(la.eigvalsh_tridiagonal(self.diagonal, self.beside, check_finite=False))
-
-    def eigenvectors(self) -> NDArray[np.float64]:
-        """In the order of the eigenvalues."""
-        return self._times_q(la.eigh_tridiagonal(self.diagonal, self.beside, check_finite=False)[1], "N")
-
-    def solve_ridged(self, C: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
-        """(A + penalty I)^{-1} C."""
-        banded = np.stack([self.diagonal + penalty, np.append(self.beside, 0.0)])
-        return self._times_q(la.solveh_banded(banded, self._times_q(C, "T"), lower=True, check_finite=False), "N")
-
-    def _times_q(self, C: NDArray[np.float64], trans: str) -> NDArray[np.float64]:
-        if len(C) > 1:
-            turned = la.lapack.dormqr("L", trans, self.reflections, self.factors, C[1:], 64 * max(C.shape))[0]
-            return np.concatenate([C[:1], turned])
-        return C
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +49,10 @@ class Determinantal:
         Lambda.
     spreads : ndarray of shape (n_columns,)
         The diagonal of D; zero for columns that are never drawn.
-    eigenvectors : ndarray of shape (n_columns, rank) or Tridiagonal
-        Of the same; or a tridiagonal form of it, from which they are found when they are needed: the limit does
-        without them.
+    eigenvectors : ndarray of shape (n_columns, rank) or None
+        Of the same. None: they are found from the matrix when they are needed; the limit does without them.
+    matrix : ndarray of shape (n_columns, n_columns) or None, default=None
+        The matrix itself, where it is at hand.
 
     Examples
     --------
@@ -100,19 +66,15 @@ class Determinantal:
     100
     """
 
-    values: NDArray[np.float64]
+    values: Array
     penalty: float
-    spreads: NDArray[np.float64]
-    eigenvectors: NDArray[np.float64] | Tridiagonal
+    spreads: Array
+    eigenvectors: Array | None
+    matrix: Array | None = None
 
     @classmethod
     def from_gram(
-        cls,
-        G: NDArray[np.float64],
-        size: float | None = None,
-        spreads: NDArray[np.float64] | None = None,
-        *,
-        penalty: float | None = None,
+        cls, G: Array, size: float | None = None, spreads: Array | None = None, *, penalty: float | None = None
     ) -> Determinantal:
         """From products of the columns, for an expected `size` or a penalty.
 
@@ -120,20 +82,13 @@ class Determinantal:
         """
         spreads = _spreads(np.diagonal(G), spreads)
         root = np.sqrt(spreads)
-        scaled = (root[:, None] * G).T  # in the order of LAPACK, which would turn it around
-        scaled *= root[:, None]
-        form = Tridiagonal.of(scaled)
-        values = _above_rounding(form.eigenvalues(), len(G))
-        return cls(values, _penalty(values, size) if penalty is None else penalty, spreads, form)
+        matrix = root[:, None] * G * root
+        values = _above_rounding(la.eigvalsh(matrix, check_finite=False))
+        return cls(values, _penalty(values, size) if penalty is None else penalty, spreads, None, matrix)
 
     @classmethod
     def from_rows(
-        cls,
-        Z: NDArray[np.float64],
-        size: float | None = None,
-        spreads: NDArray[np.float64] | None = None,
-        *,
-        penalty: float | None = None,
+        cls, Z: Array, size: float | None = None, spreads: Array | None = None, *, penalty: float | None = None
     ) -> Determinantal:
         """The same from rows (n, p), about their means with an intercept: for more columns than rows.
 
@@ -141,26 +96,21 @@ class Determinantal:
         """
         spreads = _spreads(np.einsum("lj,lj->j", Z, Z), spreads)
         scaled = Z * np.sqrt(spreads)
+
+        def found(values: Array, vectors: Array) -> Determinantal:
+            chosen = _penalty(values, size) if penalty is None else penalty
+            return cls(values, chosen, spreads, np.ascontiguousarray(_canonical(values, vectors)))
+
         if len(Z) <= Z.shape[1]:
             values, left = la.eigh(scaled @ scaled.T, check_finite=False)
-            first = len(values) - len(_above_rounding(values, len(values)))
-            values, left = values[first:], left[:, first:]
-            kept = len(values)
-            vectors = scaled.T @ left / np.sqrt(values)
-            if penalty is not None or (size is not None and 0 < size < kept):
-                found = cls._with_vectors(values, vectors, size, spreads, penalty)
-                if not found.doubtful:
-                    return found
+            values = _above_rounding(values)
+            with suppress(ValueError):  # a rank that products do not tell
+                process = found(values, scaled.T @ left[:, len(left) - len(values) :] / np.sqrt(values))
+                if not process.doubtful:
+                    return process
         _, lengths, rows = la.svd(scaled, full_matrices=False, check_finite=False)
         kept = int(np.sum(lengths > np.finfo(float).eps * max(Z.shape) * lengths.max(initial=0.0)))
-        return cls._with_vectors(lengths[:kept][::-1] ** 2, rows[:kept][::-1].T, size, spreads, penalty)
-
-    @classmethod
-    def _with_vectors(
-        cls, values: Array, vectors: Array, size: float | None, spreads: Array, penalty: float | None
-    ) -> Determinantal:
-        penalty = _penalty(values, size) if penalty is None else penalty
-        return cls(values, penalty, spreads, np.ascontiguousarray(_canonical(values, vectors)))
+        return found(lengths[:kept][::-1] ** 2, rows[:kept][::-1].T)
 
     @property
     def doubtful(self) -> bool:
@@ -168,11 +118,11 @@ class Determinantal:
         return bool(len(self.values) and self.penalty < DOUBT * self.values[-1])
 
     @cached_property
-    def vectors(self) -> NDArray[np.float64]:
+    def vectors(self) -> Array:
         """Eigenvectors, (n_columns, rank)."""
-        if isinstance(self.eigenvectors, np.ndarray):
+        if self.eigenvectors is not None:
             return self.eigenvectors
-        vectors = self.eigenvectors.eigenvectors()[:, len(self.spreads) - len(self.values) :]
+        vectors = la.eigh(self.matrix, driver="evd", check_finite=False)[1][:, len(self.spreads) - len(self.values) :]
         return np.ascontiguousarray(_canonical(self.values, vectors))
 
     @property
@@ -188,8 +138,9 @@ class Determinantal:
     def mean_coefficients(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean of all members, (p, q), from products C = X'y: the exact limit of many members, ridge regression."""
         root = np.sqrt(self.spreads)[:, None]
-        if isinstance(self.eigenvectors, Tridiagonal) and not self.doubtful:
-            return np.asarray(root * self.eigenvectors.solve_ridged(root * C, self.penalty))
+        if self.matrix is not None and not self.doubtful:
+            ridged = self.matrix + self.penalty * np.eye(len(self.matrix))
+            return np.asarray(root * la.solve(ridged, root * C, assume_a="pos", check_finite=False))
         inner = (self.vectors.T @ (root * C)) / (self.values + self.penalty)[:, None]
         return np.asarray(root * (self.vectors @ inner))
 
@@ -205,27 +156,21 @@ class Determinantal:
 
     def draw(self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None, law: int = 0) -> Subsets:
         """Members `start` to `stop`: each a function of the process, the seed, its number and that of the law."""
-        key = (
-            np.random.SeedSequence(seed, spawn_key=(STREAM, law) if law else (STREAM,))
-            .generate_state(2, np.uint64)
-            .view(np.int64)
-        )
-        chances = self.chances
+        spawn = (DETERMINANTAL, law) if law else (DETERMINANTAL,)
+        key = np.random.SeedSequence(seed, spawn_key=spawn).generate_state(2, np.uint64).view(np.int64)
+        p, chances = len(self.spreads), self.chances
 
-        def work(first: int, last: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-            return [batch(a, min(a + BATCH, last)) for a in range(first, last, BATCH)]
-
-        def batch(first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-            drawn = np.empty((last - first, len(chances)), dtype=np.int64)
-            sizes = np.empty(last - first, dtype=np.int64)
+        def batch(first: int, last: int) -> Subsets:
+            drawn, sizes = np.empty((last - first, len(chances)), np.int64), np.empty(last - first, np.int64)
             _kernel.draw_determinantal(start + first, start + last, key, self.vectors, chances, drawn, sizes)
-            return sizes, drawn[np.arange(drawn.shape[1]) < sizes[:, None]]
+            indices = drawn[np.arange(drawn.shape[1]) < sizes[:, None]]
+            return Subsets(p, np.concatenate([[0], np.cumsum(sizes)]), indices)
+
+        def work(first: int, last: int) -> Subsets:
+            return Subsets.joined([batch(a, min(a + 256, last)) for a in range(first, last, 256)], p)
 
         count = stop - start
-        parts = [part for found in ([work(0, count)] if mapper is None else mapper(work, count)) for part in found]
-        sizes = np.concatenate([np.zeros(1, dtype=np.int64), *(part[0] for part in parts)])
-        indices = np.concatenate([np.empty(0, dtype=np.int64), *(part[1] for part in parts)])
-        return Subsets(len(self.vectors), np.cumsum(sizes), indices)
+        return Subsets.joined([work(0, count)] if mapper is None else mapper(work, count), p)
 
 
 def _spreads(squares: Array, spreads: Array | None) -> Array:
@@ -238,9 +183,9 @@ def _spreads(squares: Array, spreads: Array | None) -> Array:
     return np.where(squares > 0, spreads, 0.0)
 
 
-def _above_rounding(values: Array, dimension: int) -> Array:
+def _above_rounding(values: Array) -> Array:
     """Eigenvalues, ascending, without those that are zeros."""
-    return values[values > ROUNDING * dimension * max(float(values[-1]), 0.0)]
+    return values[values > ROUNDING * len(values) * max(float(values[-1]), 0.0)]
 
 
 def _penalty(values: Array, size: float | None) -> float:
@@ -248,9 +193,8 @@ def _penalty(values: Array, size: float | None) -> float:
         raise ValueError("give an expected size, or a penalty.")
     if not 0 < size < len(values):
         raise ValueError(
-            f"members of {size:g} columns on average cannot be drawn: the columns have rank {len(values)} (about "
-            f"their means, if an intercept is fitted), and determinantal members are smaller than that. Use a "
-            f"smaller max_features."
+            f"members of {size:g} columns on average cannot be drawn: determinantal members are smaller than the rank "
+            f"of the columns, {len(values)} (about their means, if an intercept is fitted). Use a smaller max_features."
         )
     return penalty_of_size(values, size)
 

@@ -18,18 +18,14 @@ from numpy.typing import NDArray
 from .._execution.arrays import Space
 from ._compressed import Subsets
 from ._design import Design
-from ._drawing import COLUMNS, ROWS, group_size
+from ._drawing import COLUMNS, ROWS, group_size, key_order
 
-__all__ = ["DeviceSubsets", "draw_on_device", "order", "raw_keys"]
+__all__ = ["DeviceSubsets", "draw_on_device", "raw_keys"]
 
 WORTH_IT = 1 << 17  # random numbers, some milliseconds of the host, from which hundreds of launches pay
 CHUNK_BYTES = 5e8  # working arrays where a library does not say how much memory there is
 KEY_BYTES = 100  # of all working arrays, for each key
-ROUNDS = 10
-MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
-WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-LOW = (1 << 32) - 1
-SIGN = -(1 << 63)
+MULTIPLIERS, WEYL = (0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # of Philox
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ def _subsets(
     n_items: int, size: int, kind: str, start: int, stop: int, key: tuple[int, int, int], space: Space, room: float
 ) -> DeviceSubsets:
     """Blocks of one permutation for each group, or everything but such a block when subsets exceed one half."""
-    xp, per_group = space.xp, group_size(size / n_items) if kind == "balanced" else 1
+    xp, per_group = space.xp, int(group_size(size / n_items)) if kind == "balanced" else 1
     block = size if per_group == 1 else min(size, n_items - size)
     first, last = start // per_group, -(-stop // per_group)
     step = max(1, int(room // (KEY_BYTES * n_items)))
@@ -99,7 +95,7 @@ def _subsets(
     parts = []
     for begin in range(first, last, step):
         raw = raw_keys(n_items + 1, begin, min(begin + step, last), key, space)
-        rank = space.inverse_permutations(order(raw[:, :n_items], space))
+        rank = space.inverse_permutations(key_order(raw[:, :n_items], xp))
         place = xp.permute_dims(rank, (1, 0))[:, :, None] // block  # (items, groups, 1)
         held = place == number if block == size else place != number
         parts.append(xp.reshape(held, (n_items, -1)))
@@ -109,64 +105,29 @@ def _subsets(
 
 
 def raw_keys(width: int, start: int, stop: int, key: tuple[int, int, int], space: Space) -> Any:
-    """Rows `start` to `stop` of the host's table of 64-bit keys of (seed, stream, attempt), as signed integers.
-
-    A round works on the even words (2, n) together. It would exchange the two; instead the next round takes them the
-    other way round, and so do its factors and keys.
-    """
+    """Rows `start` to `stop` of the host's table of 64-bit keys of (seed, stream, attempt), as signed integers."""
     xp, (seed, *spawn) = space.xp, key
     counters = -(-width // 4)
     words = np.random.SeedSequence(seed, spawn_key=tuple(spawn)).generate_state(2, np.uint64).tolist()
-    factors = [_Factors.of(pair, space) for pair in (MULTIPLIERS, MULTIPLIERS[::-1])]
     # NumPy steps its counter before it draws
-    counter = xp.arange(start * counters + 1, stop * counters + 1, dtype=xp.int64, device=space.device)
-    odd = xp.zeros((2, counter.shape[0]), dtype=xp.int64, device=space.device)
-    even = xp.stack([counter, odd[0, :]])
-    for turn, own in enumerate(_round_keys(words, space)):
-        high, low = factors[turn % 2].times(even, space)
-        even, odd = high ^ (xp.flip(odd, axis=0) ^ own), low
-    four = xp.stack([even[0, :], odd[0, :], even[1, :], odd[1, :]], axis=1)
-    return xp.reshape(four, (stop - start, counters * 4))[:, :width]
+    a = xp.arange(start * counters + 1, stop * counters + 1, dtype=xp.int64, device=space.device)
+    b = c = d = xp.zeros_like(a)
+    for turn in range(10):
+        own = [_signed(word + turn * step) for word, step in zip(words, WEYL, strict=True)]
+        first, second = (_product(even, factor) for even, factor in zip((a, c), MULTIPLIERS, strict=True))
+        a, b, c, d = second[0] ^ b ^ own[0], second[1], first[0] ^ d ^ own[1], first[1]
+    return xp.reshape(xp.stack([a, b, c, d], axis=1), (stop - start, counters * 4))[:, :width]
 
 
-def _round_keys(words: list[int], space: Space) -> list[Any]:
-    """Keys (2, 1) of all rounds, in the order that the words have after each."""
-    rounds = [[w + turn * step for w, step in zip(words, WEYL, strict=True)] for turn in range(ROUNDS)]
-    keys = _signed([pair if turn % 2 else pair[::-1] for turn, pair in enumerate(rounds)], space)
-    return [keys[turn, :, :] for turn in range(ROUNDS)]
+def _signed(word: int) -> int:
+    """An unsigned word as the signed one with the same bits."""
+    return (word + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def _signed(pairs: list[Any], space: Space) -> Any:
-    """Pairs of unsigned words as signed ones on the device, (pairs, 2, 1): one transfer."""
-    wrapped = np.array([[w % 2**64 for w in pair] for pair in pairs], dtype=np.uint64)
-    return space.put(wrapped.view(np.int64)[:, :, None])
-
-
-@dataclass(frozen=True)
-class _Factors:
-    """Two unsigned words to multiply by, whole (2, 1) and as halves (halves, 2, 1), low ones first."""
-
-    whole: Any
-    halves: Any
-    shifts: Any  # (halves, 1, 1) of a word
-
-    @classmethod
-    def of(cls, pair: tuple[int, ...], space: Space) -> _Factors:
-        made = _signed([pair, [m & LOW for m in pair], [m >> 32 for m in pair]], space)
-        return cls(made[0, :, :], made[1:, :, :], space.put(np.array([0, 32])[:, None, None]))
-
-    def times(self, words: Any, space: Space) -> tuple[Any, Any]:
-        """High and low words of the 128-bit products with unsigned words (2, n), from products of halves."""
-        halves = (words >> self.shifts) & LOW
-        products = space.xp.reshape(halves[:, None, :, :] * self.halves, (4, *words.shape))  # low and low first
-        low, high = products & LOW, (products >> 32) & LOW
-        carry = (high[0, :, :] + low[1, :, :] + low[2, :, :]) >> 32
-        return products[3, :, :] + high[1, :, :] + high[2, :, :] + carry, words * self.whole
-
-
-def order(raw: Any, space: Space) -> Any:
-    """Items in the order of their keys, row by row; the last bits of a key are the item's number, as on the host."""
-    n_items = raw.shape[1]
-    mask = (1 << max(1, (n_items - 1).bit_length())) - 1
-    numbered = (raw & ~mask) | space.xp.arange(n_items, dtype=space.xp.int64, device=space.device)
-    return space.xp.sort(numbered ^ SIGN, axis=1) & mask
+def _product(words: Any, factor: int) -> tuple[Any, Any]:
+    """High and low words of the 128-bit products of unsigned words with a factor, from products of halves."""
+    low = (1 << 32) - 1
+    x, y, u, v = words & low, (words >> 32) & low, factor & low, factor >> 32
+    middle, other = y * u, x * v
+    carry = (((x * u) >> 32) & low) + (middle & low) + (other & low)
+    return y * v + ((middle >> 32) & low) + ((other >> 32) & low) + (carry >> 32), words * _signed(factor)
