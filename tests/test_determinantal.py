@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import sklearn
 from scipy.linalg import block_diag
+from sklearn.base import clone
 
 import olsen
+from loops import case
 from nist.certified import nist
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen.datasets import load_soil_carbon
@@ -34,44 +36,43 @@ def centred(X, Y, weight, fit_intercept):
     return X * root, Y * root
 
 
-def all_subsets(p):
-    return list(chain.from_iterable(combinations(range(p), m) for m in range(p + 1)))
-
-
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("given_spreads", [True, False])
-@pytest.mark.parametrize("n", [40, 6])
-def test_the_mean_over_all_subsets_is_ridge_regression(fit_intercept, weighted, given_spreads, n, seed):
+def test_the_mean_over_all_subsets_is_ridge_regression(seed):
     """Enumeration of all 256 subsets, with two targets: det(L_SS) times least squares on S."""
-    rng = np.random.default_rng(seed)
-    X, Y = dependent_columns(rng, n), rng.standard_normal((n, 2))
-    A, B = centred(X, Y, rng.uniform(0.3, 3, n) if weighted else np.ones(n), fit_intercept)
-    spreads = rng.uniform(0.1, 2.0, 8) / np.maximum((A**2).sum(axis=0), 1.0) if given_spreads else None
-    processes = [Determinantal.from_gram(A.T @ A, 3.3, spreads), Determinantal.from_rows(A, 3.3, spreads)]
-    for process in processes:
-        root = np.sqrt(process.spreads)
-        L = root[:, None] * (A.T @ A) * root / process.penalty
-        total, mean, inclusion = 0.0, np.zeros((8, 2)), np.zeros(8)
-        for subset in all_subsets(8):
-            S = list(subset)
-            if np.linalg.matrix_rank(A[:, S] * root[S], tol=1e-9) < len(S):
-                continue  # determinant zero: never drawn
-            weight = np.linalg.det(L[np.ix_(S, S)]) if S else 1.0
-            total += weight
-            inclusion[S] += weight
-            if S:
-                mean[S] += weight * np.linalg.lstsq(A[:, S] * root[S], B, rcond=None)[0] * root[S, None]
-        found = process.mean_coefficients(A.T @ B)
-        units = np.where(root > 0, 1 / np.where(root > 0, root, 1.0), 0.0)[:, None]  # coefficients of columns alike
-        np.testing.assert_allclose(
-            found * units, mean / total * units, rtol=0, atol=1e-12 * np.abs(found * units).max()
-        )
-        np.testing.assert_allclose(process.probabilities, inclusion / total, atol=1e-10)
-        assert process.probabilities.sum() == pytest.approx(3.3, abs=1e-9)
-        live = process.spreads > 0
-        G = (A.T @ A)[np.ix_(live, live)] + process.penalty * np.diag(1 / process.spreads[live])
-        np.testing.assert_allclose(found[live], np.linalg.solve(G, (A.T @ B)[live]), rtol=1e-7, atol=1e-9)
+    cases = itertools.product((True, False), (True, False), (True, False), (40, 6), ("from_gram", "from_rows"))
+    for fit_intercept, weighted, given_spreads, n, made in cases:
+        rng = np.random.default_rng(seed)
+        X, Y = dependent_columns(rng, n), rng.standard_normal((n, 2))
+        A, B = centred(X, Y, rng.uniform(0.3, 3, n) if weighted else np.ones(n), fit_intercept)
+        G = A.T @ A
+        spreads = rng.uniform(0.1, 2.0, 8) / np.maximum(np.diag(G), 1.0) if given_spreads else None
+        process = getattr(Determinantal, made)(G if made == "from_gram" else A, 3.3, spreads)
+        with case(fit_intercept, weighted, given_spreads, n, made):
+            mean, inclusion = enumerated(A, B, process)
+            found, root = process.mean_coefficients(A.T @ B), np.sqrt(process.spreads)[:, None]
+            scaled = np.divide(found, root, out=np.zeros_like(found), where=root > 0)  # of columns alike
+            expected = np.divide(mean, root, out=np.zeros_like(mean), where=root > 0)
+            np.testing.assert_allclose(scaled, expected, rtol=0, atol=1e-12 * np.abs(scaled).max())
+            np.testing.assert_allclose(process.probabilities, inclusion, atol=1e-10)
+            assert process.probabilities.sum() == pytest.approx(3.3, abs=1e-9)
+            live = process.spreads > 0
+            ridged = G[np.ix_(live, live)] + process.penalty * np.diag(1 / process.spreads[live])
+            np.testing.assert_allclose(found[live], np.linalg.solve(ridged, (A.T @ B)[live]), rtol=1e-7, atol=1e-9)
+
+
+def enumerated(A, B, process):
+    """Mean coefficients and inclusion probabilities, over all subsets of the columns."""
+    p, root = A.shape[1], np.sqrt(process.spreads)
+    L = root[:, None] * (A.T @ A) * root / process.penalty
+    total, mean, inclusion = 0.0, np.zeros((p, B.shape[1])), np.zeros(p)
+    for S in map(list, chain.from_iterable(combinations(range(p), m) for m in range(p + 1))):
+        if np.linalg.matrix_rank(A[:, S] * root[S], tol=1e-9) < len(S):
+            continue  # determinant zero: never drawn
+        weight = np.linalg.det(L[np.ix_(S, S)]) if S else 1.0
+        total += weight
+        inclusion[S] += weight
+        if S:
+            mean[S] += weight * np.linalg.lstsq(A[:, S] * root[S], B, rcond=None)[0] * root[S, None]
+    return mean / total, inclusion / total
 
 
 def test_columns_pairs_and_sizes_are_drawn_as_often_as_the_law_says(seed):
@@ -123,6 +124,12 @@ def test_what_is_drawn_does_not_depend_on_rounding(seed):
 def one_hot_table(rng, n=400):
     factors = [np.eye(levels)[rng.integers(0, levels, n)] for levels in (2, 2, 3, 5)]
     return np.hstack([rng.standard_normal((n, 4)), *factors])
+
+
+def one_hot_problem(seed, n=400):
+    rng = np.random.default_rng(seed)
+    X = one_hot_table(rng, n)
+    return X, X @ rng.standard_normal(16) + rng.standard_normal(n), rng.uniform(0.5, 2.0, n)
 
 
 def tables(seed):
@@ -182,25 +189,6 @@ def engines(X, y, weight):
     yield "torch", [torch.asarray(a) for a in (X, y, weight)]
 
 
-def test_members_are_the_same_in_every_engine(seed, monkeypatch):
-    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    rng = np.random.default_rng(seed)
-    X = one_hot_table(rng, 200)
-    y, weight = X @ rng.standard_normal(16) + rng.standard_normal(200), rng.uniform(0.5, 2.0, 200)
-    found = {}
-    for name, data in engines(X, y, weight):
-        model = OLSEnsembleRegressor(200, 7, sampling="determinantal", random_state=seed)
-        with sklearn.config_context(array_api_dispatch=name == "torch"):
-            found[name] = model.fit(*data)
-    stream = OLSEnsembleRegressor(200, 7, sampling="determinantal", random_state=seed)
-    for rows in np.array_split(np.arange(200), 3):
-        stream.partial_fit(X[rows], y[rows], weight[rows])
-    found["stream"] = stream
-    for name, model in found.items():
-        assert np.array_equal(model.inclusion_, found["memory"].inclusion_), name
-        np.testing.assert_allclose(np.asarray(model.coef_), found["memory"].coef_, rtol=1e-7, atol=1e-9, err_msg=name)
-
-
 def limit(max_features, **others):
     return OLSEnsembleRegressor(np.inf, max_features, sampling="determinantal", random_state=0, **others)
 
@@ -251,50 +239,57 @@ def test_the_limit_is_ridge_regression_and_so_is_all_that_is_said_of_it(shape, s
     assert len(model.summary()) == 2 * shape[1] and "infinitely many" in model._repr_html_()
 
 
-def test_the_limit_is_the_same_in_every_engine(seed, monkeypatch):
-    """With its standard errors and intervals, which are computed from the rows or from moments."""
+def test_members_and_their_limit_are_the_same_in_every_engine(seed, monkeypatch):
+    """With standard errors and intervals of the limit, which are computed from the rows or from moments."""
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    rng = np.random.default_rng(seed)
-    X = one_hot_table(rng, 200)
-    y, weight = X @ rng.standard_normal(16) + rng.standard_normal(200), rng.uniform(0.5, 2.0, 200)
-    memory = limit(7).fit(X, y, weight)
-    stream = limit(7)
-    for rows in np.array_split(np.arange(200), 3):
-        stream.partial_fit(X[rows], y[rows], weight[rows])
-    np.testing.assert_allclose(stream.coef_, memory.coef_, rtol=1e-9)
+    X, y, weight = one_hot_problem(seed, 200)
+    members, endless = OLSEnsembleRegressor(200, 7, sampling="determinantal", random_state=seed), limit(7)
+    expected, memory = clone(members).fit(X, y, weight), clone(endless).fit(X, y, weight)
+    for model, known in ((clone(members), expected), (clone(endless), memory)):
+        for rows in np.array_split(np.arange(200), 3):
+            model.partial_fit(X[rows], y[rows], weight[rows])
+        np.testing.assert_allclose(model.inclusion_, known.inclusion_, rtol=1e-9)
+        np.testing.assert_allclose(model.coef_, known.coef_, rtol=1e-7, atol=1e-9)
     for name, data in engines(X, y, weight):
-        with sklearn.config_context(array_api_dispatch=name == "torch"):
-            model, new = limit(7).fit(*data), data[0] if name == "torch" else X
-            np.testing.assert_allclose(np.asarray(model.coef_), memory.coef_, rtol=1e-9, err_msg=name)
-            np.testing.assert_allclose(np.asarray(model.predict(new)), memory.predict(X), rtol=1e-9, err_msg=name)
-            np.testing.assert_allclose(model.inclusion_, memory.inclusion_, rtol=1e-9, err_msg=name)
-            np.testing.assert_allclose(model.coef_std_, memory.coef_std_, rtol=0.35, err_msg=name)
+        with case(name), sklearn.config_context(array_api_dispatch=name == "torch"):
+            found = clone(members).fit(*data)
+            assert np.array_equal(found.inclusion_, expected.inclusion_)
+            np.testing.assert_allclose(np.asarray(found.coef_), expected.coef_, rtol=1e-7, atol=1e-9)
+            model, new = clone(endless).fit(*data), data[0] if name == "torch" else X
+            np.testing.assert_allclose(np.asarray(model.coef_), memory.coef_, rtol=1e-9)
+            np.testing.assert_allclose(np.asarray(model.predict(new)), memory.predict(X), rtol=1e-9)
+            np.testing.assert_allclose(model.inclusion_, memory.inclusion_, rtol=1e-9)
+            np.testing.assert_allclose(model.coef_std_, memory.coef_std_, rtol=0.35)
             low, high = np.asarray(model.predict_interval(new, 0.9, method="cv+")).T
-        assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97, name
+            assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97
 
 
-def test_the_limit_after_pickling_in_files_and_beside_numbers_of_members(seed, tmp_path):
-    rng = np.random.default_rng(seed)
-    X = one_hot_table(rng)
-    y = X @ rng.standard_normal(16) + rng.standard_normal(400)
+def test_members_and_their_limit_after_pickling_in_files_and_with_warm_starts(seed, tmp_path):
+    X, y, _ = one_hot_problem(seed)
+    path, how = tmp_path / "model.skops", {"sampling": "determinantal", "random_state": 0}
     model = limit(7, warm_start=True).fit(X, y)
-    path = tmp_path / "model.skops"
-    olsen.save(model, path)
-    for copy in (pickle.loads(pickle.dumps(model)), olsen.load(path)):
-        assert np.array_equal(copy.predict(X), model.predict(X)) and np.array_equal(copy.inclusion_, model.inclusion_)
-        assert copy.n_estimators_ == np.inf
-        assert all(map(np.array_equal, copy.feature_subsets_[:20], model.feature_subsets_[:20]))
-        third = next(itertools.islice(copy.feature_subsets_, 3, None))
-        assert np.array_equal(third, copy.feature_subsets_[3]) and len(copy.sample_subsets_[0]) == 400
+    few = OLSEnsembleRegressor(50, 7, warm_start=True, **how).fit(X, y)
+    for given in (model, few):
+        olsen.save(given, path)
+        for copy in (pickle.loads(pickle.dumps(given)), olsen.load(path)):
+            assert np.array_equal(copy.predict(X), given.predict(X)) and copy.n_estimators_ == given.n_estimators_
+            assert np.array_equal(copy.inclusion_, given.inclusion_)
+            assert all(map(np.array_equal, copy.feature_subsets_[:20], given.feature_subsets_[:20]))
+            third = next(itertools.islice(copy.feature_subsets_, 3, None))
+            assert np.array_equal(third, copy.feature_subsets_[3]) and len(copy.sample_subsets_[0]) == 400
     members = model.member_coefs(50)
     assert members.shape == (50, 16) and np.array_equal(members.indices[: members.indptr[1]], model.feature_subsets_[0])
-    few = OLSEnsembleRegressor(50, 7, sampling="determinantal", random_state=0).fit(X, y)
     np.testing.assert_allclose(few.member_coefs().toarray(), members.toarray())
-    np.testing.assert_allclose(model.set_params(n_estimators=50).fit(X, y).coef_, few.coef_)  # warm starts both ways
-    np.testing.assert_allclose(model.set_params(n_estimators=np.inf).fit(X, y).coef_, few.limit_coef_, rtol=1e-9)
+    low, high = few.predict_interval(X, 0.9).T
+    assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97
+    assert np.all(few.predict(X[:5], return_std=True)[1] > 0) and np.all(few.coef_std_ > 0)
     for ask in (model.member_coefs, lambda: model.feature_subsets_[-1], lambda: model.feature_subsets_[5:]):
         with pytest.raises((ValueError, IndexError), match="infinitely many"):
             ask()
+    np.testing.assert_allclose(model.set_params(n_estimators=50).fit(X, y).coef_, few.coef_)  # warm starts both ways
+    np.testing.assert_allclose(model.set_params(n_estimators=np.inf).fit(X, y).coef_, few.limit_coef_, rtol=1e-9)
+    whole = OLSEnsembleRegressor(80, 7, **how).fit(X, y)
+    np.testing.assert_allclose(few.set_params(n_estimators=80).fit(X, y).coef_, whole.coef_, rtol=1e-10)
 
 
 def test_a_penalty_that_products_of_columns_do_not_tell_comes_from_singular_values(seed):
@@ -312,24 +307,6 @@ def test_a_penalty_that_products_of_columns_do_not_tell_comes_from_singular_valu
     np.testing.assert_allclose(model.coef_ * X.std(axis=0), coef, rtol=1e-4)
     with pytest.raises(ValueError, match="smaller max_features"):
         limit(6).fit(lambda: iter([(X, y)]), None)
-
-
-def test_members_are_the_same_after_pickling_and_in_files(seed, tmp_path):
-    rng = np.random.default_rng(seed)
-    X = one_hot_table(rng)
-    y = X @ rng.standard_normal(16) + rng.standard_normal(400)
-    model = OLSEnsembleRegressor(50, 7, sampling="determinantal", random_state=seed).fit(X, y)
-    path = tmp_path / "model.skops"
-    olsen.save(model, path)
-    for copy in (pickle.loads(pickle.dumps(model)), olsen.load(path)):
-        assert np.array_equal(copy.predict(X), model.predict(X))
-        assert all(map(np.array_equal, copy.feature_subsets_, model.feature_subsets_))
-    low, high = model.predict_interval(X, 0.9).T
-    assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97
-    assert np.all(model.predict(X[:5], return_std=True)[1] > 0) and np.all(model.coef_std_ > 0)
-    more = OLSEnsembleRegressor(50, 7, sampling="determinantal", random_state=seed, warm_start=True).fit(X, y)
-    whole = OLSEnsembleRegressor(80, 7, sampling="determinantal", random_state=seed).fit(X, y)
-    np.testing.assert_allclose(more.set_params(n_estimators=80).fit(X, y).coef_, whole.coef_, rtol=1e-10)
 
 
 def test_units_do_not_matter(seed):

@@ -1,40 +1,37 @@
 """What users do between two calls, and what they hand over beside X and y: the right answer or a word."""
 
 import copy
+from itertools import product
 
 import numpy as np
 import pytest
 from sklearn.model_selection import KFold, StratifiedKFold
 
+from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from test_members import random_problem
 
 
-def test_a_stream_cannot_change_its_intercept(seed):
+def test_a_stream_follows_a_changed_seed_and_keeps_its_intercept(seed):
     X, y = random_problem(seed)
     model = OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30])
     before = model.predict(X)
     with pytest.raises(ValueError, match="fit_intercept was changed from True to False"):
         model.set_params(fit_intercept=False).partial_fit(X[30:], y[30:])
     np.testing.assert_array_equal(model.predict(X), before)
-
-
-def test_a_stream_follows_a_changed_seed(seed):
-    X, y = random_problem(seed)
-    model = OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30])
-    model.set_params(random_state=seed + 1, n_estimators=15).partial_fit(X[30:], y[30:])
+    model.set_params(fit_intercept=True, random_state=seed + 1, n_estimators=15).partial_fit(X[30:], y[30:])
     expected = OLSEnsembleRegressor(15, random_state=seed + 1).fit(X, y)
     np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("solver", ["auto", "orthogonal", "gram"])
-def test_rows_changed_in_place_are_not_streamed_on(solver, seed):
+def test_rows_changed_in_place_are_not_streamed_on(seed):
     X, y = random_problem(seed)
-    first = X[:30].copy()
-    model = OLSEnsembleRegressor(10, solver=solver, random_state=seed).fit(first, y[:30])
-    first *= 2
-    with pytest.raises(ValueError, match=r"partial_fit after fit.*X was changed in place"):
-        model.partial_fit(X[30:], y[30:])
+    for solver in ("auto", "orthogonal", "gram"):
+        first = X[:30].copy()
+        model = OLSEnsembleRegressor(10, solver=solver, random_state=seed).fit(first, y[:30])
+        first *= 2
+        with case(solver), pytest.raises(ValueError, match=r"partial_fit after fit.*X was changed in place"):
+            model.partial_fit(X[30:], y[30:])
 
 
 def test_the_number_of_targets_is_told_the_right_way_round(seed):
@@ -65,14 +62,15 @@ def test_results_belong_to_the_user(seed):
     assert model.set_params(n_estimators=20).fit(X, y).max_features_ == fresh.max_features_
 
 
-@pytest.mark.parametrize("cv", [None, "gcv", 4])
-def test_the_unit_of_the_weights_does_not_matter(cv, seed):
+def test_the_unit_of_the_weights_does_not_matter(seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((12_000, 4))
     y, weight = X[:, 0] + rng.standard_normal(12_000), rng.uniform(0.5, 2, 12_000)
-    model = OLSEnsembleRegressorCV(10, cv=cv, random_state=seed)
-    one, ten = (model.fit(X, y, factor * weight).best_score_ for factor in (1, 10))
-    assert one == pytest.approx(ten, rel=1e-9) and 0.8 < -one < 1.2
+    for cv in (None, "gcv", 4):
+        model = OLSEnsembleRegressorCV(10, cv=cv, random_state=seed)
+        one, ten = (model.fit(X, y, factor * weight).best_score_ for factor in (1, 10))
+        with case(cv):
+            assert one == pytest.approx(ten, rel=1e-9) and 0.8 < -one < 1.2
 
 
 def test_a_splitter_sees_the_targets_of_the_rows_that_count(seed):
@@ -95,16 +93,16 @@ def test_left_out_predictions_are_aligned_with_the_rows_given(seed):
     np.testing.assert_array_equal(np.isnan(model.loo_prediction_), weight == 0)
 
 
-@pytest.mark.parametrize("scale", ["auto", 0.5, 1.0])
-@pytest.mark.parametrize("cv", [None, 5])
-def test_the_error_is_that_of_the_scaled_model(scale, cv, seed):
+def test_the_error_is_that_of_the_scaled_model(seed):
     """Members of all columns are one least squares: its left-out predictions, scaled, are the model's."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((50, 5))
     y = 0.2 * X[:, 0] + rng.standard_normal(50) + 3
-    model = OLSEnsembleRegressorCV(4, [5], cv=cv, scale=scale, random_state=seed).fit(X, y)
-    assert -model.best_score_ == pytest.approx(np.mean((y - model.loo_prediction_) ** 2), rel=1e-8)
-    assert -model.best_score_ == pytest.approx(model.risk_curve(4)[0], rel=1e-12)
+    for scale, cv in product(("auto", 0.5, 1.0), (None, 5)):
+        model = OLSEnsembleRegressorCV(4, [5], cv=cv, scale=scale, random_state=seed).fit(X, y)
+        with case(scale, cv):
+            assert -model.best_score_ == pytest.approx(np.mean((y - model.loo_prediction_) ** 2), rel=1e-8)
+            assert -model.best_score_ == pytest.approx(model.risk_curve(4)[0], rel=1e-12)
 
 
 def test_folds_that_are_none_are_named(seed):
