@@ -1,9 +1,7 @@
-"""A short run of the fuzz suite: cases that once failed, fixed and random seeds, and hypothesis, which shrinks."""
+"""A short run of the fuzz suite: cases that once failed, and those of one seed."""
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from . import cases, checks
 from .cases import Case
@@ -52,41 +50,15 @@ def holds(case):
     return found
 
 
-@pytest.mark.parametrize("case", ONCE_WRONG, ids=str)
-def test_what_was_wrong_once_is_right(case):
-    assert holds(case).outcome != "refused"  # where coefficients are not determined, predictions are
+def test_what_was_wrong_once_is_right():
+    for case in ONCE_WRONG:
+        assert holds(case).outcome != "refused", case  # where coefficients are not determined, predictions are
 
 
 def test_fixed_cases():
     rng = np.random.default_rng(20200608)
-    outcomes = [holds(cases.drawn(rng)).outcome for _ in range(800)]  # others every time: make fuzz
+    outcomes = [holds(cases.drawn(rng)).outcome for _ in range(1000)]  # others every time: make fuzz
     assert outcomes.count("right") > 0.7 * len(outcomes)  # else the suite would say nothing
-
-
-@st.composite
-def any_case(draw):
-    n, p = draw(st.integers(4, 20)), draw(st.integers(1, 8))
-    engine = draw(st.sampled_from(cases.ENGINES))
-    return Case(
-        pattern=draw(st.sampled_from(cases.PATTERNS)),
-        target=draw(st.sampled_from(cases.TARGETS[: 4 if engine == "float32" else None])),
-        weights=draw(st.sampled_from(cases.WEIGHTS[:4])),
-        engine=engine,
-        n=n,
-        p=p,
-        k=draw(st.integers(1, 4)),
-        size=draw(st.integers(1, p)),
-        power=0 if engine == "float32" else draw(st.sampled_from([0, -150, 150])),
-        fit_intercept=draw(st.booleans()),
-        balanced=draw(st.booleans()),
-        seed=draw(st.integers(0, 1 << 31)),
-    )
-
-
-@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
-@given(any_case())
-def test_shrinking_cases(case):
-    holds(case)
 
 
 def test_the_oracle_finds_what_is_wrong(monkeypatch):
