@@ -378,9 +378,11 @@ def test_risk_is_the_theory(olsen):
     assert found["p"] == 200 and isinstance(found["p"], int)
     assert "the best" in olsen(*given)[1]
     assert json.loads(olsen(*given, "--alpha", "0.5", "--k", "10", "--json")[1])["risk"] == "Infinity"
-    for wrong in ("--alpha", "2"), ("--k", "0"), ("--gamma", "-1"), ("--eta", "2"):
+    for wrong, letter in ((("--alpha", "2"), "alpha"), (("--k", "0"), "k"), (("--eta", "2"), "eta")):
         code, _, err = olsen(*given, *wrong)
-        assert code == 2 and one_line(err), wrong
+        assert code == 2 and letter in one_line(err), wrong
+    code, _, err = olsen("risk", "--gamma", "-1", "--sigma", "1")
+    assert code == 2 and "gamma" in one_line(err)
 
 
 def test_reproduce_says_how_far_simulation_is_from_theory(olsen, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import unicodedata
 from html import escape, unescape
 from html.parser import HTMLParser
 
@@ -12,6 +13,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 
+from loops import case
 from olsen import OLSEnsembleRegressorCV
 
 pytest.importorskip("pyarrow")
@@ -21,7 +23,6 @@ pytest.importorskip("skops")
 from olsen._report import charts, pages
 from olsen._report import summary as summaries
 from olsen._report.formatting import percent, size_of_members
-from olsen._report.summary import leave_one_out_errors
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -59,8 +60,8 @@ class Page(HTMLParser):
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
 
-    def all(self, tag, **wanted):
-        return [a for t, a in self.found if t == tag and all(a.get(k) == v for k, v in wanted.items())]
+    def all(self, tag):
+        return [attributes for name, attributes in self.found if name == tag]
 
 
 def figure(html, name):
@@ -85,34 +86,24 @@ def test_the_size_of_members_agrees_with_how_often_columns_are_drawn():
     assert ("all 6 columns" in summaries.as_text(summary)) == (min(drawn) == 1)
 
 
-def test_one_column_is_one_column():
-    X, y = problem(p=1)
-    text = summaries.as_text(summary_of(X, y + X[:, 0])[1])
-    assert "1 column," in text and "1 columns" not in text
-    assert "from 1 column<" in pages.render(summary_of(X, y + X[:, 0])[1])
-
-
-def test_a_long_name_does_not_make_the_lines_long():
+def test_names_of_any_length_and_width_keep_the_lines_in_order():
     X, y = problem()
     text = summaries.as_text(summary_of(X, y, ["n" * 500, *"bcdef"], target="t" * 500)[1])
     assert max(map(len, text.splitlines())) <= 120 and "n…n" in text
-
-
-def test_wide_letters_keep_the_columns_of_the_table_in_line():
-    import unicodedata
-
-    X, y = problem()
     text = summaries.as_text(summary_of(X, y, ["\u6e29\u5ea6", *"bcdef"])[1])
     rows = text.split("drawn\n")[1].splitlines()
     widths = {sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in row) for row in rows}
     assert len(rows) == 6 and len(widths) == 1
+    X, y = problem(p=1)
+    summary = summary_of(X, y + X[:, 0])[1]
+    assert "1 column," in summaries.as_text(summary) and "1 columns" not in summaries.as_text(summary)
+    assert "from 1 column<" in pages.render(summary)
 
 
 def test_folds_are_not_passed_off_as_single_rows():
     X, y = problem()
     model, summary = summary_of(X, y)
-    assert model.criterion_ == "kfold"
-    assert "baselines leave-one-out" in summary["errors"][0]["note"]
+    assert model.criterion_ == "kfold" and "baselines leave-one-out" in summary["errors"][0]["note"]
     assert summary["errors"][0]["note"] in pages.render(summary)
     assert summary_of(X, y, inclusion="uniform")[1]["errors"][0]["note"] == "leave-one-out"
 
@@ -120,26 +111,17 @@ def test_folds_are_not_passed_off_as_single_rows():
 # standard errors
 
 
-def test_standard_errors_of_effects_are_those_of_the_coefficients():
+def test_standard_errors_of_effects_are_those_of_the_coefficients(monkeypatch):
     X, y = problem(n=80, p=4)
+    X[:, 2] = 3.0
     model, summary = summary_of(X, y)
     errors = model.coef_std_ * X.std(axis=0)
-    for c in summary["coefficients"]:
-        assert c["standard_error"] == pytest.approx(errors[int(c["name"][1:])], rel=1e-9)
-    whiskers = figure(pages.render(summary), "coefficients").count('class="whisker"')
-    assert whiskers == 4
-
-
-def test_a_constant_column_has_no_standard_error():
-    X, y = problem()
-    X[:, 2] = 3.0
-    errors = {c["name"]: c["standard_error"] for c in summary_of(X, y)[1]["coefficients"]}
-    assert errors["x2"] is None and errors["x0"] > 0
-
-
-def test_without_standard_errors_there_are_no_lines(monkeypatch):
-    X, y = problem()
-    monkeypatch.setattr("olsen._report.summary.MOST_OPERATIONS", 1)
+    found = {c["name"]: c["standard_error"] for c in summary["coefficients"]}
+    assert found.pop("x2") is None, "a constant column has none"
+    for name, error in found.items():
+        assert error == pytest.approx(errors[int(name[1:])], rel=1e-9)
+    assert figure(pages.render(summary), "coefficients").count('class="whisker"') == 3
+    monkeypatch.setattr(summaries, "MOST_OPERATIONS", 1)
     summary = summary_of(X, y)[1]
     html = figure(pages.render(summary), "coefficients")
     assert all(c["standard_error"] is None for c in summary["coefficients"])
@@ -149,43 +131,35 @@ def test_without_standard_errors_there_are_no_lines(monkeypatch):
 # charts
 
 
-@pytest.mark.parametrize(
-    "limits", [(0.83, 1.04), (0, 1), (-3, 12), (1e-7, 9e-7), (-5e7, 4e7), (0.999, 1.002), (2, 2.1)]
-)
-def test_ticks_have_as_many_decimals_as_each_other(limits):
-    ticks = charts._ticks(limits, False)
-    assert 3 <= len(ticks) <= 9
-    decimals = {len(text.partition("e")[0].partition(".")[2]) for value, text in ticks if value}
-    assert len(decimals) == 1
-    for value, text in ticks:
-        assert float(text.replace("\N{MINUS SIGN}", "-")) == pytest.approx(value, rel=1e-9, abs=1e-12 * abs(limits[1]))
-        assert limits[0] <= value <= limits[1]
+def test_ticks_have_as_many_decimals_as_each_other():
+    for limits in ((0.83, 1.04), (0, 1), (-3, 12), (1e-7, 9e-7), (-5e7, 4e7), (0.999, 1.002), (2, 2.1)):
+        ticks = charts._ticks(limits, False)
+        decimals = {len(text.partition("e")[0].partition(".")[2]) for value, text in ticks if value}
+        with case(limits, ticks):
+            assert 3 <= len(ticks) <= 9 and len(decimals) == 1
+            for value, text in ticks:
+                shown = float(text.replace("\N{MINUS SIGN}", "-"))
+                assert shown == pytest.approx(value, rel=1e-9, abs=1e-12 * abs(limits[1]))
+                assert limits[0] <= value <= limits[1]
 
 
-def with_curve(rmse, standard_error=0.01):
+def test_the_curve_is_not_flat_where_the_error_is_not():
     _, summary = summary_of(*problem(), inclusion="uniform")
-    n = len(rmse)
-    return {**summary, "curve": {"size": list(range(1, n + 1)), "rmse": rmse, "rmse_infinite": rmse, "chosen": 1,
-                                 "standard_error": [standard_error] * n, "mixture": None}}  # fmt: skip
 
+    def curve(rmse, standard_error=0.01):
+        n = len(rmse)
+        made = {"size": list(range(1, n + 1)), "rmse": rmse, "rmse_infinite": rmse, "chosen": 1,
+                "standard_error": [standard_error] * n, "mixture": None}  # fmt: skip
+        return figure(pages.render({**summary, "curve": made}), "curve")
 
-@pytest.mark.parametrize("rmse", [[1.0, 2.0, 9.0, 4.0], [1.0, 2.0, 40.0, 4.0], [1.0, 2.0, 5000.0, 40.0]])
-def test_the_curve_is_not_flat_where_the_error_is_not(rmse):
-    (line,) = polylines(figure(pages.render(with_curve(rmse)), "curve"), "first")
-    assert np.all(np.diff(line[:, 1]) * np.diff(rmse) < 0), "up where the error grows, down where it falls"
-    beyond = "leaves the frame and goes up to 5e+03" in pages.render(with_curve(rmse))
-    assert beyond == (max(rmse) > 100)
-
-
-def test_an_infinite_error_is_a_gap():
-    html = pages.render(with_curve([1.0, 2.0, np.inf, 4.0, 3.0]))
-    assert [len(line) for line in polylines(figure(html, "curve"), "first")] == [2, 2]
-    assert "In the gap it is infinite." in html
-
-
-def test_the_band_is_inside_the_frame():
-    html = figure(pages.render(with_curve([1.0, 1.1, 1.2], standard_error=0.5)), "curve")
-    band = re.search(r'<polygon class="band" points="([^"]*)"', html)[1]
+    for rmse in ([1.0, 2.0, 9.0, 4.0], [1.0, 2.0, 40.0, 4.0], [1.0, 2.0, 5000.0, 40.0]):
+        (line,) = polylines(curve(rmse), "first")
+        with case(rmse):
+            assert np.all(np.diff(line[:, 1]) * np.diff(rmse) < 0), "up where the error grows, down where it falls"
+            assert ("5e+03" in curve(rmse)) == (max(rmse) > 100), "what leaves the frame is said"
+    html = curve([1.0, 2.0, np.inf, 4.0, 3.0])
+    assert [len(line) for line in polylines(html, "first")] == [2, 2] and "In the gap it is infinite." in html
+    band = re.search(r'<polygon class="band" points="([^"]*)"', curve([1.0, 1.1, 1.2], standard_error=0.5))[1]
     ys = [float(pair.split(",")[1]) for pair in band.split()]
     assert min(ys) >= charts.TOP and max(ys) <= charts.HEIGHT - charts.BOTTOM
 
@@ -201,9 +175,9 @@ def test_a_mixture_is_shown_as_shares_beside_the_curve_of_uniform_members():
     assert shares == [(name, escape(percent(share))) for name, share in expected]
 
 
-@pytest.mark.parametrize(
-    ("names", "label"),
-    [
+def test_columns_that_are_a_scale_have_a_profile():
+    model, summary = summary_of(*problem(n=50, p=40))
+    for names, label in (
         ([f"{w} nm" for w in range(400, 440)], "nm"),
         ([f"{w}" for w in np.arange(4000.5, 3960, -1)][:40], "name of the column"),
         ([f"nm{w / 2}" for w in range(800, 840)], "nm"),
@@ -214,60 +188,42 @@ def test_a_mixture_is_shown_as_shares_beside_the_curve_of_uniform_members():
         ([f"{w} nm" for w in [*range(400, 420), *range(400, 380, -1)]], None),
         ([f"{w} nm" for w in range(400, 420)] + [f"col{chr(97 + j)}" for j in range(20)], None),
         ([chr(0x4E00 + j) for j in range(40)], None),
-    ],
-)
-def test_columns_that_are_a_scale_have_a_profile(names, label):
-    model, summary = summary_of(*problem(n=50, p=40), names=names)
-    html = pages.render(summary)
-    assert ('<figure id="profile">' in html) == (label is not None)
-    if label is not None:
-        (line,) = polylines(figure(html, "profile"), "first")
-        part = figure(html, "profile")
-        assert f">{label}</text>" in part and len(line) == sum(
-            label in n or label == "name of the column" for n in names
-        )
-        assert np.corrcoef(line[:, 1], np.ravel(model.coef_)[: len(line)])[0, 1] == pytest.approx(-1, abs=1e-3)
-
-
-def test_names_are_whole_for_the_pointer_and_have_room():
-    names = ["W" * 80, "\u6e29" * 60, "<b>" * 30, "concentration_of_something_measured_in_spring", "e", "f"]
-    html = pages.render(summary_of(*problem(), names=names)[1])
-    page = Page(html)
-    assert not page.all("b")
-    titles = re.findall(r'text-anchor="end"[^>]*><title>([^<]*)</title>([^<]*)</text>', figure(html, "coefficients"))
-    assert len(titles) == 6
-    titles = [(unescape(whole), unescape(shown)) for whole, shown in titles]
-    assert all(len(shown) < 30 and (shown == whole or "…" in shown) for whole, shown in titles)
-    assert {"W" * 80, "\u6e29" * 60} <= {whole for whole, _ in titles}
+    ):
+        html = pages.render({**summary, "columns": {**summary["columns"], "name": names}})
+        with case(names):
+            assert ('<figure id="profile">' in html) == (label is not None)
+            if label is not None:
+                part = figure(html, "profile")
+                (line,) = polylines(part, "first")
+                measured = sum(label in name or label == "name of the column" for name in names)
+                assert f">{label}</text>" in part and len(line) == measured
+                coef = np.ravel(model.coef_)[: len(line)]
+                assert np.corrcoef(line[:, 1], coef)[0, 1] == pytest.approx(-1, abs=1e-3)
 
 
 # the page
 
 
-def test_the_page_is_well_formed_and_needs_nothing_else():
-    html = pages.render(summary_of(*problem())[1])
+def test_the_page_is_well_formed_and_needs_nothing_else(monkeypatch):
+    names = ["W" * 80, "\u6e29" * 60, "<b>" * 30, "concentration_of_something_measured_in_spring", "e", "f"]
+    model, summary = summary_of(*problem(), names=names)
+    html = pages.render(summary)
     page = Page(html)
     assert "http:" not in html and "https:" not in html and "url(" not in html.replace("url(#", "")
-    assert len(page.all("script")) == 1 and not page.all("img")
-    names = [a["id"] for _, a in page.found if "id" in a]
-    assert len(names) == len(set(names))
-
-
-def test_all_columns_are_listed_the_largest_effects_first():
-    model, summary = summary_of(*problem(n=50, p=40))
-    rows = Page(pages.render(summary)).all("tr")
-    listed = [row["data-name"] for row in rows if "data-name" in row]
-    effects = np.abs(np.ravel(model.coef_) * problem(n=50, p=40)[0].std(axis=0))
-    assert listed == [f"x{j}" for j in np.argsort(-effects, kind="stable")]
-
-
-def test_of_very_many_columns_the_largest_are_listed(monkeypatch):
-    monkeypatch.setattr("olsen._report.summary.MOST_COLUMNS", 4)
-    summary = summary_of(*problem(), names=[str(w) for w in range(400, 406)])[1]
-    assert len(summary["columns"]["name"]) == 4
+    assert len(page.all("script")) == 1 and not page.all("img") and not page.all("b")
+    ids = [a["id"] for _, a in page.found if "id" in a]
+    assert len(ids) == len(set(ids))
+    titles = re.findall(r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "coefficients"))
+    titles = [(unescape(whole), unescape(shown)) for whole, shown in titles]
+    assert len(titles) == 6 and {"W" * 80, "\u6e29" * 60} <= {whole for whole, _ in titles}
+    assert all(len(shown) < 30 and (shown == whole or "…" in shown) for whole, shown in titles)
+    listed = [row["data-name"] for row in page.all("tr") if "data-name" in row]
+    effects = np.abs(np.ravel(model.coef_) * problem()[0].std(axis=0))
+    assert listed == [names[j] for j in np.argsort(-effects, kind="stable")], "the largest effects first"
+    monkeypatch.setattr(summaries, "MOST_COLUMNS", 4)
+    summary = summary_of(*problem())[1]
     assert {c["name"] for c in summary["coefficients"][:4]} == set(summary["columns"]["name"])
-    html = pages.render(summary)
-    assert "The 2 columns with the smallest effects are left out." in html
+    assert "The 2 columns with the smallest effects are left out." in pages.render(summary)
 
 
 # Errors of the others, on the rows and with the weights of the fit
@@ -285,11 +241,8 @@ def by_hand(make, X, y, splits, weight):
 def test_others_have_the_weights_and_the_groups_too(olsen, tmp_path):
     rng = np.random.default_rng(8)
     X = rng.standard_normal((60, 4))
-    y, weight, group = (
-        X @ [1.0, 2, 0, -1] + rng.standard_normal(60),
-        rng.integers(0, 4, 60).astype(float),
-        np.arange(60) % 7,
-    )
+    y = X @ [1.0, 2, 0, -1] + rng.standard_normal(60)
+    weight, group = rng.integers(0, 4, 60).astype(float), np.arange(60) % 7
     rows = np.column_stack([X, y, weight, group])
     np.savetxt(tmp_path / "t.csv", rows, delimiter=",", header="a,b,c,d,y,w,g", comments="")
     arguments = ("fit", tmp_path / "t.csv", "--target", "y", "--members", 20, "--json", "--weight", "w")
@@ -304,18 +257,20 @@ def test_others_have_the_weights_and_the_groups_too(olsen, tmp_path):
         assert code == 0
         for name, make in (("least squares", LinearRegression), ("mean of the target", DummyRegressor)):
             assert abs(found[name]["rmse"] ** 2 / by_hand(make, X, y, splits, weight) - 1) < 1e-8, name
-        if extra[0] == "--groups":
-            assert "whole groups of 'g' left out" in found["ensemble, 20 members"]["note"]
+        assert ("'g'" in found["ensemble, 20 members"]["note"]) == (extra[0] == "--groups")
 
 
-def test_ridge_has_the_weights_too():
+def test_ridge_and_least_squares_are_those_of_refits():
     rng = np.random.default_rng(9)
-    X, weight = rng.standard_normal((30, 4)) * [1, 2, 3, 4], rng.integers(1, 4, 30).astype(float)
-    y = X[:, 0] + rng.standard_normal(30)
-    _, squares, mse, penalty = leave_one_out_errors(X, y, weight)
-    mean = np.average(X, axis=0, weights=weight)
-    Z = (X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
-    splits = list(LeaveOneOut().split(X))
-    expected = by_hand(lambda: Ridge(penalty * weight.mean()), Z, y, splits, weight)
-    assert abs(mse / expected - 1) < 1e-8
-    assert abs(squares / by_hand(LinearRegression, X, y, splits, weight) - 1) < 1e-8
+    for n, p, weight in ((30, 4, rng.integers(1, 4, 30).astype(float)), (45, 40, np.ones(45))):
+        X = rng.standard_normal((n, p)) * np.arange(1, p + 1)
+        y = X[:, 0] + rng.standard_normal(n)
+        _, squares, mse, penalty = summaries.leave_one_out_errors(X, y, weight)
+        mean = np.average(X, axis=0, weights=weight)
+        Z = (X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weight))
+        splits = list(LeaveOneOut().split(X))
+        with case(n, p):
+            expected = by_hand(lambda penalty=penalty, w=weight: Ridge(penalty * w.mean()), Z, y, splits, weight)
+            assert abs(mse / expected - 1) < 1e-6
+            assert abs(squares / by_hand(LinearRegression, X, y, splits, weight) - 1) < 1e-6
+    assert np.isnan(summaries.leave_one_out_errors(rng.standard_normal((20, 30)), y[:20], np.ones(20)).least_squares)

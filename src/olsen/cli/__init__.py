@@ -1,8 +1,21 @@
-"""The command ``olsen``: whatever happens ends in one line and an exit code.
+"""The command ``olsen``: whatever happens ends in one line and an exit code. What follows is the end of its help.
 
-Exit codes: 0 success; 2 a mistake in the arguments (options, names of files, columns or figures); 130 stopped with
-Ctrl-C; 141 nobody reads the output any more, as after ``| head``; 1 any other failure. Next to nothing is imported
-before Ctrl-C is provided for, nothing heavy before a command runs.
+Examples:
+
+    olsen fit wine.csv --target quality --out wine.skops
+    olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
+    olsen fit --help                       what a command takes, with examples
+
+Exit codes:
+
+    0    done
+    1    the work failed: a table or a model that cannot be used, a full disk
+    2    what was typed is wrong; nothing was written
+    130  stopped with Ctrl-C
+    141  the program that read the output has ended, as in "| head"
+
+Results go to standard output; progress, notes and errors to the error stream. An input is never changed, and a file of
+another origin replaced only with --force.
 """
 
 from __future__ import annotations
@@ -32,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     2
     """
     if arguments is None:
-        _end_when_interrupted()
+        _end_when_interrupted()  # next to nothing is imported before, nothing heavy before a command runs
     from .terminal import UsageError
 
     try:

@@ -23,29 +23,12 @@ from .. import __version__
 from .._execution.extras import from_extra
 from .._execution.files import atomically
 from .._report.formatting import escape_control, quoted
+from . import __doc__ as PACKAGE
 from . import outputs, terminal
 from .outputs import MODEL, REPORT
 from .terminal import UsageError
 
 __all__ = ["TableOptions", "app", "compare", "explore", "fit", "predict", "reproduce", "risk", "show"]
-
-HELP = "Ensembles of ordinary least squares on random submatrices of the data."
-EPILOGUE = """Examples:
-
-    olsen fit wine.csv --target quality --out wine.skops
-    olsen predict wine.skops new.csv --interval 0.9 --out predictions.csv
-    olsen fit --help                       what a command takes, with examples
-
-Exit codes:
-
-    0    done
-    1    the work failed: a table or a model that cannot be used, a full disk
-    2    what was typed is wrong; nothing was written
-    130  stopped with Ctrl-C
-    141  the program that read the output has ended, as in "| head"
-
-Results go to standard output; progress, notes and errors to the error stream. An input is never changed, and a file of
-another origin replaced only with --force."""
 
 
 def _within(least: int, most: int = 10**9) -> Parameter:
@@ -111,8 +94,11 @@ class TableOptions:
 def app() -> App:
     """The commands as an application of cyclopts."""
     options = Parameter(negative=(), converter=_converted, show_default=_shown_default)  # no --no-json
-    found = App(name="olsen", help=HELP, help_epilogue=EPILOGUE, version=__version__, help_format="markdown",
-                default_parameter=options, suppress_keyboard_interrupt=False)  # fmt: skip
+    found = App(
+        name="olsen", help="Ensembles of ordinary least squares on random submatrices of the data.",
+        help_epilogue=(PACKAGE or "").partition("\n\n")[2], version=__version__, help_format="markdown",
+        default_parameter=options, suppress_keyboard_interrupt=False,
+    )  # fmt: skip
     commands: list[Callable[..., None]] = [fit, predict, show, compare, risk, explore, reproduce]
     for place, command in enumerate(commands):
         examples = (inspect.getdoc(command) or "").partition("Examples\n--------\n")[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,37 +14,24 @@ __all__ = ["as_text", "calculate"]
 
 def calculate(letters: dict[str, float], alpha: float | None, n: int | None) -> dict[str, Any]:
     """Risk of an ensemble with what belongs to it; alpha is the best one if it is None."""
-    given = letters if alpha is None else letters | {"alpha": alpha}
-    for letter, value in given.items():
-        if not (math.isfinite(value) or (letter == "k" and value == math.inf)):
-            raise UsageError(f"--{letter} {value:g}: a finite number is needed{' (or inf)' * (letter == 'k')}.")
     gamma, sigma, eta, k, mu = letters.values()
     try:
-        with np.errstate(over="raise"):
-            alpha = float(theory.optimal_alpha(gamma, sigma, k=k, eta=eta)) if alpha is None else alpha
-            limit = theory.limiting_risk(alpha, gamma, sigma, k=k, eta=eta, mu=mu)
-            found = {
-                "risk": limit,
-                "bias": theory.limiting_bias(alpha, gamma, k=k, eta=eta),
-                "variance": theory.limiting_variance(alpha, gamma, sigma, k=k, eta=eta),
-                "risk_infinite": theory.limiting_risk(alpha, gamma, sigma, eta=eta),
-                "best_mu": theory.optimal_mu(alpha, gamma, sigma, k=k, eta=eta) if alpha > 0 else None,
-                "ridge_risk": theory.optimal_ridge_risk(gamma, sigma),
-                "ridge_penalty_over_n": theory.optimal_ridge_penalty(gamma, sigma),
-                "best_alpha_infinite": theory.optimal_alpha(gamma, sigma),
-                **({} if n is None else _at_size(n, alpha, **letters)),
-            }
-            values = {name: float(value) if isinstance(value, np.ndarray | np.floating) else value
-                      for name, value in found.items()}  # fmt: skip
-            if any(value is not None and math.isnan(value) for value in values.values()):
-                raise FloatingPointError
-    except (FloatingPointError, OverflowError):
-        named = ", ".join(f"--{letter} {value:g}" for letter, value in given.items())
-        raise UsageError(
-            f"a number is too large or too small, the risk leaves the range of floating-point numbers: {named}."
-        ) from None
-    except ValueError as error:  # parameters out of range
+        alpha = float(theory.optimal_alpha(gamma, sigma, k=k, eta=eta)) if alpha is None else alpha
+        found = {
+            "risk": theory.limiting_risk(alpha, gamma, sigma, k=k, eta=eta, mu=mu),
+            "bias": theory.limiting_bias(alpha, gamma, k=k, eta=eta),
+            "variance": theory.limiting_variance(alpha, gamma, sigma, k=k, eta=eta),
+            "risk_infinite": theory.limiting_risk(alpha, gamma, sigma, eta=eta),
+            "best_mu": theory.optimal_mu(alpha, gamma, sigma, k=k, eta=eta) if alpha > 0 else None,
+            "ridge_risk": theory.optimal_ridge_risk(gamma, sigma),
+            "ridge_penalty_over_n": theory.optimal_ridge_penalty(gamma, sigma),
+            "best_alpha_infinite": theory.optimal_alpha(gamma, sigma),
+            **({} if n is None else _at_size(n, alpha, **letters)),
+        }
+    except ValueError as error:  # numbers out of range
         raise UsageError(str(error)) from None
+    values = {name: float(value) if isinstance(value, np.ndarray | np.floating) else value
+              for name, value in found.items()}  # fmt: skip
     return {**letters, "alpha": alpha, **values}
 
 
