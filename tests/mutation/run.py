@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
 import os
 import random
@@ -20,12 +21,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("_members", "_selection", "_estimators")
 SPEED_ONLY = {"check_finite", "copy", "optimize", "overwrite_a", "overwrite_b"}  # arguments that change no result
 
 COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+OTHER = {"max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum"}
 ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
 
 # The beginning of a path -> tests, cheapest first; the longest beginning counts.
@@ -60,129 +63,100 @@ class Mutant:
     stop: int
 
 
-class Places(ast.NodeVisitor):
-    """All mutants of one file."""
+class Places:
+    """All mutants of one file. Messages, assertions (they are for the type checker) and type hints are left alone."""
 
     def __init__(self, path: str, text: str) -> None:
-        self.path, self.text, self.found = path, text, list[Mutant]()
-        lines = text.splitlines(keepends=True)
-        self.offsets = [0]
-        for line in lines:
-            self.offsets.append(self.offsets[-1] + len(line))
-        self.lines = lines
+        self.path, self.text, self.lines = path, text, text.splitlines(keepends=True)
+        self.offsets = [0, *itertools.accumulate(map(len, self.lines))]
 
-    def _at(self, line: int, column: int) -> int:
-        """Position in the text; columns of a syntax tree count bytes."""
-        return self.offsets[line - 1] + len(self.lines[line - 1].encode()[:column].decode())
+    def span(self, node: Any) -> tuple[int, int]:
+        """Positions of a node in the text; columns of a syntax tree count bytes."""
+        ends = ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
+        start, stop = (self.offsets[i - 1] + len(self.lines[i - 1].encode()[:j].decode()) for i, j in ends)
+        return start, stop
 
-    def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        assert node.end_lineno is not None and node.end_col_offset is not None
-        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno, node.end_col_offset)
+    def mutant(self, line: int, kind: str, start: int, stop: int, after: str) -> Mutant:
+        return Mutant(self.path, line, kind, self.text[start:stop], after, start, stop)
 
-    def _add(self, node: ast.expr | ast.stmt, kind: str, after: str) -> None:
-        start, stop = self._span(node)
-        before = self.text[start:stop]
-        self.found.append(Mutant(self.path, node.lineno, kind, before, after, start, stop))
+    def instead(self, node: Any, kind: str, after: str) -> Mutant:
+        return self.mutant(node.lineno, kind, *self.span(node), after)
 
-    def _between(self, left: ast.expr, right: ast.expr, kind: str, after: str) -> None:
-        """Change the operator between two operands, whatever brackets are around them."""
-        start, stop = self._span(left)[1], self._span(right)[0]
-        before = self.text[start:stop]
-        operator = before.strip(" ()\n")
-        here = start + before.index(operator)
-        self.found.append(Mutant(self.path, left.lineno, kind, operator, after, here, here + len(operator)))
+    def between(self, left: ast.expr, right: ast.expr, kind: str, after: str) -> Mutant:
+        """Another operator between two operands, whatever brackets are around them."""
+        start, stop = self.span(left)[1], self.span(right)[0]
+        operator = self.text[start:stop].strip(" ()\n")
+        here = self.text.index(operator, start)
+        return self.mutant(left.lineno, kind, here, here + len(operator), after)
 
-    def visit_Compare(self, node: ast.Compare) -> None:
-        for left, operator, right in zip([node.left, *node.comparators], node.ops, node.comparators, strict=False):
-            if type(operator) in COMPARISONS:
-                self._between(left, right, "comparison", COMPARISONS[type(operator)])
-        self.generic_visit(node)
+    def below(self, node: ast.AST) -> Iterator[Mutant]:
+        """Mutants of a node and of what is below it."""
+        yield from self.of(node)
+        for part in parts(node):
+            yield from self.below(part)
 
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        if type(node.op) in ARITHMETIC:
-            self._between(node.left, node.right, "arithmetic", ARITHMETIC[type(node.op)])
-        self.generic_visit(node)
+    def of(self, node: ast.AST) -> Iterator[Mutant]:
+        match node:
+            case ast.Compare():
+                for left, operator, right in zip(
+                    [node.left, *node.comparators], node.ops, node.comparators, strict=False
+                ):
+                    if type(operator) in COMPARISONS:
+                        yield self.between(left, right, "comparison", COMPARISONS[type(operator)])
+            case ast.BinOp() if type(node.op) in ARITHMETIC:
+                yield self.between(node.left, node.right, "arithmetic", ARITHMETIC[type(node.op)])
+            case ast.BoolOp():
+                for left, right in itertools.pairwise(node.values):
+                    yield self.between(left, right, "and / or", "or" if isinstance(node.op, ast.And) else "and")
+            case ast.UnaryOp(op=ast.Not()):
+                yield self.instead(node, "not removed", f"({ast.unparse(node.operand)})")
+            case ast.Constant(value=bool()):
+                yield self.instead(node, "constant", str(not node.value))
+            case ast.Constant(value=int() | float()):
+                yield self.instead(node, "constant", repr(node.value + 1))
+            case ast.If() | ast.IfExp():
+                yield self.instead(node.test, "condition negated", f"(not ({ast.unparse(node.test)}))")
+            case ast.Slice():
+                for bound in (node.lower, node.upper):
+                    if bound is not None and not isinstance(bound, ast.Constant):  # constants have their own mutant
+                        yield self.instead(bound, "slice bound", f"({ast.unparse(bound)}) + 1")
+            case ast.Call() if (name := called(node)) in OTHER and not is_message(node):
+                stop = self.span(node.func)[1]  # the last word of what is called
+                yield self.mutant(node.lineno, "max / min", stop - len(name), stop, OTHER[name])
+            case ast.FunctionDef():
+                for statement in node.body[:-1]:
+                    for early in itertools.takewhile(not_a_function, ast.walk(statement)):
+                        if isinstance(early, ast.Return) and early.value is not None:
+                            yield self.instead(early, "return removed", "pass")
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        for left, right in zip(node.values, node.values[1:], strict=False):
-            self._between(left, right, "and / or", "or" if isinstance(node.op, ast.And) else "and")
-        self.generic_visit(node)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        if isinstance(node.op, ast.Not):
-            self._add(node, "not removed", f"({ast.unparse(node.operand)})")
-        self.generic_visit(node)
+def not_a_function(node: ast.AST) -> bool:
+    return not isinstance(node, ast.FunctionDef | ast.Lambda)
 
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, bool):
-            self._add(node, "constant", str(not node.value))
-        elif isinstance(node.value, int | float):
-            self._add(node, "constant", repr(node.value + 1))
 
-    def visit_If(self, node: ast.If) -> None:
-        self._add(node.test, "condition negated", f"(not ({ast.unparse(node.test)}))")
-        self.generic_visit(node)
+def called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
-    def visit_IfExp(self, node: ast.IfExp) -> None:
-        self._add(node.test, "condition negated", f"(not ({ast.unparse(node.test)}))")
-        self.generic_visit(node)
 
-    def visit_Slice(self, node: ast.Slice) -> None:
-        for bound in (node.lower, node.upper):
-            if bound is not None and not isinstance(bound, ast.Constant):  # constants have their own mutant
-                self._add(bound, "slice bound", f"({ast.unparse(bound)}) + 1")
-        self.generic_visit(node)
+def is_message(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and called(node) in ("warn", "require", "field")
 
-    def visit_Call(self, node: ast.Call) -> None:
-        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if name in ("warn", "require", "field"):  # messages and their amounts
-            return
-        other = {"max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum"}.get(name)
-        if other is not None:
-            stop = self._span(node.func)[1]
-            self.found.append(
-                Mutant(self.path, node.lineno, "max / min", name, other, stop - len(name), stop)
-            )  # the last word of what is called
-        for keyword in node.keywords:
-            if keyword.arg not in SPEED_ONLY:
-                self.visit(keyword.value)
-        self.visit(node.func)
-        for argument in node.args:
-            self.visit(argument)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        for default in [*node.args.defaults, *node.args.kw_defaults]:
-            if default is not None:
-                self.visit(default)
-        for early in self._early_returns(node):
-            self._add(early, "return removed", "pass")
-        for statement in node.body:  # neither decorators nor type hints
-            self.visit(statement)
-
-    def _early_returns(self, function: ast.FunctionDef) -> Iterator[ast.Return]:
-        for statement in function.body[:-1]:
-            for node in ast.walk(statement):
-                if isinstance(node, ast.FunctionDef | ast.Lambda):
-                    break
-                if isinstance(node, ast.Return) and node.value is not None:
-                    yield node
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        for statement in node.body:
-            self.visit(statement)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.visit(node.value)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        """Messages are left alone."""
-
-    def visit_Assert(self, node: ast.Assert) -> None:
-        """Assertions are for the type checker."""
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Texts are left alone."""
+def parts(node: ast.AST) -> list[Any]:
+    """What is changed below a node: neither decorators nor type hints nor arguments that change no result."""
+    match node:
+        case ast.Raise() | ast.Assert() | ast.JoinedStr():
+            return []
+        case ast.FunctionDef():
+            return [part for part in (*node.args.defaults, *node.args.kw_defaults, *node.body) if part is not None]
+        case ast.ClassDef():
+            return list(node.body)
+        case ast.AnnAssign():
+            return [node.value] if node.value is not None else []
+        case ast.Call():
+            given = [keyword.value for keyword in node.keywords if keyword.arg not in SPEED_ONLY]
+            return [] if is_message(node) else [*given, node.func, *node.args]
+    return list(ast.iter_child_nodes(node))
 
 
 def all_mutants(source: Path) -> list[Mutant]:
@@ -191,8 +165,7 @@ def all_mutants(source: Path) -> list[Mutant]:
     for package in PACKAGES:
         for path in sorted((source / package).rglob("*.py")):
             places = Places(path.relative_to(source).as_posix(), path.read_text())
-            places.visit(ast.parse(places.text))
-            found += places.found
+            found += places.below(ast.parse(places.text))
     return found
 
 
@@ -226,24 +199,19 @@ def run_tests(folder: Path, files: list[str], wide: bool, limit: float) -> tuple
     return ("passed", "") if process.returncode == 0 else ("failed", " ".join(failed[:1])[:160] or output[-160:])
 
 
-def judge(mutant: Mutant, folder: Path, source: Path, limit: float, *, known: bool, wide: bool) -> dict[str, object]:
-    """Change the copy, run the tests, change it back; one `known` to survive its own tests meets the wider set only."""
+def judge(mutant: Mutant, folder: Path, source: Path, limit: float) -> dict[str, object]:
+    """Change the copy, run the tests of its package, the wider set where none failed, and change it back."""
     target, whole = folder / "olsen" / mutant.path, (source / mutant.path).read_text()
     began = time.perf_counter()
     target.write_text(whole[: mutant.start] + mutant.after + whole[mutant.stop :])
     try:
-        outcome, test = ("passed", "") if known else run_tests(folder, tests_of(mutant.path, False), False, limit)
-        if wide and outcome == "passed":
+        outcome, test = run_tests(folder, tests_of(mutant.path, False), False, limit)
+        if outcome == "passed":
             outcome, test = run_tests(folder, tests_of(mutant.path, True), True, 3 * limit)
     finally:
         target.write_text(whole)
-    verdict = "survived" if outcome == "passed" else "killed"
-    return {
-        **asdict(mutant),
-        "verdict": verdict,
-        "by": test or outcome,
-        "seconds": round(time.perf_counter() - began, 1),
-    }
+    verdict, seconds = "survived" if outcome == "passed" else "killed", round(time.perf_counter() - began, 1)
+    return {**asdict(mutant), "verdict": verdict, "by": test or outcome, "seconds": seconds}
 
 
 def main() -> int:
@@ -254,24 +222,18 @@ def main() -> int:
     parser.add_argument(
         "--limit", type=float, default=240, help="seconds of the first tests; what takes longer is killed"
     )
-    parser.add_argument("--narrow", action="store_true", help="leave out the wider set")
-    parser.add_argument("--again", type=Path, help="results of an earlier run: only its survivors")
     parser.add_argument("--out", type=Path, help="file of results, one JSON object a line")
     given = parser.parse_args()
     source = ROOT / "src" / "olsen"
     places = all_mutants(source)
     drawn = random.Random(given.seed).sample(places, min(given.mutants, len(places)))
-    if given.again is not None:
-        kept = [json.loads(line) for line in given.again.read_text().splitlines()]
-        fields = list(Mutant.__dataclass_fields__)
-        drawn = [Mutant(**{name: r[name] for name in fields}) for r in kept if r["verdict"] == "survived"]
     print(f"{len(drawn)} of {len(places)} places, seed {given.seed}", flush=True)
     counts: Counter[tuple[str, str]] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         shutil.copytree(source, folder / "olsen")
         for number, mutant in enumerate(drawn, 1):
-            result = judge(mutant, folder, source, given.limit, known=given.again is not None, wide=not given.narrow)
+            result = judge(mutant, folder, source, given.limit)
             counts[mutant.path.split("/")[0], str(result["verdict"])] += 1
             shown = f"{mutant.path}:{mutant.line} {mutant.kind}: {mutant.before!r} -> {mutant.after!r}"
             print(f"{number} {result['verdict']} {result['seconds']} s {shown} [{result['by']}]", flush=True)
