@@ -31,7 +31,6 @@ __all__ = [
     "beyond_double",
     "constant_columns",
     "costs_a_rank",
-    "nearly_constant",
     "nothing_but_rounding",
     "ordinary_weights",
     "pivots_are_trusted",
@@ -92,11 +91,6 @@ def constant_columns(sum_of_squares: Any, mean: Any, weight: float, eps: float =
     Written with operators only, so that it serves arrays of any library.
     """
     return sum_of_squares <= weight * (16 * eps * abs(mean)) ** 2
-
-
-def nearly_constant(mean: Array, first: Array, n_rows: int, eps: float = EPS) -> NDArray[np.bool_]:
-    """Columns whose mean, a sum over so many rows, differs from their first value by rounding at most."""
-    return np.abs(mean - first) <= 4 * n_rows * eps * np.abs(first)
 
 
 def rounding_of_factors(dimension: int) -> float:

@@ -1,7 +1,6 @@
 """What least squares can ask of rows, in forms that merge: moments, a triangular factor, a count of different rows."""
 
-from .accumulator import Accumulator
-from .distinct import DistinctRows
+from .accumulator import Accumulator, DistinctRows
 from .moments import Moments, centred_rows, from_data, mirror_lower, training_moments, weighted_mean
 from .triangle import CentredRows, Triangle
 

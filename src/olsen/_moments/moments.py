@@ -9,7 +9,6 @@ the data when it is not to be trusted (see ``_members.gram``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import accumulate
@@ -23,19 +22,18 @@ from numpy.typing import NDArray
 from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Sharing, one_blas_thread
-from .._trust import constant_columns, nearly_constant, ordinary_weights
+from .._trust import EPS, constant_columns, ordinary_weights
 
 __all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "training_moments", "weighted_mean"]
 
 Array = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])
-Squares = Callable[[Any, Array, Array | None, Array, Array], tuple[Array, Array, Array]]  # G, C, yy
 
-TINY = 1e7  # flops of a Gram matrix below which it is not worth sharing
-SMALL = 2e8  # flops below which it gains nothing from threads of BLAS
-LARGE = 4e9  # flops below which two threads share it by rows, and above which any number of them by columns
-_DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
-_BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
+# flops of a Gram matrix: below, it is not worth sharing; it gains nothing from threads of BLAS; two of ours share it
+TINY, SMALL, LARGE = 1e7, 2e8, 4e9
+ALONE = Sharing()
+DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
+BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
 
 
 @dataclass(frozen=True)
@@ -133,14 +131,12 @@ def from_data(
     n, p = X.shape
     if not space.on_host:
         return _moments_elsewhere(X, Y, weight, centre, space)
-    memory.require(
-        8.0 * p * p,
-        f"The Gram matrix of {p} columns",
-        "Use solver='auto', which then forms one small Gram matrix for each member, or 'masked_cg', which needs none.",
-    )
+    if n * float(p) ** 2 > SMALL:
+        instead = "solver='auto' forms one small Gram matrix for each member, and 'masked_cg' none."
+        memory.require(8.0 * p * p, f"The Gram matrix of {p} columns", instead)
     total = float(n) if weight is None else float(weight.sum())
-    square: Squares = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
-    # one thread of BLAS, so that sums round alike however many threads the members have; `_gram` asks for more
+    square = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
+    # one thread of BLAS, so that sums round alike however many threads the members have; large products ask for more
     with one_blas_thread():
         mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
         mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
@@ -159,62 +155,48 @@ def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
     if not space.on_host:
         return _mean_elsewhere(A, weight, space)
     weight = None if weight is None else ordinary_weights(weight)
-    if sp.issparse(A):
-        return _sparse_mean(A, np.ones(A.shape[0]) if weight is None else weight)
     dtype = np.result_type(A.dtype, np.float64)  # extended stays extended
-    mean = A.mean(axis=0, dtype=dtype) if weight is None else (weight @ A) / weight.sum()
-    first = np.asarray(A[0], dtype=dtype)
-    near = np.flatnonzero(nearly_constant(mean, first, A.shape[0]))
+    sparse, n = sp.issparse(A), A.shape[0]
+    if sparse:
+        weight = np.ones(n) if weight is None else weight
+        mean, first = np.asarray(A.T @ weight, dtype=dtype) / weight.sum(), A[[0]].toarray()[0].astype(dtype)
+    else:
+        mean = A.mean(axis=0, dtype=dtype) if weight is None else (weight @ A) / weight.sum()
+        first = np.asarray(A[0], dtype=dtype)
+    near = np.flatnonzero(_nearly_equal(mean, first, n, EPS))
     for start in range(0, len(near), 64):
         j = near[start : start + 64]
-        off = A[:, j] - first[j]
+        off = (A[:, j].toarray() if sparse else A[:, j]) - first[j]
         mean[j] = first[j] + (off.mean(axis=0) if weight is None else (weight @ off) / weight.sum())
     return mean
 
 
-def _sparse_mean(A: Any, weight: Array) -> Array:
-    mean: Array = np.asarray(A.T @ weight, dtype=np.float64).reshape(-1) / weight.sum()
-    row, first = sp.csr_array(A[[0]]), np.zeros(A.shape[1])
-    first[row.indices] = row.data
-    near = np.flatnonzero(nearly_constant(mean, first, A.shape[0]) & (first != 0))
-    columns = sp.csc_array(A[:, near])
-    columns.sum_duplicates()
-    for i, j in enumerate(near.tolist()):
-        here = slice(columns.indptr[i], columns.indptr[i + 1])
-        if here.stop - here.start < A.shape[0]:
-            continue  # its mean equals its first value by chance: a column with zeros holds more than one
-        off = columns.data[here].astype(np.float64) - first[j]
-        mean[j] = first[j] + weight[columns.indices[here]] @ off / weight.sum()
-    return mean
+def _nearly_equal(mean: Array, first: Array, n_rows: int, eps: float) -> NDArray[np.bool_]:
+    """Columns whose mean, a sum over so many rows, differs from their first value by rounding at most."""
+    return np.asarray((np.abs(mean - first) <= 4 * n_rows * eps * np.abs(first)) & (first != 0))
 
 
 def _mean_elsewhere(A: Any, weight: Any, space: Space) -> Any:
-    xp, total = space.xp, space.zeros(A.shape[1])
-    for rows in _row_blocks(A.shape[0], A.shape[1], _DEVICE_BLOCK_BYTES):
+    xp, total, (n, p) = space.xp, space.zeros(A.shape[1]), A.shape
+    for rows in _row_blocks(n, p, DEVICE_BLOCK_BYTES):
         block = space.cast(A[rows, :])
         total += xp.sum(block, axis=0) if weight is None else weight[rows] @ block
-    mean = total / (A.shape[0] if weight is None else xp.sum(weight))
-    first = space.cast(A[0, :])
-    eps = float(xp.finfo(space.dtype).eps)
-    near = np.flatnonzero(nearly_constant(space.get(mean), space.get(first), A.shape[0], eps))
-    if not len(near):
-        return mean
-    better = space.get(mean).copy()
-    for j in near.tolist():
-        off = space.cast(A[:, j]) - first[j]
-        better[j] = float(first[j] + (xp.mean(off) if weight is None else (weight @ off) / xp.sum(weight)))
-    return space.put(better)
+    whole = n if weight is None else float(xp.sum(weight))
+    mean, first = space.get(total / whole).copy(), space.get(space.cast(A[0, :]))
+    for j in np.flatnonzero(_nearly_equal(mean, first, n, float(xp.finfo(space.dtype).eps))).tolist():
+        off = space.cast(A[:, j]) - float(first[j])
+        mean[j] = first[j] + float(xp.sum(off) if weight is None else weight @ off) / whole
+    return space.put(mean)
 
 
 def _moments_elsewhere(X: Any, Y: Any, weight: Any, centre: bool, space: Space) -> Moments:
     """The same sums in X's own namespace: constant columns are found by products, which need no assignment."""
     xp, (n, p), q = space.xp, X.shape, Y.shape[1]
-    zeros = partial(xp.zeros, dtype=space.dtype, device=space.device)
     total = float(n) if weight is None else float(xp.sum(weight))
-    mean_x = weighted_mean(X, weight, space) if centre else zeros(p)
-    mean_y = weighted_mean(Y, weight, space) if centre else zeros(q)
-    G, C, yy = zeros((p, p)), zeros((p, q)), zeros(q)
-    for rows in _row_blocks(n, p, _DEVICE_BLOCK_BYTES):
+    mean_x = weighted_mean(X, weight, space) if centre else space.zeros(p)
+    mean_y = weighted_mean(Y, weight, space) if centre else space.zeros(q)
+    G, C, yy = space.zeros((p, p)), space.zeros((p, q)), space.zeros(q)
+    for rows in _row_blocks(n, p, DEVICE_BLOCK_BYTES):
         x, y = space.cast(X[rows, :]) - mean_x, Y[rows, :] - mean_y
         wx = x if weight is None else x * weight[rows][:, None]
         G += wx.T @ x
@@ -235,17 +217,23 @@ def _row_blocks(n: int, p: int, n_bytes: int) -> list[slice]:
 def _dense_squares(
     X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, mapper: Sharing | None = None
 ) -> tuple[Array, Array, Array]:
-    n, p = X.shape
-    mapper = (mapper or Sharing()).quiet()
-    blocks = _row_blocks(n, p, _BLOCK_BYTES)
-    if len(blocks) <= 1:
-        x, y = centred_rows(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
-        if mapper.n_threads == 1 and n * float(p) ** 2 >= SMALL:  # nobody waits for the cores of BLAS
-            return (*_products_by_blas(x, y, mapper), (y * y).sum(axis=0))
-        return _gram(x, mapper), x.T @ y, (y * y).sum(axis=0)
+    """X'X, X'y and y'y about the means; threads do not change how small ones are summed.
 
-    with mapper.blas():  # seconds of large products
-        return _sum_of_blocks(X, Y, weight, mean_x, mean_y, blocks)
+    Threads of BLAS would spin for milliseconds after a product and take the cores from members that come next, so
+    products of middle size are made in two halves by ours.
+    """
+    n, p = X.shape
+    flops, mapper = n * float(p) ** 2, mapper or ALONE
+    if 8 * n * p > BLOCK_BYTES or flops >= (SMALL if mapper.n_threads == 1 else LARGE):
+        with mapper.blas():
+            return _sum_of_blocks(X, Y, weight, mean_x, mean_y)
+    x, y = centred_rows(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
+    if flops < TINY or n < 100:
+        G = x.T @ x
+    else:
+        halves = [x[: n // 2], x[n // 2 :]]
+        G = np.add(*mapper.quiet()(lambda i, _: halves[i].T @ halves[i], 2, chunk=1, uses_blas=False))
+    return G, x.T @ y, (y * y).sum(axis=0)
 
 
 def centred_rows(
@@ -261,9 +249,10 @@ def centred_rows(
 
 
 def _sum_of_blocks(
-    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, blocks: list[slice]
+    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array
 ) -> tuple[Array, Array, Array]:
-    p = X.shape[1]
+    n, p = X.shape
+    blocks = _row_blocks(n, p, BLOCK_BYTES)
     G, C, yy = np.zeros((p, p), order="F"), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
     buffer = np.empty((blocks[0].stop, p))
     for block in blocks:
@@ -275,46 +264,6 @@ def _sum_of_blocks(
             C += x.T @ y
         yy += (y * y).sum(axis=0)
     return mirror_lower(G).T, C, yy
-
-
-def _gram(x: Array, mapper: Sharing) -> Array:
-    """x'x in parts that are shared among the caller's threads: halves of the rows, or stripes of the result.
-
-    BLAS threads would keep spinning for milliseconds after the product and take the cores from members that come next.
-    Parts depend on the shape alone, so that threads do not change the result.
-    """
-    n, p = x.shape
-    flops = n * float(p) ** 2
-    if flops < TINY or n < 100:
-        return x.T @ x
-    share = partial(mapper, chunk=1, uses_blas=False)
-    return _gram_in_halves(x, share) if flops < LARGE or p < 512 else _gram_in_stripes(x, share)
-
-
-def _products_by_blas(x: Array, y: Array, mapper: Sharing) -> tuple[Array, Array]:
-    """x'x and x'y by SciPy's BLAS, which factorises next: NumPy's is another one, and its threads would still spin."""
-    with mapper.blas():
-        G, C = la.blas.dsyrk(1.0, x.T, lower=1), la.blas.dgemm(1.0, x.T, y)
-    return mirror_lower(G).T, np.ascontiguousarray(C)
-
-
-def _gram_in_halves(x: Array, share: Callable[..., list[Array]]) -> Array:
-    halves = [x[: len(x) // 2], x[len(x) // 2 :]]
-    first, second = share(lambda i, _: halves[i].T @ halves[i], 2)
-    return np.add(first, second, out=first)
-
-
-def _gram_in_stripes(x: Array, share: Callable[..., list[None]]) -> Array:
-    p, n_stripes = x.shape[1], 8
-    edges = np.rint(p * np.sqrt(np.arange(n_stripes + 1) / n_stripes)).astype(int)  # equal areas of the lower triangle
-    G = np.empty((p, p))
-
-    def work(start: int, stop: int) -> None:
-        for a, b in zip(edges[start:stop], edges[start + 1 : stop + 1], strict=True):
-            np.matmul(x[:, a:b].T, x[:, :b], out=G[a:b, :b])
-
-    share(work, n_stripes)
-    return mirror_lower(G)  # in place: there may be no room for a second matrix
 
 
 def mirror_lower(G: NDArray[Real]) -> NDArray[Real]:
