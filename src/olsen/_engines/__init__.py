@@ -54,6 +54,8 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
     an engine                                                   itself
     ==========================================================  ==================
     """
+    if type(X) is np.ndarray and type(y) is np.ndarray:  # the usual case needs no look
+        return Memory.of(*checks(X, y, sample_weight), options, min_rows)
     if isinstance(X, (Blocks, Device, Memory)):
         return X
     if is_dask(X):  # first: Dask arrays follow the array API too
@@ -64,12 +66,10 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
         X, y, sample_weight = dask.compute(rows.X, rows.y, rows.weight)
         if rows.names:
             X = from_extra("pandas", "dask", "A Dask data frame").DataFrame(X, columns=rows.names)
-    elif type(X) is not np.ndarray or type(y) is not np.ndarray:  # the usual case needs no look
-        if lives_elsewhere(X, y):
-            return Device.of(X, y, sample_weight, options)
-        source = sources.open_source(X, y, sample_weight)
-        if source is not None:
-            return Blocks(source, options)
+    elif lives_elsewhere(X, y):
+        return Device.of(X, y, sample_weight, options)
+    elif (source := sources.open_source(X, y, sample_weight)) is not None:
+        return Blocks(source, options)
     return Memory.of(*checks(X, y, sample_weight), options, min_rows)
 
 

@@ -151,7 +151,7 @@ def _map_chunks(
                 break
         take_chunks(report)
     finally:
-        at_work = [helper for helper in helpers if not helper.cancel()]
+        at_work = [helper for helper in helpers if not helper.cancel()] if helpers else helpers
         try:
             wait(at_work)
         except BaseException:  # a first interrupt surfaces after they have ended, a second one at once
@@ -161,7 +161,7 @@ def _map_chunks(
         helper.result()  # or its error
     if report and reported < done:
         report(done)
-    return [results[start] for start in sorted(results)]
+    return [*map(results.__getitem__, sorted(results))]
 
 
 _most_helpers = 0  # that were ever asked for at once
