@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from loops import case
 from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 callback = pytest.importorskip("sklearn.callback")
@@ -33,9 +34,10 @@ ESTIMATORS = {
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-@pytest.fixture(params=ESTIMATORS.values(), ids=ESTIMATORS.keys())
-def estimator(request):
-    return clone(request.param)
+def every_estimator():
+    for name, estimator in ESTIMATORS.items():
+        with case(name):
+            yield clone(estimator)
 
 
 @pytest.fixture
@@ -95,40 +97,51 @@ def all_is_in_order(told):
     assert not open_tasks
 
 
-def test_every_task_ends_once_and_within_its_parent(estimator, data):
+def heard(model, *data):
+    """What a callback was told of a fit, which is in order."""
     record = Record()
-    assert estimator.set_callbacks(record).fit(*data) is estimator
+    assert model.set_callbacks(record).fit(*data) is model
     all_is_in_order(record.told)
-    assert record.stages()
-    assert all(most is None or ended <= most for _, most, ended in record.stages())
+    return record
 
 
-@pytest.mark.parametrize(("k", "tasks"), [(1, 1), (7, 7), (100, 100), (101, 100), (555, 100)])
-def test_members_are_tasks_and_many_of_them_one_for_each_percent(data, k, tasks):
-    record = Record()
-    OLSEnsembleRegressor(k, random_state=0).set_callbacks(record).fit(*data)
-    assert record.stages() == [("members", tasks, tasks)]
-    record = Record()
-    OLSEnsembleRegressorCV(k, random_state=0).set_callbacks(record).fit(*data)
-    assert record.stages()[-1] == ("members", tasks, tasks)
+def test_every_task_ends_once_within_its_parent_and_nothing_changes(data, capsys):
+    """Coefficients and printed lines are those without callbacks, whose own context stays with the fit."""
+
+    def lines():
+        """But for the seconds. Chunks depend on how long others take, so of those in threads the last is compared."""
+        found = [line.rpartition(",")[0] for line in capsys.readouterr().out.splitlines()]
+        return {line.split(":")[0] for line in found}, found[-1]
+
+    for estimator in every_estimator():
+        alone = clone(estimator).set_params(verbose=1).fit(*data)
+        printed = lines()
+        stages = heard(estimator.set_params(verbose=1), *data).stages()
+        assert lines() == printed
+        assert stages and all(most is None or ended <= most for _, most, ended in stages)
+        np.testing.assert_allclose(estimator.coef_, alone.coef_, rtol=1e-9, atol=1e-12)
+        assert set(vars(estimator)) - set(vars(alone)) == {"_skl_callbacks"}
+
+
+def test_members_are_tasks_and_many_of_them_one_for_each_percent(data):
+    for k, tasks in ((1, 1), (7, 7), (100, 100), (101, 100), (555, 100)):
+        with case(k):
+            assert heard(OLSEnsembleRegressor(k, random_state=0), *data).stages() == [("members", tasks, tasks)]
+            tuned = heard(OLSEnsembleRegressorCV(k, random_state=0), *data)
+            assert tuned.stages()[-1] == ("members", tasks, tasks)
 
 
 def test_steps_are_tasks_and_training_may_end_before_the_last(data):
-    record = Record()
-    DropoutRegressor().set_callbacks(record).fit(*data)
-    assert record.stages() == [("steps", 1, 1)]
-    record = Record()
-    model = DropoutRegressor(solver="sgd", tol=0.05, random_state=0).set_callbacks(record).fit(*data)
-    assert model.n_iter_ < model.max_iter
-    assert record.stages() == [("steps", 100, 100 * model.n_iter_ // model.max_iter)]
+    assert heard(DropoutRegressor(), *data).stages() == [("steps", 1, 1)]
+    model = DropoutRegressor(solver="sgd", tol=0.05, random_state=0)
+    stages = heard(model, *data).stages()
+    assert model.n_iter_ < model.max_iter and stages == [("steps", 100, 100 * model.n_iter_ // model.max_iter)]
 
 
 def test_blocks_of_an_unknown_number_of_rows_end_where_members_begin(data):
     X, y = data
-    record = Record()
     blocks = ((X[i : i + 20], y[i : i + 20]) for i in range(0, 60, 20))
-    OLSEnsembleRegressor(10, random_state=0).set_callbacks(record).fit(blocks, None)
-    all_is_in_order(record.told)
+    record = heard(OLSEnsembleRegressor(10, random_state=0), blocks, None)
     assert record.stages() == [("rows", None, 3), ("members", 10, 10)]
     of_stages = [(event, name) for event, path, name, _ in record.told if len(path) == 2]
     assert of_stages == [("begin", "rows"), ("end", "rows"), ("begin", "members"), ("end", "members")]
@@ -137,27 +150,17 @@ def test_blocks_of_an_unknown_number_of_rows_end_where_members_begin(data):
 def test_a_warm_start_has_its_new_members_as_tasks(data):
     model = OLSEnsembleRegressor(10, warm_start=True, random_state=0).fit(*data)
     for k, stages in ((30, [("members", 20, 20)]), (30, [])):
-        record = Record()
-        model.set_params(n_estimators=k).set_callbacks(record).fit(*data)
-        all_is_in_order(record.told)
-        assert record.stages() == stages
+        assert heard(model.set_params(n_estimators=k), *data).stages() == stages
     np.testing.assert_allclose(model.coef_, OLSEnsembleRegressor(30, random_state=0).fit(*data).coef_, rtol=1e-10)
 
 
-def test_nothing_changes_for_who_listens(estimator, data):
-    """Coefficients are those without callbacks, whose own context stays with the fit."""
-    heard = clone(estimator).set_callbacks(Record()).fit(*data)
-    alone = estimator.fit(*data)
-    np.testing.assert_allclose(heard.coef_, alone.coef_, rtol=1e-9, atol=1e-12)
-    assert set(vars(heard)) - set(vars(alone)) == {"_skl_callbacks"}
-
-
-def test_without_callbacks_no_context_is_made(estimator, data, monkeypatch):
+def test_without_callbacks_no_context_is_made(data, monkeypatch):
     def refuse(self, **_):
         raise AssertionError("a context, although nobody listens")
 
-    monkeypatch.setattr(type(estimator), "_init_callback_context", refuse)
-    estimator.fit(*data)
+    for estimator in every_estimator():
+        monkeypatch.setattr(type(estimator), "_init_callback_context", refuse)
+        estimator.fit(*data)
 
 
 def test_callbacks_are_for_fits(data):
@@ -171,38 +174,23 @@ def test_callbacks_are_for_fits(data):
     assert len(record.told) == told
 
 
-def test_verbose_lines_are_the_same_with_callbacks(estimator, data, capsys):
-    """But for the seconds. Chunks depend on how long others take, so of those in threads the last is compared."""
-
-    def lines(model):
-        model.set_params(verbose=1).fit(*data)
-        return [line.rpartition(",")[0] for line in capsys.readouterr().out.splitlines()]
-
-    without, beside = lines(clone(estimator)), lines(estimator.set_callbacks(Record()))
-    assert {line.split(":")[0] for line in without} == {line.split(":")[0] for line in beside}
-    assert without[-1] == beside[-1]
-
-
 # Fits that fail
 
-FAILING = {
-    "in its parameters": (OLSEnsembleRegressor(20, max_features=0), slice(None)),
-    "in its data": (OLSEnsembleRegressorCV(20), slice(0, 1)),
-    "in training": (DropoutRegressor(solver="sgd", learning_rate=1e9), slice(None)),
-}
 
-
-@pytest.mark.parametrize(("estimator", "rows"), FAILING.values(), ids=FAILING.keys())
-def test_callbacks_are_taken_down_when_a_fit_fails(estimator, rows, data):
-    record = Record()
-    model = clone(estimator).set_callbacks(record)
-    before = set(vars(model))
-    with pytest.raises(ValueError):
-        model.fit(*(array[rows] for array in data))
-    events = [event for event, *_ in record.told]
-    assert events[0] == "setup" and events[-1] == "teardown" and events.count("teardown") == 1
-    assert 0 not in [len(path) - 1 for path, *_ in record.tasks("end")]  # the fit itself did not get to its end
-    assert set(vars(model)) == before
+def test_callbacks_are_taken_down_when_a_fit_fails(data):
+    for model, rows in (
+        (OLSEnsembleRegressor(20, max_features=0), slice(None)),
+        (OLSEnsembleRegressorCV(20), slice(0, 1)),
+        (DropoutRegressor(solver="sgd", learning_rate=1e9), slice(None)),
+    ):
+        record = Record()
+        before = set(vars(model.set_callbacks(record)))
+        with case(model), pytest.raises(ValueError):
+            model.fit(*(array[rows] for array in data))
+        events = [event for event, *_ in record.told]
+        assert events[0] == "setup" and events[-1] == "teardown" and events.count("teardown") == 1
+        assert 0 not in [len(path) - 1 for path, *_ in record.tasks("end")]  # the fit itself did not get to its end
+        assert set(vars(model)) == before
 
 
 def test_a_callback_that_fails_is_taken_down_too(data):
@@ -217,9 +205,7 @@ def test_a_callback_that_fails_is_taken_down_too(data):
     with pytest.raises(RuntimeError, match="enough"):
         model.fit(*data)
     assert record.told[-1][0] == "teardown"
-    again = Record()
-    model.set_callbacks(again).fit(*data)
-    all_is_in_order(again.told)
+    heard(model, *data)
 
 
 # scikit-learn's own bar
@@ -254,35 +240,28 @@ def show(capsys, monkeypatch):
     return fit
 
 
-def test_the_bar_ends_at_100_percent(estimator, data, show):
-    shown = show(estimator, *data)
-    assert len(shown) > 1 and shown[0][0] == f"{type(estimator).__name__} - fit"
-    assert {percent for _, percent in shown} == {100}
-
-
-def test_the_bar_of_a_warm_start_ends_at_100_percent(data, show):
+def test_bars_end_at_100_percent(data, show):
+    for estimator in every_estimator():
+        shown = show(estimator, *data)
+        assert len(shown) > 1 and shown[0][0] == f"{type(estimator).__name__} - fit"
+        assert {percent for _, percent in shown} == {100}
     model = OLSEnsembleRegressorCV(20, warm_start=True, random_state=0)
     for k in (20, 40, 40):
-        shown = show(model.set_params(n_estimators=k), *data)
+        assert {percent for _, percent in show(model.set_params(n_estimators=k), *data)} == {100}
+    for estimator in (OLSEnsembleRegressorCV(20), DropoutRegressor()):
+        shown = show(make_pipeline(StandardScaler(), estimator), *data, depth=1)
+        assert any(f"{type(estimator).__name__} - fit" in what for what, _ in shown)
         assert {percent for _, percent in shown} == {100}
 
 
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_bars_within_a_search_end_at_100_percent(data, show, n_jobs):
+def test_bars_within_a_search_end_at_100_percent(data, show):
     model = make_pipeline(StandardScaler(), OLSEnsembleRegressor(30, random_state=0))
-    search = GridSearchCV(model, {"olsensembleregressor__max_features": [2, 4]}, cv=2, n_jobs=n_jobs)
-    shown = show(search, *data)
-    assert (
-        sum("OLSEnsembleRegressor - members" in what for what, _ in shown) == 5
-    )  # four fits, and the last on all rows
-    assert {percent for _, percent in shown} == {100}
-
-
-@pytest.mark.parametrize("estimator", [OLSEnsembleRegressorCV(20), DropoutRegressor()], ids=lambda e: type(e).__name__)
-def test_bars_within_a_pipeline_end_at_100_percent(data, show, estimator):
-    shown = show(make_pipeline(StandardScaler(), clone(estimator)), *data, depth=1)
-    assert any(f"{type(estimator).__name__} - fit" in what for what, _ in shown)
-    assert {percent for _, percent in shown} == {100}
+    for n_jobs in (None, 2):
+        search = GridSearchCV(model, {"olsensembleregressor__max_features": [2, 4]}, cv=2, n_jobs=n_jobs)
+        shown = show(search, *data)
+        # four fits, and the last on all rows
+        assert sum("OLSEnsembleRegressor - members" in what for what, _ in shown) == 5
+        assert {percent for _, percent in shown} == {100}
 
 
 def test_a_search_goes_on_where_fits_fail(data, show):

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from loops import case
 from olsen._execution import threads
 from olsen._execution.threads import Sharing, one_blas_thread
 
@@ -56,16 +58,14 @@ def test_results_come_in_order_whatever_the_threads():
     assert Sharing(3)(lambda a, b: (a, b), 0) == []
 
 
-@pytest.mark.parametrize("n_threads", [1, 3])
-def test_progress_grows_up_to_the_number_of_items(n_threads):
-    told, callers = [], set()
-
-    def report(done):
-        told.append(done)
-        callers.add(threading.get_ident())
-
-    Sharing(n_threads, report)(lambda a, b: time.sleep(0.001), 20, chunk=3)
-    assert told == sorted(set(told)) and told[-1] == 20 and callers == {threading.get_ident()}
+def test_progress_grows_up_to_the_number_of_items():
+    for n_threads in (1, 3):
+        told = []
+        report = lambda done, told=told: told.append((done, threading.get_ident()))  # noqa: E731
+        Sharing(n_threads, report)(lambda a, b: time.sleep(0.001), 20, chunk=3)
+        numbers = [done for done, _ in told]
+        assert numbers == sorted(set(numbers)) and numbers[-1] == 20
+        assert {caller for _, caller in told} == {threading.get_ident()}
 
 
 def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere(two_busy_helpers):
@@ -91,21 +91,22 @@ def test_helpers_see_the_context_of_their_caller():
     assert len(dict(seen)) == 2 and set(dict(seen).values()) == {"raise"}
 
 
-@pytest.mark.parametrize("raises", ["calling thread", "helper"])
-def test_after_an_error_no_chunk_is_begun(raises):
-    begun, main, meet = [], threading.get_ident(), threading.Barrier(2)
+def test_after_an_error_no_chunk_is_begun():
+    main = threading.get_ident()
+    for raises in ("calling thread", "helper"):
+        begun, meet = [], threading.Barrier(2)
 
-    def work(start, stop):
-        begun.append(start)
-        if start < 2:
-            meet.wait(timeout=SECONDS)
-            if (threading.get_ident() == main) == (raises == "calling thread"):
-                raise ValueError("here")
-            time.sleep(0.2)
+        def work(start, stop, raises=raises, begun=begun, meet=meet):
+            begun.append(start)
+            if start < 2:
+                meet.wait(timeout=SECONDS)
+                if (threading.get_ident() == main) == (raises == "calling thread"):
+                    raise ValueError("here")
+                time.sleep(0.2)
 
-    with pytest.raises(ValueError, match="here"):
-        Sharing(2)(work, 50, chunk=1)
-    assert begun == [0, 1] or begun == [1, 0]
+        with case(raises), pytest.raises(ValueError, match="here"):
+            Sharing(2)(work, 50, chunk=1)
+        assert sorted(begun) == [0, 1]
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals to a thread")
@@ -140,25 +141,25 @@ def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended(while_waiting)
 # the interpreter's end, and children
 
 
-@pytest.mark.parametrize("daemon", [True, False])
-def test_threads_may_work_on_while_the_main_thread_ends(daemon):
+def test_threads_may_work_on_while_the_main_thread_ends():
     """A thread that is not a daemon finishes its work with all results; a daemon is cut off, without a message."""
-    printed = run(f"""if True:
-        import threading, time
-        from olsen._execution.threads import Sharing
+    for daemon in (True, False):
+        printed = run(f"""if True:
+            import threading, time
+            from olsen._execution.threads import Sharing
 
-        started = threading.Event()
+            started = threading.Event()
 
-        def fit():
-            for i in range(40):
-                assert Sharing(3)(lambda a, b: (time.sleep(0.001), a)[1], 9, chunk=1) == list(range(9))
-                started.set()
-            print("finished")
+            def fit():
+                for i in range(40):
+                    assert Sharing(3)(lambda a, b: (time.sleep(0.001), a)[1], 9, chunk=1) == list(range(9))
+                    started.set()
+                print("finished")
 
-        threading.Thread(target=fit, daemon={daemon}).start()
-        started.wait()
-    """)
-    assert printed == ("" if daemon else "finished\n")
+            threading.Thread(target=fit, daemon={daemon}).start()
+            started.wait()
+        """)
+        assert printed == ("" if daemon else "finished\n")
 
 
 def test_the_calling_thread_works_alone_where_no_thread_can_be_started():
@@ -228,39 +229,23 @@ def test_blas_gets_the_threads_of_the_caller_where_it_does_the_work():
     assert Sharing(2)(lambda a, b: blas_threads(), 1) == [{1}]
 
 
-class InThread:
-    """A context that is entered and left in a thread of its own, at our word."""
+class Context:
+    """A context that is entered and left at our word, here or in a thread of its own."""
 
-    def __init__(self, context):
-        self.context, self.entered, self.leave_now = context, threading.Event(), threading.Event()
-        self.thread = threading.Thread(target=self.stay)
+    def __init__(self, context, here=True):
+        self.inside, self.worker = context, None if here else ThreadPoolExecutor(1)
 
-    def stay(self):
-        with self.context():
-            self.entered.set()
-            self.leave_now.wait(timeout=SECONDS)
-
-    def enter(self):
-        self.thread.start()
-        assert self.entered.wait(timeout=SECONDS)
-
-    def leave(self):
-        self.leave_now.set()
-        self.thread.join()
-
-
-class Here:
-    """The same in this thread."""
-
-    def __init__(self, context):
-        self.context = context
+    def _call(self, function, *arguments):
+        if self.worker is None:
+            return function(*arguments)
+        return self.worker.submit(function, *arguments).result(timeout=SECONDS)
 
     def enter(self):
-        self.inside = self.context()
-        self.inside.__enter__()
+        self.inside = self._call(self.inside)
+        self._call(self.inside.__enter__)
 
     def leave(self):
-        self.inside.__exit__(None, None, None)
+        self._call(self.inside.__exit__, None, None, None)
 
 
 @pytest.fixture
@@ -277,7 +262,7 @@ def two():
 
 def test_limits_of_blas_that_overlap_in_threads_leave_nothing_behind(two):
     """The one that came first goes first; restoring what it found would be one too early, and then one too late."""
-    first, second = InThread(one_blas_thread), InThread(one_blas_thread)
+    first, second = Context(one_blas_thread, here=False), Context(one_blas_thread, here=False)
     first.enter()
     second.enter()
     first.leave()
@@ -286,46 +271,41 @@ def test_limits_of_blas_that_overlap_in_threads_leave_nothing_behind(two):
     assert blas_threads() == {2}
 
 
-@pytest.mark.parametrize("outer", ["host", "ours"])
-@pytest.mark.parametrize("where", [Here, InThread])
-@pytest.mark.parametrize("number", [1, 3])
-def test_a_limit_of_the_host_around_ours_or_within_it(two, number, where, outer):
-    host, ours = where(lambda: threadpool_limits(number, user_api="blas")), Here(one_blas_thread)
-    first, second = (host, ours) if outer == "host" else (ours, host)
-    first.enter()
-    second.enter()
-    assert blas_threads() == {1 if second is ours else number}
-    second.leave()
-    assert blas_threads() == {number if first is host else 1}
-    first.leave()
-    assert blas_threads() == {2}
-
-
-@pytest.mark.parametrize("where", [Here, InThread])
-@pytest.mark.parametrize("number", [1, 3])
-def test_a_limit_of_the_host_that_ends_within_ours_is_not_brought_back(two, where, number):
-    host, ours = where(lambda: threadpool_limits(number, user_api="blas")), Here(one_blas_thread)
-    host.enter()
-    ours.enter()
-    host.leave()
-    with one_blas_thread():  # ours does not push what the host has set aside
-        assert blas_threads() == {2}
-    assert blas_threads() == {2}
-    ours.leave()
-    assert blas_threads() == {2}
-
-
-@pytest.mark.parametrize("where", [Here, InThread])
-def test_a_limit_of_the_host_that_begins_within_ours_stands_after_it(two, where):
-    host, ours = where(lambda: threadpool_limits(3, user_api="blas")), Here(one_blas_thread)
-    ours.enter()
-    host.enter()
-    with one_blas_thread():
+def test_a_limit_of_the_host_around_ours_within_it_or_across(two):
+    """What the host has set is left alone, and threadpoolctl restores what it found."""
+    for here in (True, False):
+        for number in (1, 3):
+            with case(here, number):
+                limit = lambda number=number: threadpool_limits(number, user_api="blas")  # noqa: E731
+                for outer in ("host", "ours"):
+                    host, ours = Context(limit, here), Context(one_blas_thread)
+                    first, second = (host, ours) if outer == "host" else (ours, host)
+                    first.enter()
+                    second.enter()
+                    assert blas_threads() == {1 if second is ours else number}
+                    second.leave()
+                    assert blas_threads() == {number if first is host else 1}
+                    first.leave()
+                    assert blas_threads() == {2}
+                host, ours = Context(limit, here), Context(one_blas_thread)
+                host.enter()
+                ours.enter()
+                host.leave()
+                with one_blas_thread():  # ours does not push what the host has set aside
+                    assert blas_threads() == {2}
+                ours.leave()
+                assert blas_threads() == {2}
+        host, ours = Context(lambda: threadpool_limits(3, user_api="blas"), here), Context(one_blas_thread)
+        ours.enter()
+        host.enter()
+        with one_blas_thread():
+            assert blas_threads() == {3}
+        ours.leave()
         assert blas_threads() == {3}
-    ours.leave()
-    assert blas_threads() == {3}
-    host.leave()
-    assert blas_threads() == {1}, "threadpoolctl restores what it found; if it is 2, the docstring can say so"
+        host.leave()
+        assert blas_threads() == {1}, "threadpoolctl restores what it found; if it is 2, the docstring can say so"
+        for library in threads._libraries()[0]:
+            threads._set_shared_number(library, 2)
 
 
 class FakeBlas:
@@ -356,7 +336,7 @@ def test_where_blas_has_a_number_for_each_thread_only_ours_are_limited(monkeypat
         thread.join()
         return found.pop()
 
-    overlapping = InThread(one_blas_thread)
+    overlapping = Context(one_blas_thread, here=False)
     with one_blas_thread():
         assert elsewhere([]) == 8
         assert Sharing(2)(work, 2, chunk=1) == [1, 1]
