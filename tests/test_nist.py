@@ -1,6 +1,7 @@
 """Digits on problems with certified answers: at or above LAPACK's QR, whatever the order of the rows."""
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,11 +13,6 @@ from olsen import member_coefficients
 CERTIFIED = [nist(name) for name in SETS]
 OURS = list(generated())
 EXTENDED = np.finfo(np.longdouble).eps < np.finfo(np.float64).eps
-needs_extended = pytest.mark.skipif(not EXTENDED, reason="refinement needs a long double wider than double")
-
-
-def by_name(problem):
-    return problem.name
 
 
 def test_there_are_enough_problems():
@@ -24,12 +20,12 @@ def test_there_are_enough_problems():
     assert len({problem.name for problem in OURS}) >= 60
 
 
-@pytest.mark.parametrize("problem", CERTIFIED, ids=by_name)
-def test_our_certificates_agree_with_those_of_nist(problem):
+def test_our_certificates_agree_with_those_of_nist():
     """To the last of NIST's fifteen digits, of which the fifteenth is rounded."""
-    exact = exact_least_squares(problem.X, problem.y, problem.intercept)
-    for ours, theirs in zip(exact, problem.exact, strict=True):
-        assert abs(ours - theirs) <= abs(theirs) * Fraction(1, 10**13)
+    for problem in CERTIFIED:
+        exact = exact_least_squares(problem.X, problem.y, problem.intercept)
+        for ours, theirs in zip(exact, problem.exact, strict=True):
+            assert abs(ours - theirs) <= abs(theirs) * Fraction(1, 10**13), problem.name
 
 
 def test_certificates_solve_the_normal_equations():
@@ -50,27 +46,19 @@ def test_digits_are_counted_as_nist_counts_them():
     assert digits(problem, np.array([-40.0, 2.0])) == 0
 
 
-@needs_extended
-@pytest.mark.parametrize("solver", ["auto", "orthogonal"])
-@pytest.mark.parametrize("problem", CERTIFIED + OURS, ids=by_name)
-def test_digits_at_or_above_lapack(problem, solver):
+@pytest.mark.skipif(not EXTENDED, reason="refinement needs a long double wider than double")
+def test_digits_at_or_above_lapack(seed):
     """Row by row of the table: every order of the rows is another draw of both programs' rounding; none is below."""
-    for here in orders(problem):
-        assert digits(here, by_olsen(here, solver)) >= digits(here, by_lapack(here))
+    for problem, solver in product([*CERTIFIED, *OURS, drawn(seed)], ["auto", "orthogonal"]):
+        for here in orders(problem):
+            assert digits(here, by_olsen(here, solver)) >= digits(here, by_lapack(here)), (problem.name, solver)
 
 
-@needs_extended
-@pytest.mark.parametrize("solver", ["auto", "orthogonal"])
-def test_digits_at_or_above_lapack_on_a_problem_of_the_seed(solver, seed):
-    for here in orders(drawn(seed)):
-        assert digits(here, by_olsen(here, solver)) >= digits(here, by_lapack(here))
-
-
-@pytest.mark.parametrize("problem", CERTIFIED + OURS, ids=by_name)
-def test_trusted_gram_matrices_cost_five_digits_at_most(problem):
+def test_trusted_gram_matrices_cost_five_digits_at_most():
     """A shared Gram matrix, or the member's own, that could cost more is not used."""
-    (n, p), least = problem.X.shape, digits(problem, by_lapack(problem)) - 5
-    assert digits(problem, by_olsen(problem, "gram")) >= least
-    how = {"fit_intercept": problem.intercept, "solver": "gram"}
-    coef, intercept = member_coefficients(problem.X, problem.y, [range(p)], [range(n)], **how)
-    assert digits(problem, np.r_[intercept, coef[0]] if problem.intercept else coef[0]) >= least
+    for problem in CERTIFIED + OURS:
+        (n, p), least = problem.X.shape, digits(problem, by_lapack(problem)) - 5
+        assert digits(problem, by_olsen(problem, "gram")) >= least, problem.name
+        how = {"fit_intercept": problem.intercept, "solver": "gram"}
+        coef, intercept = member_coefficients(problem.X, problem.y, [range(p)], [range(n)], **how)
+        assert digits(problem, np.r_[intercept, coef[0]] if problem.intercept else coef[0]) >= least, problem.name

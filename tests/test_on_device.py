@@ -1,9 +1,13 @@
 """What is done on a device instead of the host: drawing many members, comparing sizes. Members are the same ones."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import sklearn
+from sklearn.base import clone
 
+from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution.arrays import Space, space_of
 from olsen._execution.threads import Sharing
@@ -45,34 +49,35 @@ def data(seed, n=400, p=30, q=1, dependent=False):
 # Members
 
 
-@pytest.mark.parametrize(("width", "start", "stop"), [(1, 0, 3), (41, 7, 90), (400, 10**6, 10**6 + 5)])
-def test_keys_are_those_of_the_host(space, width, start, stop, seed):
-    found = space.get(_on_device.raw_keys(width, start, stop, (seed, 1, 2), space))
-    np.testing.assert_array_equal(found.view(np.uint64), _drawing.raw_keys(width, start, stop, seed, 1, 2))
+def test_keys_are_those_of_the_host(space, seed):
+    for width, start, stop in [(1, 0, 3), (41, 7, 90), (400, 10**6, 10**6 + 5)]:
+        with case(width, start, stop):
+            found = space.get(_on_device.raw_keys(width, start, stop, (seed, 1, 2), space))
+            np.testing.assert_array_equal(found.view(np.uint64), _drawing.raw_keys(width, start, stop, seed, 1, 2))
 
 
-@pytest.mark.parametrize("n_items", [1, 2, 3, 64, 65, 5000])
-def test_permutations_are_those_of_the_host(space, n_items, seed):
-    raw = _drawing.raw_keys(n_items, 0, 9, seed, 0)
-    found = _drawing.key_order(space.put(raw.view(np.int64)), space.xp)
-    np.testing.assert_array_equal(space.get(found), np.argsort(raw, axis=1))
+def test_permutations_are_those_of_the_host(space, seed):
+    for n_items in [1, 2, 3, 64, 65, 5000]:
+        with case(n_items):
+            raw = _drawing.raw_keys(n_items, 0, 9, seed, 0)
+            found = _drawing.key_order(space.put(raw.view(np.int64)), space.xp)
+            np.testing.assert_array_equal(space.get(found), np.argsort(raw, axis=1))
 
 
-@pytest.mark.parametrize("rows", [1.0, 0.3, 35])
-@pytest.mark.parametrize("columns", [1, 7, 20, 21, 39, 40, 0.3])
-@pytest.mark.parametrize("kind", ["balanced", "independent"])
-def test_members_are_those_of_the_host(space, draws_there, kind, columns, rows, seed):
-    design = Design(50, 40, seed, columns, rows, kind=kind)
-    expected = design.draw(3, 60)
-    found = _on_device.draw_on_device(design, 3, 60, space)
-    for there, here in zip(found, expected, strict=True):
-        if here is None:
-            assert there is None
-            continue
-        np.testing.assert_array_equal(space.get(there.mask).T, here.mask())
-        np.testing.assert_array_equal(there.counts(), here.counts())
-        np.testing.assert_array_equal(there.sizes, here.sizes)
-        np.testing.assert_array_equal(there[5], here[5])
+def test_members_are_those_of_the_host(space, draws_there, seed):
+    for kind, columns, rows in product(["balanced", "independent"], [1, 7, 20, 21, 39, 40, 0.3], [1.0, 0.3, 35]):
+        with case(kind, columns, rows):
+            design = Design(50, 40, seed, columns, rows, kind=kind)
+            expected = design.draw(3, 60)
+            found = _on_device.draw_on_device(design, 3, 60, space)
+            for there, here in zip(found, expected, strict=True):
+                if here is None:
+                    assert there is None
+                    continue
+                np.testing.assert_array_equal(space.get(there.mask).T, here.mask())
+                np.testing.assert_array_equal(there.counts(), here.counts())
+                np.testing.assert_array_equal(there.sizes, here.sizes)
+                np.testing.assert_array_equal(there[5], here[5])
 
 
 def test_draws_in_pieces_are_the_same(space, draws_there, seed, monkeypatch):
@@ -85,23 +90,27 @@ def test_draws_in_pieces_are_the_same(space, draws_there, seed, monkeypatch):
     np.testing.assert_array_equal(space.get(pieces.mask), space.get(whole.mask))
 
 
-@pytest.mark.parametrize(
-    "change", [{"sampling": "bernoulli"}, {"max_features": np.full(40, 0.2)}, {"row_groups": 5, "max_samples": 0.4}]
-)
-def test_what_is_not_of_one_size_is_drawn_by_the_host(space, draws_there, change, seed):
-    design = Design(**({"n_rows": 50, "n_columns": 40, "seed": seed, "max_features": 9} | change))
-    assert _on_device.draw_on_device(design, 0, 200, space) is None
+def test_what_is_not_of_one_size_is_drawn_by_the_host(space, draws_there, seed):
+    for change in [
+        {"sampling": "bernoulli"},
+        {"max_features": np.full(40, 0.2)},
+        {"row_groups": 5, "max_samples": 0.4},
+    ]:
+        with case(change):
+            design = Design(**({"n_rows": 50, "n_columns": 40, "seed": seed, "max_features": 9} | change))
+            assert _on_device.draw_on_device(design, 0, 200, space) is None
 
 
-@pytest.mark.parametrize("settings", [{}, {"max_samples": 0.5}, {"max_samples": 12}, {"solver": "gram"}], ids=str)
-def test_ensembles_of_members_drawn_there(xp, draws_there, settings, seed):
-    X, Y = data(seed)
-    expected = OLSEnsembleRegressor(60, 9, random_state=seed, **(settings | {"solver": "auto"})).fit(X, Y[:, 0])
-    model = OLSEnsembleRegressor(60, 9, random_state=seed, **settings).fit(xp.asarray(X), xp.asarray(Y[:, 0]))
-    np.testing.assert_allclose(Space.get(space_of(model.coef_), model.coef_), expected.coef_, rtol=0, atol=1e-8)
-    np.testing.assert_array_equal(model.inclusion_, expected.inclusion_)
-    for there, here in zip(model.feature_subsets_, expected.feature_subsets_, strict=True):
-        np.testing.assert_array_equal(there, here)
+def test_ensembles_of_members_drawn_there(xp, draws_there, seed):
+    for settings in [{}, {"max_samples": 0.5}, {"max_samples": 12}, {"solver": "gram"}]:
+        with case(settings):
+            X, Y = data(seed)
+            expected = OLSEnsembleRegressor(60, 9, random_state=seed, **(settings | {"solver": "auto"})).fit(X, Y[:, 0])
+            model = OLSEnsembleRegressor(60, 9, random_state=seed, **settings).fit(xp.asarray(X), xp.asarray(Y[:, 0]))
+            np.testing.assert_allclose(Space.get(space_of(model.coef_), model.coef_), expected.coef_, rtol=0, atol=1e-8)
+            np.testing.assert_array_equal(model.inclusion_, expected.inclusion_)
+            for there, here in zip(model.feature_subsets_, expected.feature_subsets_, strict=True):
+                np.testing.assert_array_equal(there, here)
 
 
 # Sizes
@@ -114,40 +123,41 @@ def both(X, Y, space, centre=True, count=4):
     return there, [from_data(x, y, None, centre=centre) for x, y in parts]
 
 
-@pytest.mark.parametrize("block", [4, 128])
-@pytest.mark.parametrize("q", [1, 2])
-def test_prefixes_are_least_squares(space, q, block, seed, monkeypatch):
-    monkeypatch.setattr(moment_curves, "BLOCK", block)
-    X, Y = data(seed, q=q)
-    there, _ = both(X, Y, space)
-    orders = np.stack([np.random.default_rng(seed).permutation(30) for _ in range(3)])
-    sizes = np.array([1, 6, 19])
-    found = space.get(moment_curves._prefix_coefficients(there, orders, sizes))
-    for f in range(4):
-        x, y = X[f::4] - X[f::4].mean(axis=0), Y[f::4] - Y[f::4].mean(axis=0)
-        for k, order in enumerate(orders):
-            for s, size in enumerate(sizes):
-                expected = np.zeros((30, q))
-                expected[order[:size]] = np.linalg.lstsq(x[:, order[:size]], y, rcond=None)[0]
-                np.testing.assert_allclose(found[f, :, k, s], expected, rtol=0, atol=1e-11)
+def test_prefixes_are_least_squares(space, seed, monkeypatch):
+    for q, block in product([1, 2], [4, 128]):
+        with case(q, block):
+            monkeypatch.setattr(moment_curves, "BLOCK", block)
+            X, Y = data(seed, q=q)
+            there, _ = both(X, Y, space)
+            orders = np.stack([np.random.default_rng(seed).permutation(30) for _ in range(3)])
+            sizes = np.array([1, 6, 19])
+            found = space.get(moment_curves._prefix_coefficients(there, orders, sizes))
+            for f in range(4):
+                x, y = X[f::4] - X[f::4].mean(axis=0), Y[f::4] - Y[f::4].mean(axis=0)
+                for k, order in enumerate(orders):
+                    for s, size in enumerate(sizes):
+                        expected = np.zeros((30, q))
+                        expected[order[:size]] = np.linalg.lstsq(x[:, order[:size]], y, rcond=None)[0]
+                        np.testing.assert_allclose(found[f, :, k, s], expected, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("block", [4, 128])
-def test_columns_that_add_no_rank_get_zero(space, block, seed, monkeypatch):
-    monkeypatch.setattr(moment_curves, "BLOCK", block)
-    X, Y = data(seed, dependent=True)
-    there, _ = both(X, Y, space)
-    orders, sizes = np.stack([np.arange(30), np.arange(30)[::-1]]), np.array([3, 14, 30])
-    found = space.get(moment_curves._prefix_coefficients(there[:1], orders, sizes))[0]
-    x, y = X[::4] - X[::4].mean(axis=0), Y[::4] - Y[::4].mean(axis=0)
-    for k, order in enumerate(orders):
-        for s, size in enumerate(sizes):
-            b = found[:, k, s]
-            rank = [np.linalg.matrix_rank(x[:, order[:j]], tol=1e-8) if j else 0 for j in range(size + 1)]
-            adds = order[:size][np.diff(rank) > 0]
-            assert set(np.flatnonzero(b[:, 0])) == set(adds)
-            expected = np.linalg.lstsq(x[:, adds], y, rcond=None)[0]
-            np.testing.assert_allclose(b[adds], expected, rtol=0, atol=1e-10)
+def test_columns_that_add_no_rank_get_zero(space, seed, monkeypatch):
+    for block in [4, 128]:
+        with case(block):
+            monkeypatch.setattr(moment_curves, "BLOCK", block)
+            X, Y = data(seed, dependent=True)
+            there, _ = both(X, Y, space)
+            orders, sizes = np.stack([np.arange(30), np.arange(30)[::-1]]), np.array([3, 14, 30])
+            found = space.get(moment_curves._prefix_coefficients(there[:1], orders, sizes))[0]
+            x, y = X[::4] - X[::4].mean(axis=0), Y[::4] - Y[::4].mean(axis=0)
+            for k, order in enumerate(orders):
+                for s, size in enumerate(sizes):
+                    b = found[:, k, s]
+                    rank = [np.linalg.matrix_rank(x[:, order[:j]], tol=1e-8) if j else 0 for j in range(size + 1)]
+                    adds = order[:size][np.diff(rank) > 0]
+                    assert set(np.flatnonzero(b[:, 0])) == set(adds)
+                    expected = np.linalg.lstsq(x[:, adds], y, rcond=None)[0]
+                    np.testing.assert_allclose(b[adds], expected, rtol=0, atol=1e-10)
 
 
 def test_errors_are_those_of_rows(space, seed):
@@ -164,21 +174,21 @@ def test_errors_are_those_of_rows(space, seed):
         np.testing.assert_allclose(found, np.mean(residual**2, axis=(0, 2)), rtol=1e-10)
 
 
-@pytest.mark.parametrize("dependent", [False, True])
-@pytest.mark.parametrize("centre", [False, True])
-def test_curves_are_those_of_the_host(space, centre, dependent, seed):
-    X, Y = data(seed, q=2, dependent=dependent)
-    there, here = both(X, Y, space, centre)
-    paths, sizes = Paths(seed, "balanced", Sharing()), size_grid(28)[3:]
-    found = moment_curves.moment_kfold_curve(there, sizes, paths, 0.9)
-    expected = moment_curves.moment_kfold_curve(here, sizes, paths, 0.9)
-    for name in ("own", "same", "other", "weight"):
-        np.testing.assert_allclose(getattr(found.curve, name), getattr(expected.curve, name), rtol=1e-9)
-    np.testing.assert_allclose(space.get(found.coef), expected.coef, rtol=0, atol=1e-9)
-    whole = [Moments.merge_all(parts) for parts in (there, here)]
-    gcv, expected_gcv = (moment_curves.moment_gcv_curve(m, sizes, paths, 0.9) for m in whole)
-    for name in ("own", "same", "other", "weight"):
-        np.testing.assert_allclose(getattr(gcv, name), getattr(expected_gcv, name), rtol=1e-9)
+def test_curves_are_those_of_the_host(space, seed):
+    for centre, dependent in product([False, True], [False, True]):
+        with case(centre, dependent):
+            X, Y = data(seed, q=2, dependent=dependent)
+            there, here = both(X, Y, space, centre)
+            paths, sizes = Paths(seed, "balanced", Sharing()), size_grid(28)[3:]
+            found = moment_curves.moment_kfold_curve(there, sizes, paths, 0.9)
+            expected = moment_curves.moment_kfold_curve(here, sizes, paths, 0.9)
+            for name in ("own", "same", "other", "weight"):
+                np.testing.assert_allclose(getattr(found.curve, name), getattr(expected.curve, name), rtol=1e-9)
+            np.testing.assert_allclose(space.get(found.coef), expected.coef, rtol=0, atol=1e-9)
+            whole = [Moments.merge_all(parts) for parts in (there, here)]
+            gcv, expected_gcv = (moment_curves.moment_gcv_curve(m, sizes, paths, 0.9) for m in whole)
+            for name in ("own", "same", "other", "weight"):
+                np.testing.assert_allclose(getattr(gcv, name), getattr(expected_gcv, name), rtol=1e-9)
 
 
 def test_paths_in_several_batches_are_the_same(space, seed, monkeypatch):
@@ -191,16 +201,17 @@ def test_paths_in_several_batches_are_the_same(space, seed, monkeypatch):
     np.testing.assert_allclose(pieces, whole, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("settings", [{}, {"inclusion": "ridge"}, {"inclusion": "uniform"}, {"cv": "gcv"}], ids=str)
-def test_the_choice_is_that_of_blocks(xp, settings, seed):
+def test_the_choice_is_that_of_blocks(xp, seed):
     X, Y = data(seed, dependent=True)
     y = Y[:, 0] + 3 * np.random.default_rng(seed).standard_normal(len(Y))
-    settings = {"n_estimators": 40, "random_state": seed} | settings
-    expected = OLSEnsembleRegressorCV(**settings).fit(lambda: iter([(X, y)]), None)
-    model = OLSEnsembleRegressorCV(**settings).fit(xp.asarray(X), xp.asarray(y))
-    assert (model.max_features_, model.inclusion_kind_) == (expected.max_features_, expected.inclusion_kind_)
-    np.testing.assert_allclose(model.scale_, expected.scale_, rtol=1e-8)
-    np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
+    for settings in ({}, {"inclusion": "ridge"}, {"inclusion": "uniform"}, {"cv": "gcv"}):
+        with case(settings):
+            model = OLSEnsembleRegressorCV(40, random_state=seed, **settings)
+            expected = clone(model).fit(lambda: iter([(X, y)]), None)
+            model.fit(xp.asarray(X), xp.asarray(y))
+            assert (model.max_features_, model.inclusion_kind_) == (expected.max_features_, expected.inclusion_kind_)
+            np.testing.assert_allclose(model.scale_, expected.scale_, rtol=1e-8)
+            np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
 
 
 def test_moments_that_do_not_fit_beside_the_data_go_to_the_host(xp, seed, monkeypatch):
@@ -216,29 +227,23 @@ def test_moments_that_do_not_fit_beside_the_data_go_to_the_host(xp, seed, monkey
 # Uncertainty
 
 
-@pytest.mark.parametrize("tuned", [False, True])
-def test_intervals_and_standard_errors_are_those_of_blocks(xp, tuned, seed):
+def test_intervals_and_standard_errors_are_those_of_blocks(xp, seed):
     """The same folds, read again where they are; results come back there."""
-    X, y = data(seed)
-    y = y[:, 0]
-    new = np.random.default_rng(seed).standard_normal((20, 30))
-
-    def model():
-        return (OLSEnsembleRegressorCV(200) if tuned else OLSEnsembleRegressor(30, 8)).set_params(random_state=seed)
-
-    there, blocks = model().fit(xp.asarray(X), xp.asarray(y)), model().fit(lambda: iter([(X, y)]), None)
-    space = space_of(xp.asarray(X))
-    for method in ("auto", "cv+", "normal"):
-        found = there.predict_interval(xp.asarray(new), 0.8, method)
-        assert type(found) is type(xp.asarray(X))
-        np.testing.assert_allclose(space.get(found), blocks.predict_interval(new, 0.8, method), rtol=1e-6)
-    near = 0.02 if tuned else 1e-6  # one of thirty refits may be next to a tie
-    np.testing.assert_allclose(there.coef_std_, blocks.coef_std_, rtol=near)
-    width, expected = (np.diff(model.coef_interval(0.8)) for model in (there, blocks))
-    np.testing.assert_allclose(width, expected, rtol=near, atol=1e-9)
-    std = there.predict(xp.asarray(new), return_std=True)[1]
-    np.testing.assert_allclose(space.get(std), blocks.predict(new, return_std=True)[1], rtol=near)
-    np.testing.assert_allclose(there.monte_carlo_std_, blocks.monte_carlo_std_, rtol=1e-5, atol=1e-9)
-    why = "with these rows in" if tuned else "leave-one-out is not computed on other devices"
-    with pytest.raises(ValueError, match=rf"{why}.*method='cv\+'"):
-        there.predict_interval(xp.asarray(new), method="jackknife+")
+    (X, y), new = data(seed), np.random.default_rng(seed).standard_normal((20, 30))
+    y, space = y[:, 0], space_of(xp.asarray(X))
+    tuned = OLSEnsembleRegressorCV(200, random_state=seed), "with these rows in", 0.02  # a refit may be next to a tie
+    plain = OLSEnsembleRegressor(30, 8, random_state=seed), "leave-one-out is not computed on other devices", 1e-6
+    for model, why, near in (tuned, plain):
+        there, blocks = clone(model).fit(xp.asarray(X), xp.asarray(y)), model.fit(lambda: iter([(X, y)]), None)
+        for method in ("auto", "cv+", "normal"):
+            found = there.predict_interval(xp.asarray(new), 0.8, method)
+            assert type(found) is type(xp.asarray(X))
+            np.testing.assert_allclose(space.get(found), blocks.predict_interval(new, 0.8, method), rtol=1e-6)
+        np.testing.assert_allclose(there.coef_std_, blocks.coef_std_, rtol=near)
+        width, expected = (np.diff(one.coef_interval(0.8)) for one in (there, blocks))
+        np.testing.assert_allclose(width, expected, rtol=near, atol=1e-9)
+        std = there.predict(xp.asarray(new), return_std=True)[1]
+        np.testing.assert_allclose(space.get(std), blocks.predict(new, return_std=True)[1], rtol=near)
+        np.testing.assert_allclose(there.monte_carlo_std_, blocks.monte_carlo_std_, rtol=1e-5, atol=1e-9)
+        with pytest.raises(ValueError, match=rf"{why}.*method='cv\+'"):
+            there.predict_interval(xp.asarray(new), method="jackknife+")

@@ -1,10 +1,13 @@
 """No silent nonsense: columns that hold one value, columns of zeros, members without rows; in every engine."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
 
+from loops import case
 from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 
 VALUES = [0.014, 1 / 3, -7.7, 1e6 * np.pi, 1e-7, 0.0]
@@ -57,39 +60,26 @@ def data_with_a_constant(value, seed, n=200, p=8):
     return X, X[:, 3:].sum(axis=1) + rng.standard_normal(n), rng.uniform(0.1, 3, n)
 
 
-@pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.filterwarnings("ignore:max_samples=0.6 asks for")
-def test_a_column_that_holds_one_value_has_no_coefficient(value, engine, settings, seed):
+def test_a_column_that_holds_one_value_has_no_coefficient(engine, seed):
     """And the others are those of the table without it."""
-    if engine in ("blocks", "dask", "torch") and settings.get("solver") not in (None, "masked_cg"):
-        pytest.skip("this engine has its own solver")
-    X, y, weight = data_with_a_constant(value, seed)
-    with sklearn.config_context(array_api_dispatch=engine == "torch"):
-        model = OLSEnsembleRegressor(20, 0.7, random_state=seed).set_params(**settings)
-        model.fit(*ENGINES[engine](X, y, weight))
-    coef = np.asarray(model.coef_)
-    assert coef[2] == 0
-    assert np.abs(coef).max() < 10 and abs(float(model.intercept_)) < 10
+    for value, settings in product(VALUES, SETTINGS):
+        if engine in ("blocks", "dask", "torch") and settings.get("solver") not in (None, "masked_cg"):
+            continue  # these engines have solvers of their own
+        with case(value, settings), sklearn.config_context(array_api_dispatch=engine == "torch"):
+            X, y, weight = data_with_a_constant(value, seed)
+            model = OLSEnsembleRegressor(20, 0.7, random_state=seed).set_params(**settings)
+            coef = np.asarray(model.fit(*ENGINES[engine](X, y, weight)).coef_)
+            assert coef[2] == 0 and np.abs(coef).max() < 10 and abs(float(model.intercept_)) < 10
 
 
-@pytest.mark.parametrize("value", VALUES)
-@pytest.mark.parametrize(
-    "model",
-    [
-        OLSEnsembleRegressorCV(30, random_state=0),
-        OLSEnsembleRegressorCV(30, cv=4, random_state=0),
-        OLSEnsembleRegressorCV(30, cv="gcv", random_state=0),
-        OLSEnsembleRegressorCV(30, inclusion="auto", random_state=0),
-        DropoutRegressor(0.6),
-        DropoutRegressor(0.6, solver="sgd", tol=0.05, random_state=0),
-    ],
-    ids=str,
-)
-def test_tuning_and_dropout_know_constant_columns(model, value, seed):
-    X, y, weight = data_with_a_constant(value, seed)
-    assert model.fit(X, y, weight).coef_[2] == 0
+def test_tuning_and_dropout_know_constant_columns(seed):
+    tuned = [OLSEnsembleRegressorCV(30, cv=cv, random_state=0) for cv in (None, 4, "gcv")]
+    dropout = [DropoutRegressor(0.6), DropoutRegressor(0.6, solver="sgd", tol=0.05, random_state=0)]
+    for model, value in product([*tuned, *dropout], VALUES):
+        X, y, weight = data_with_a_constant(value, seed)
+        assert model.fit(X, y, weight).coef_[2] == 0, (model, value)
 
 
 def test_error_curves_do_not_see_a_constant_column(seed):
@@ -101,61 +91,63 @@ def test_error_curves_do_not_see_a_constant_column(seed):
     np.testing.assert_allclose(with_it.cv_results_["mse"], without.cv_results_["mse"], rtol=1e-9)
 
 
-@pytest.mark.parametrize("solver", ["auto", "orthogonal", "gram"])
-def test_a_column_of_zeros_has_no_coefficient_beside_dependent_ones(solver, seed):
+def test_a_column_of_zeros_has_no_coefficient_beside_dependent_ones(seed):
     """In the users' units some columns are a thousand million times larger than others."""
-    rng = np.random.default_rng(seed)
-    X = np.zeros((40, 7))
-    X[:, :3] = 1e-9 * rng.standard_normal((40, 3))
-    X[:, 3] = X[:, 0] + X[:, 1]
-    X[:, 5] = 1e8 * rng.standard_normal(40)
-    X[:, 6] = 3 * X[:, 5]
-    model = OLSEnsembleRegressor(12, 1.0, solver=solver, random_state=seed).fit(X, rng.standard_normal(40))
-    assert model.coef_[4] == 0
+    for solver in ["auto", "orthogonal", "gram"]:
+        with case(solver):
+            rng = np.random.default_rng(seed)
+            X = np.zeros((40, 7))
+            X[:, :3] = 1e-9 * rng.standard_normal((40, 3))
+            X[:, 3] = X[:, 0] + X[:, 1]
+            X[:, 5] = 1e8 * rng.standard_normal(40)
+            X[:, 6] = 3 * X[:, 5]
+            model = OLSEnsembleRegressor(12, 1.0, solver=solver, random_state=seed).fit(X, rng.standard_normal(40))
+            assert model.coef_[4] == 0
 
 
-@pytest.mark.parametrize("max_samples", [0.1, 0.2, 0.3])
-def test_coin_flips_never_leave_a_member_without_rows(max_samples, seed):
+def test_coin_flips_never_leave_a_member_without_rows(seed):
     rng = np.random.default_rng(seed)
     X, y = rng.standard_normal((20, 30)), rng.standard_normal(20)
-    for state in range(30):
-        model = OLSEnsembleRegressor(10, sampling="bernoulli", max_samples=max_samples, random_state=state).fit(X, y)
+    for max_samples, state in product([0.1, 0.2, 0.3], range(30)):
+        model = OLSEnsembleRegressor(10, 0.5, max_samples, sampling="bernoulli", random_state=state).fit(X, y)
         assert min(map(len, model.sample_subsets_)) >= 2
         assert np.isfinite(model.predict(X)).all()
 
 
-@pytest.mark.parametrize("max_samples", [1, 0.05])
-def test_members_of_one_row_are_refused_where_the_intercept_takes_it(max_samples):
+@pytest.mark.filterwarnings("ignore:members have 2 columns and 1 rows")
+def test_members_of_one_row_are_refused_where_the_intercept_takes_it():
     X = np.random.default_rng(0).standard_normal((20, 5))
-    with pytest.raises(ValueError, match=r"max_samples=.* gives every member 1 of 20 rows.*float 1\.0"):
-        OLSEnsembleRegressor(5, max_samples=max_samples).fit(X, X[:, 0])
-    OLSEnsembleRegressor(5, max_samples=max_samples, fit_intercept=False).fit(X, X[:, 0])
+    for max_samples in (1, 0.05):
+        with pytest.raises(ValueError, match=r"max_samples=.* gives every member 1 of 20 rows.*float 1\.0"):
+            OLSEnsembleRegressor(5, max_samples=max_samples).fit(X, X[:, 0])
+        OLSEnsembleRegressor(5, max_samples=max_samples, fit_intercept=False).fit(X, X[:, 0])
 
 
-@pytest.mark.parametrize("offset", [1e4, 1e6])
-@pytest.mark.parametrize("max_samples", [1.0, 0.6])
 @pytest.mark.filterwarnings("error")
-def test_what_is_left_out_does_not_depend_on_where_columns_lie(offset, max_samples, seed):
+def test_what_is_left_out_does_not_depend_on_where_columns_lie(seed):
     """Members with more columns than rows: intervals, standard errors and the scale of the same columns, moved."""
-    rng = np.random.default_rng(seed)
-    X, new = rng.standard_normal((30, 80)), rng.standard_normal((5, 80))
-    y = X[:, :5].sum(axis=1) + rng.standard_normal(30)
-    model = OLSEnsembleRegressor(20, 50, max_samples, random_state=seed)
-    found = [(model.fit(X + c, y).predict_interval(new + c, 0.8), model.predict(new + c, return_std=True)[1])
-             for c in (0.0, offset)]  # fmt: skip
-    for here, there in zip(*found, strict=True):
-        assert np.isfinite(here).all()
-        np.testing.assert_allclose(there, here, rtol=1e-12 * offset, atol=1e-12 * offset)
-    model.set_params(scale="loo")
-    assert model.fit(X + offset, y).scale_ == pytest.approx(model.fit(X, y).scale_, rel=1e-12 * offset)
+    for max_samples, offset in product([1.0, 0.6], [1e4, 1e6]):
+        with case(max_samples, offset):
+            rng = np.random.default_rng(seed)
+            X, new = rng.standard_normal((30, 80)), rng.standard_normal((5, 80))
+            y = X[:, :5].sum(axis=1) + rng.standard_normal(30)
+            model = OLSEnsembleRegressor(20, 50, max_samples, random_state=seed)
+            found = [(model.fit(X + c, y).predict_interval(new + c, 0.8), model.predict(new + c, return_std=True)[1])
+                     for c in (0.0, offset)]  # fmt: skip
+            for here, there in zip(*found, strict=True):
+                assert np.isfinite(here).all()
+                np.testing.assert_allclose(there, here, rtol=1e-12 * offset, atol=1e-12 * offset)
+            model.set_params(scale="loo")
+            assert model.fit(X + offset, y).scale_ == pytest.approx(model.fit(X, y).scale_, rel=1e-12 * offset)
 
 
-@pytest.mark.parametrize("n", [2, 3, 4])
-def test_few_rows_have_finite_standard_errors(n, seed):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, 5))
-    model = OLSEnsembleRegressor(5, 5, random_state=seed).fit(X, rng.standard_normal(n))
-    assert np.isfinite(model.predict(X, return_std=True)[1]).all()
+def test_few_rows_have_finite_standard_errors(seed):
+    for n in [2, 3, 4]:
+        with case(n):
+            rng = np.random.default_rng(seed)
+            X = rng.standard_normal((n, 5))
+            model = OLSEnsembleRegressor(5, 5, random_state=seed).fit(X, rng.standard_normal(n))
+            assert np.isfinite(model.predict(X, return_std=True)[1]).all()
 
 
 # leave-one-out where rows are fitted exactly
@@ -187,25 +179,27 @@ def with_a_row_far_out(seed, n=24):
     return X, X[:, 0] / 1e5 + rng.standard_normal(n)
 
 
-@pytest.mark.parametrize("data", [with_singles, with_a_row_far_out])
-def test_rows_that_are_fitted_exactly_are_left_out_as_a_refit_would(data, seed):
-    X, y = data(seed)
-    model = OLSEnsembleRegressor(20, 5, random_state=seed).fit(X, y)
-    largest = np.abs(y - refitted_without_each_row(model, X, y)).max()
-    n = len(y)
-    interval = model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")[0]
-    assert np.isclose((interval[1] - interval[0]) / 2, largest, rtol=1e-6)
+def test_rows_that_are_fitted_exactly_are_left_out_as_a_refit_would(seed):
+    for data in [with_singles, with_a_row_far_out]:
+        with case(data):
+            X, y = data(seed)
+            model = OLSEnsembleRegressor(20, 5, random_state=seed).fit(X, y)
+            largest = np.abs(y - refitted_without_each_row(model, X, y)).max()
+            n = len(y)
+            interval = model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")[0]
+            assert np.isclose((interval[1] - interval[0]) / 2, largest, rtol=1e-6)
 
 
-@pytest.mark.parametrize("data", [with_singles, with_a_row_far_out])
-def test_tuning_leaves_rows_out_as_a_refit_would(data, seed):
+def test_tuning_leaves_rows_out_as_a_refit_would(seed):
     """With all columns there is one member, whatever the path: its error is known."""
-    X, y = data(seed)
-    p = X.shape[1]
-    model = OLSEnsembleRegressorCV(3, [p], scale=1.0, inclusion="uniform", random_state=seed).fit(X, y)
-    predicted = refitted_without_each_row(OLSEnsembleRegressor(1, p).fit(X, y), X, y)
-    np.testing.assert_allclose(model.loo_prediction_, predicted, rtol=1e-6, atol=1e-6 * np.abs(predicted).max())
-    assert np.isclose(-model.best_score_, np.mean((y - predicted) ** 2), rtol=1e-6)
+    for data in [with_singles, with_a_row_far_out]:
+        with case(data):
+            X, y = data(seed)
+            p = X.shape[1]
+            model = OLSEnsembleRegressorCV(3, [p], scale=1.0, inclusion="uniform", random_state=seed).fit(X, y)
+            predicted = refitted_without_each_row(OLSEnsembleRegressor(1, p).fit(X, y), X, y)
+            np.testing.assert_allclose(model.loo_prediction_, predicted, rtol=1e-6, atol=1e-6 * np.abs(predicted).max())
+            assert np.isclose(-model.best_score_, np.mean((y - predicted) ** 2), rtol=1e-6)
 
 
 def test_two_rows_do_not_claim_to_know_everything(seed):
@@ -216,45 +210,45 @@ def test_two_rows_do_not_claim_to_know_everything(seed):
     assert -model.best_score_ >= (1 - 1e-12) * (y[0] - y[1]) ** 2
 
 
-@pytest.mark.parametrize("value", [3.7, 0.0])
-def test_without_signal_there_is_no_scale_to_estimate(value, seed):
-    y = np.random.default_rng(seed).standard_normal(50)
-    X = np.full((50, 4), value)
-    assert OLSEnsembleRegressor(10, scale="loo", random_state=seed).fit(X, y).scale_ == 1.0
-    model = OLSEnsembleRegressorCV(10, inclusion="uniform", random_state=seed).fit(X, y)
-    others = (y.sum() - y) / 49
-    assert model.scale_ == 1.0
-    np.testing.assert_allclose(model.loo_prediction_, others, atol=1e-12)
-    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
-    assert model.inclusion_shares_ == {"nothing": 1.0} and not model.coef_.any()
-    np.testing.assert_allclose(model.predict(X), y.mean(), rtol=1e-12)
+def test_without_signal_there_is_no_scale_to_estimate(seed):
+    for value in [3.7, 0.0]:
+        with case(value):
+            y = np.random.default_rng(seed).standard_normal(50)
+            X = np.full((50, 4), value)
+            assert OLSEnsembleRegressor(10, scale="loo", random_state=seed).fit(X, y).scale_ == 1.0
+            model = OLSEnsembleRegressorCV(10, inclusion="uniform", random_state=seed).fit(X, y)
+            others = (y.sum() - y) / 49
+            assert model.scale_ == 1.0
+            np.testing.assert_allclose(model.loo_prediction_, others, atol=1e-12)
+            model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
+            assert model.inclusion_shares_ == {"nothing": 1.0} and not model.coef_.any()
+            np.testing.assert_allclose(model.predict(X), y.mean(), rtol=1e-12)
 
 
 # extremes
 
 
-@pytest.mark.parametrize("of_x", [-290, -155, 0, 155, 290])
-@pytest.mark.parametrize("of_y", [-290, -155, 155, 250])
-@pytest.mark.parametrize("of_weight", [-300, 300])
-def test_units_change_nothing_but_units(of_x, of_y, of_weight, seed):
+def test_units_change_nothing_but_units(seed):
     """Powers of two round nothing: coefficients agree to 1e-12, or an error says what cannot be written."""
-    rng = np.random.default_rng(seed)
-    X, w = rng.standard_normal((30, 6)), rng.uniform(0.5, 2, 30)
-    y = X[:, 0] + rng.standard_normal(30)
-    x_unit, y_unit, w_unit = (2.0 ** int(e * np.log2(10)) for e in (of_x, of_y, of_weight))
-    for model in (
-        OLSEnsembleRegressor(8, 3, random_state=seed),
-        OLSEnsembleRegressor(8, 1.0, max_samples=4, random_state=seed),
-        OLSEnsembleRegressorCV(8, random_state=seed),
-        DropoutRegressor(0.6),
-    ):
-        plain = model.fit(X, y, w).coef_
-        if not 1e-300 < np.abs(plain).max() * (10.0 ** (of_y - of_x) if abs(of_y - of_x) < 308 else 0) < 1e300:
-            with pytest.raises(ValueError, match="coefficients would leave the range of double precision"):
+    for of_weight, of_y, of_x in product([-300, 300], [-290, -155, 155, 250], [-290, -155, 0, 155, 290]):
+        with case(of_weight, of_y, of_x):
+            rng = np.random.default_rng(seed)
+            X, w = rng.standard_normal((30, 6)), rng.uniform(0.5, 2, 30)
+            y = X[:, 0] + rng.standard_normal(30)
+            x_unit, y_unit, w_unit = (2.0 ** int(e * np.log2(10)) for e in (of_x, of_y, of_weight))
+            for model in (
+                OLSEnsembleRegressor(8, 3, random_state=seed),
+                OLSEnsembleRegressor(8, 1.0, max_samples=4, random_state=seed),
+                OLSEnsembleRegressorCV(8, random_state=seed),
+                DropoutRegressor(0.6),
+            ):
+                plain = model.fit(X, y, w).coef_
+                if not 1e-300 < np.abs(plain).max() * (10.0 ** (of_y - of_x) if abs(of_y - of_x) < 308 else 0) < 1e300:
+                    with pytest.raises(ValueError, match="coefficients would leave the range of double precision"):
+                        model.fit(X * x_unit, y * y_unit, w * w_unit)
+                    continue
                 model.fit(X * x_unit, y * y_unit, w * w_unit)
-            continue
-        model.fit(X * x_unit, y * y_unit, w * w_unit)
-        np.testing.assert_allclose(model.coef_ / (y_unit / x_unit), plain, rtol=1e-12)
+                np.testing.assert_allclose(model.coef_ / (y_unit / x_unit), plain, rtol=1e-12)
 
 
 @pytest.mark.parametrize("engine", ["array", "csr", "blocks", "dask", "torch"])
@@ -270,36 +264,37 @@ def test_a_column_that_cannot_be_squared_beside_others_is_named(engine, factor, 
         OLSEnsembleRegressor(5, random_state=seed).fit(*ENGINES[engine](X, X[:, 0], w))
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("first", [0.0, 1e-200])
-def test_many_rows_are_all_asked_whether_a_column_is_too_small(first, order, seed):
+def test_many_rows_are_all_asked_whether_a_column_is_too_small(seed):
     """A column of nearly nothing is refused, one that says something in its last row alone is fitted."""
-    rng = np.random.default_rng(seed)
-    X = np.asarray(rng.standard_normal((2000, 40)), order=order)
-    X[:, 3] = first
-    y = X[:, 0] + rng.standard_normal(2000)
-    model = OLSEnsembleRegressor(1, 1.0, random_state=seed)
-    X[-1, 3] = 1e-200
-    with pytest.raises(ValueError, match="column 3 of X has entries of at most 1e-200: squares would leave"):
-        model.fit(X, y)
-    X[-1, 3] = 1.0  # a dummy that occurs once: it fits its row, and the others are fitted without it
-    model.fit(X, y)
-    others = np.delete(X, 3, axis=1)[:-1]
-    exact = np.linalg.lstsq(np.c_[np.ones(1999), others], y[:-1])[0]
-    np.testing.assert_allclose(np.delete(model.coef_, 3), exact[1:], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(model.predict(X[-1:]), y[-1:])
+    for first, order in product([0.0, 1e-200], ["C", "F"]):
+        with case(first, order):
+            rng = np.random.default_rng(seed)
+            X = np.asarray(rng.standard_normal((2000, 40)), order=order)
+            X[:, 3] = first
+            y = X[:, 0] + rng.standard_normal(2000)
+            model = OLSEnsembleRegressor(1, 1.0, random_state=seed)
+            X[-1, 3] = 1e-200
+            with pytest.raises(ValueError, match="column 3 of X has entries of at most 1e-200: squares would leave"):
+                model.fit(X, y)
+            X[-1, 3] = 1.0  # a dummy that occurs once: it fits its row, and the others are fitted without it
+            model.fit(X, y)
+            others = np.delete(X, 3, axis=1)[:-1]
+            exact = np.linalg.lstsq(np.c_[np.ones(1999), others], y[:-1])[0]
+            np.testing.assert_allclose(np.delete(model.coef_, 3), exact[1:], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(model.predict(X[-1:]), y[-1:])
 
 
-@pytest.mark.parametrize("large", [-1e160, 1e160])
-def test_many_rows_are_all_asked_for_the_largest_entry(large, seed):
+def test_many_rows_are_all_asked_for_the_largest_entry(seed):
     """Beside such an entry, in the last row alone, all other columns are too small."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((2000, 40))
-    X[-1, 3] = large
-    with pytest.raises(
-        ValueError, match=r"column 0 of X \(and 38 more\) .* beside 1e\+160 elsewhere: squares would leave"
-    ):
-        OLSEnsembleRegressor(1, 1.0, random_state=seed).fit(X, X[:, 0])
+    for large in [-1e160, 1e160]:
+        with case(large):
+            rng = np.random.default_rng(seed)
+            X = rng.standard_normal((2000, 40))
+            X[-1, 3] = large
+            with pytest.raises(
+                ValueError, match=r"column 0 of X \(and 38 more\) .* beside 1e\+160 elsewhere: squares would leave"
+            ):
+                OLSEnsembleRegressor(1, 1.0, random_state=seed).fit(X, X[:, 0])
 
 
 def test_a_column_far_from_zero_does_not_hide_what_others_say(seed):
@@ -342,43 +337,33 @@ def test_a_sparse_column_whose_mean_is_its_first_value_is_not_constant(seed):
 # parameters
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("rcond", "a"), ("rcond", np.nan), ("rcond", -1), ("rcond", 2), ("tol", -1), ("tol", 0), ("tol", "x"),
-        ("fit_intercept", None), ("fit_intercept", "yes"), ("scale", None), ("scale", np.inf), ("scale", "x"),
-        ("scale", True), ("n_jobs", "2"), ("n_jobs", 1.5), ("n_jobs", 0), ("warm_start", 1), ("verbose", -1),
-        ("verbose", "x"), ("n_estimators", 0), ("n_estimators", 2.5), ("random_state", -3),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("Model", [OLSEnsembleRegressor, OLSEnsembleRegressorCV])
-def test_parameters_that_make_no_sense_are_named(Model, name, value):
+def test_parameters_that_make_no_sense_are_named():
+    both = {
+        "rcond": ("a", np.nan, -1, 2), "tol": (-1, 0, "x"), "fit_intercept": (None, "yes"), "warm_start": (1,),
+        "scale": (None, np.inf, "x", True), "n_jobs": ("2", 1.5, 0), "verbose": (-1, "x"), "n_estimators": (0, 2.5),
+        "random_state": (-3,),
+    }  # fmt: skip
+    dropout = {
+        "rescale": (None,),
+        "fit_intercept": (0,),
+        "rcond": "a",
+        "verbose": (-1,),
+        "tol": (-1,),
+        "max_iter": (1.5,),
+    }
+    wrong = {OLSEnsembleRegressor: both, OLSEnsembleRegressorCV: both | {"one_standard_error": "x"}}
     X = np.random.default_rng(0).standard_normal((20, 3))
-    with pytest.raises(ValueError, match=f"{name}="):
-        Model(**{"n_estimators": 5, name: value}).fit(X, X[:, 0])
+    for Model, parameters in (wrong | {DropoutRegressor: dropout}).items():
+        for name, value in ((name, value) for name, values in parameters.items() for value in values):
+            with case(Model, name, value), pytest.raises(ValueError, match=f"{name}="):
+                Model(**{name: value}).fit(X, X[:, 0])
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("rescale", None), ("fit_intercept", 0), ("rcond", "a"), ("verbose", -1), ("tol", -1), ("max_iter", 1.5)],
-)
-def test_parameters_of_dropout_that_make_no_sense_are_named(name, value):
+def test_members_that_are_no_lists_of_numbers_are_refused():
     X = np.random.default_rng(0).standard_normal((20, 3))
-    with pytest.raises(ValueError, match=f"{name}="):
-        DropoutRegressor(**{name: value}).fit(X, X[:, 0])
-
-
-def test_one_standard_error_is_yes_or_no():
-    X = np.random.default_rng(0).standard_normal((20, 3))
-    with pytest.raises(ValueError, match="one_standard_error='x' must be True or False"):
-        OLSEnsembleRegressorCV(5, one_standard_error="x").fit(X, X[:, 0])
-
-
-@pytest.mark.parametrize("members", [[], [[0.5]], [[[0, 1]]], [["a"]], [[True, False]]])
-def test_members_that_are_no_lists_of_numbers_are_refused(members):
-    X = np.random.default_rng(0).standard_normal((20, 3))
-    with pytest.raises(ValueError, match="member"):
-        member_coefficients(X, X[:, 0], members)
+    for members in ([], [[0.5]], [[[0, 1]]], [["a"]], [[True, False]]):
+        with case(members), pytest.raises(ValueError, match="member"):
+            member_coefficients(X, X[:, 0], members)
 
 
 def test_members_can_be_masks():
@@ -390,12 +375,13 @@ def test_members_can_be_masks():
 # warnings
 
 
-@pytest.mark.parametrize("Model", [OLSEnsembleRegressor, OLSEnsembleRegressorCV, DropoutRegressor])
-def test_warnings_point_at_the_users_line(Model):
-    X = np.random.default_rng(0).standard_normal((20, 3))
-    with pytest.warns(UserWarning, match="holds one value") as caught:
-        Model().fit(X, np.ones(20))
-    assert {warning.filename for warning in caught} == {__file__}
+def test_warnings_point_at_the_users_line():
+    for Model in [OLSEnsembleRegressor, OLSEnsembleRegressorCV, DropoutRegressor]:
+        with case(Model):
+            X = np.random.default_rng(0).standard_normal((20, 3))
+            with pytest.warns(UserWarning, match="holds one value") as caught:
+                Model().fit(X, np.ones(20))
+            assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_advice_near_the_peak_can_be_taken():
