@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from .._estimators.inputs import (
     check_choice,
     check_common,
     check_count,
+    check_number,
     check_switch,
     open_training,
     resolve_seed,
@@ -128,7 +128,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
     True
     """
 
-    __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
+    __module__ = "olsen"  # where users find it: pickles and model files name no private module
 
     coef_: NDArray[Any]
     intercept_: float | NDArray[Any]
@@ -233,10 +233,10 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
         check_switch("rescale", self.rescale)
         for name in ("batch_size", "n_masks", "max_iter"):
             check_count(name, getattr(self, name))
-        if not _is_positive(self.tol):
-            raise ValueError(f"tol={self.tol!r} must be a positive number: the relative error at which 'sgd' stops.")
-        if self.learning_rate is not None and not _is_positive(self.learning_rate):
-            raise ValueError(f"learning_rate={self.learning_rate!r} must be a positive number, or None to have it set.")
+        tiny = np.nextafter(0.0, 1.0)
+        check_number("tol", self.tol, "a positive number, the relative error at which 'sgd' stops", tiny)
+        if self.learning_rate is not None:
+            check_number("learning_rate", self.learning_rate, "a positive number, or None to have it set", tiny)
 
     def _solve(self, problem: Problem, law: MaskLaw) -> NDArray[np.float64]:
         """Coefficients (p, q) by the chosen solver; sets what is known of the run."""
@@ -247,10 +247,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
             if report is not None:
                 report(1)
             return coef
-        settings = sgd.Settings(
-            self.batch_size, self.n_masks, self.learning_rate, self.max_iter, self.tol, resolve_seed(self.random_state)
-        )
-        run = sgd.train(problem, law, settings, report)
+        names = ("batch_size", "n_masks", "learning_rate", "max_iter", "tol")
+        settings = {name: getattr(self, name) for name in names}
+        run = sgd.train(problem, law, seed=resolve_seed(self.random_state), report=report, **settings)
         self.n_iter_, self.loss_curve_ = run.n_iter, run.losses
         if not run.converged:
             messages.warn(
@@ -274,38 +273,22 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
 def mask_law(max_features: Any, p: int, sampling: str) -> MaskLaw:
     """Probabilities that masks on `p` columns follow, from what the user wrote."""
     if np.ndim(max_features):
-        return _unequal_coins(np.asarray(max_features, dtype=np.float64), p, sampling)
+        chance = np.asarray(max_features, dtype=np.float64)
+        if sampling == "fixed":
+            raise ValueError(
+                f"max_features holds {chance.size} probabilities, but masks of a fixed size keep all columns equally "
+                f"often. Use sampling='bernoulli' for a probability of each column, or one number."
+            )
+        if chance.shape != (p,) or not ((chance >= 0) & (chance <= 1)).all() or not chance.any():
+            bad = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
+            raise ValueError(
+                f"max_features must hold {p} probabilities in [0, 1], one for each column and not all 0; it has shape "
+                f"{chance.shape}, and {len(bad)} are outside, the first ones at {bad[:5].tolist()}."
+            )
+        return MaskLaw(chance, chance, None)
     size = resolve_size(max_features, p, "max_features")
     if sampling == "fixed":
         partner = (size - 1) / (p - 1) if size < p else 1.0
         return MaskLaw(np.full(p, size / p), np.full(p, partner), size)
     chance = np.full(p, size / p if isinstance(max_features, (int, np.integer)) else float(max_features))
     return MaskLaw(chance, chance, None)
-
-
-def _unequal_coins(chance: NDArray[np.float64], p: int, sampling: str) -> MaskLaw:
-    if sampling == "fixed":
-        raise ValueError(
-            f"max_features holds {chance.size} probabilities, but masks of a fixed size keep all columns equally "
-            f"often. Use sampling='bernoulli' for a probability of each column, or one number."
-        )
-    if chance.shape != (p,):
-        raise ValueError(
-            f"max_features has shape {chance.shape}, but {p} probabilities are needed, one for each column of X."
-        )
-    bad = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
-    if len(bad):
-        raise ValueError(
-            f"max_features holds probabilities and they must lie in [0, 1]; {len(bad)} do not, the first is "
-            f"{chance[bad[0]]} for column {bad[0]}."
-        )
-    if not chance.any():
-        raise ValueError(
-            f"max_features gives all {p} columns probability 0, so no mask would keep anything; give at least one "
-            f"column a positive probability."
-        )
-    return MaskLaw(chance, chance, None)
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < np.inf

@@ -26,7 +26,7 @@ from .._members import Problem
 from .._moments import weighted_mean
 from .exact import MaskLaw, column_blocks
 
-__all__ = ["Run", "Settings", "train"]
+__all__ = ["Run", "train"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -39,17 +39,6 @@ DECAY = (
 )
 
 
-class Settings(NamedTuple):
-    """How to train."""
-
-    batch_size: int
-    n_masks: int
-    learning_rate: float | None
-    max_iter: int
-    tol: float
-    seed: int
-
-
 class Run(NamedTuple):
     """What training gave."""
 
@@ -60,34 +49,47 @@ class Run(NamedTuple):
     converged: bool
 
 
-def train(problem: Problem, law: MaskLaw, settings: Settings, report: Callable[[int], None] | None = None) -> Run:
+def train(
+    problem: Problem,
+    law: MaskLaw,
+    *,
+    batch_size: int,
+    n_masks: int,
+    learning_rate: float | None,
+    max_iter: int,
+    tol: float,
+    seed: int,
+    report: Callable[[int], None] | None = None,
+) -> Run:
     """Minimise the expected loss by averaged stochastic gradients."""
-    rng = np.random.Generator(np.random.SFC64(settings.seed))
+    rng = np.random.Generator(np.random.SFC64(seed))
     scale, longest = _scales(problem, law)
-    batches = _batches(problem, scale, settings.batch_size, rng)
-    rate = settings.learning_rate
-    if rate is None:
-        rate = _step_size(law, _largest_eigenvalue(next(batches)[0], rng), longest, len(problem.Y), settings)
+    n, batches = len(problem.Y), _batches(problem, scale, batch_size, rng)
+    if learning_rate is None:
+        # inverse of a bound on the mean squared Hessian over the mean Hessian: its mean, plus masks and rows
+        top = _largest_eigenvalue(next(batches)[0], rng)
+        expected = law.partner.max() * law.inclusion.max() * top + 1.0
+        learning_rate = float(1.0 / (expected + top / n_masks + (0.0 if n <= batch_size else longest / batch_size)))
     mean = _BlockMeans()
     z = np.zeros((len(scale), problem.Y.shape[1]))
-    rows = len(problem.Y) / -(-len(problem.Y) // settings.batch_size)  # of a batch, on average
+    rows = n / -(-n // batch_size)  # of a batch, on average
     losses, loss, error, done = [], 0.0, np.inf, 0
-    for done in range(1, settings.max_iter + 1):
+    for done in range(1, max_iter + 1):
         x, y = next(batches)
-        mask = _draw_masks(law, len(x), settings.n_masks, rng)
+        mask = _draw_masks(law, len(x), n_masks, rng)
         value, gradient = _loss_and_gradient(x, y, mask, z, rows)
-        z -= rate / np.sqrt(1 + done / DECAY) * gradient
+        z -= learning_rate / np.sqrt(1 + done / DECAY) * gradient
         loss += value
         if finished := mean.add(z):
             losses.append(loss / finished)
             loss = 0.0
-            _refuse_divergence(losses, rate)
+            _refuse_divergence(losses, learning_rate)
             error = mean.relative_error()
             if report is not None:
                 report(done)
-            if error <= settings.tol:
+            if error <= tol:
                 break
-    return Run(mean.average(z) * scale[:, None], done, np.array(losses), error, error <= settings.tol)
+    return Run(mean.average(z) * scale[:, None], done, np.array(losses), error, error <= tol)
 
 
 def _loss_and_gradient(x: Array, y: Array, mask: Array, z: Array, n_rows: float) -> tuple[float, Array]:
@@ -176,16 +178,6 @@ def _in_groups(A: Array) -> Array:
     filled = np.zeros((groups * GROUP, A.shape[1]))
     filled[: len(A)] = A
     return filled.reshape(groups, GROUP, -1)
-
-
-def _step_size(law: MaskLaw, top: float, longest: float, n: int, settings: Settings) -> float:
-    """Inverse of a bound on the mean squared Hessian over the mean Hessian: its mean, plus masks and rows.
-
-    Status: sufficient for stability, up to `top`, the largest eigenvalue of x'x / rows, being that of one batch.
-    """
-    expected = law.partner.max() * law.inclusion.max() * top + 1.0
-    rows = 0.0 if n <= settings.batch_size else longest / settings.batch_size
-    return float(1.0 / (expected + top / settings.n_masks + rows))
 
 
 def _largest_eigenvalue(x: Array, rng: np.random.Generator, n_iter: int = 30) -> float:
