@@ -296,7 +296,7 @@ def test_notes_about_a_table_to_predict_are_shown_once_and_apart_from_the_predic
     assert olsen("predict", "m.skops", "tabs.csv") == plain  # not worth a word: columns have names
     code, out, err = olsen("predict", "m.skops", "old.csv")
     first, second = err.splitlines()
-    assert (code, out) == plain[:2] and "note: line 1" in first and "cp1252" in second
+    assert (code, out) == plain[:2] and "1 line above" in first and "cp1252" in second
 
 
 # predict
@@ -321,7 +321,7 @@ def test_predictions_are_the_models(olsen, csv_file, model_file, tmp_path):
     (tmp_path / "new.csv").write_text("\n".join(",".join(row[5::-1]) for row in cells))
     assert olsen("predict", model_file, tmp_path / "new.csv")[1] == shown, "neither target nor order are needed"
     code, out, err = olsen("predict", model_file, csv_file, "--id", "a")
-    assert (code, err) == (0, "") and [r["a"] for r in predictions(out)] == [str(float(row[0])) for row in cells[1:]]
+    assert (code, err) == (0, "") and [r["a"] for r in predictions(out)] == [row[0] for row in cells[1:]]
     assert [r["yield"] for r in predictions(out)] == shown.split()[1:], "a column of the model may name the rows"
 
 

@@ -172,7 +172,7 @@ def spoil(table, column, rows, value):
     ("change", "words"),
     [
         (lambda t: spoil(t, "x3", [405, 411], float("nan")), ["block of rows 373 to", "'x3' (2)", "row 406", "--drop"]),
-        (lambda t: spoil(t, "x3", [405, 699], None), ["2 cells missing", "'x3' (2)", "--drop"]),
+        (lambda t: spoil(t, "x3", [405, 699], None), ["1 cell missing", "'x3' (1)", "row 406", "--drop"]),
         (lambda t: spoil(t, "place", [405], None), ["1 cell missing", "'place' (1)"]),
         (lambda t: spoil(t, "y", [650], float("inf")), ["'y' (1)", "row 651"]),
         (lambda t: t.set_column(6, "place", pa.array([f"p{i}" for i in range(N)])), ["more than 200 different texts"]),

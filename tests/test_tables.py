@@ -1,7 +1,4 @@
-"""Tables as people have them: each gives the right numbers, or one line that names the place and the way out.
-
-All files are made first and given to the real command in one process; what it said is looked at afterwards.
-"""
+"""Tables as people have them: each gives the right numbers, or one line that names the place and the way out."""
 
 import bz2
 import datetime
@@ -11,18 +8,19 @@ import hashlib
 import io
 import json
 import lzma
-import os
 import pickle
 import sqlite3
 import subprocess
 import sys
 import tarfile
-import textwrap
 import zipfile
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
 import pytest
+
+from loops import case
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("cyclopts")
@@ -30,7 +28,9 @@ pytest.importorskip("skops")
 feather = pytest.importorskip("pyarrow.feather")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from olsen.cli.tables import Encoding, TableError, learn_table, read_table, texts_of  # noqa: E402
+from olsen.cli.column_types import learn_encoding  # noqa: E402
+from olsen.cli.columns import texts_of  # noqa: E402
+from olsen.cli.tables import TableError, read_table  # noqa: E402
 
 N = 40
 RNG = np.random.default_rng(0)
@@ -144,14 +144,14 @@ READ = {
     "mark.csv": (b"\xef\xbb\xbf" + TEXT, None),
     "quoted.csv": (text(lines(a=lambda v: f'"{v}"', header=('"a"', "b", "y"))), None),
     "spaces around.csv": (text(lines(sep=" , ")), None),
-    "semicolons.csv": (text(lines(comma, comma, comma, ";")), "semicolons, decimals by a comma"),
+    "semicolons.csv": (text(lines(comma, comma, comma, ";")), "decimals by a comma in 3 columns"),
     "tabs.txt": (text(lines(sep="\t")), "separated by tabs"),
-    "both.txt": (text(lines(a=comma, sep="\t")), "decimals by a comma in 1 column ('a'): "),
+    "both.txt": (text(lines(a=comma, sep="\t")), "decimals by a comma in 1 column ('a')"),
     "bars.txt": (text(lines(sep="|")), "separated by bars"),
-    "says separator.csv": (text(["sep=;", *lines(sep=";")]), "line 1, 'sep=;'"),
-    "comments.csv": (text(["# from the field", "# 2024, second run", *lines()]), "lines 1 to 2 above the header"),
-    "one comment.csv": (text(["# made by hand", "", *lines()]), "line 1 above the header begins with #"),
-    "header as comment.csv": (text([f"# {lines()[0]}", *lines()[1:]]), "its first column is called 'a'"),
+    "says separator.csv": (text(["sep=;", *lines(sep=";")]), "1 line above"),
+    "comments.csv": (text(["# from the field", "# 2024, second run", *lines()]), "2 lines above the header"),
+    "one comment.csv": (text(["# made by hand", "", *lines()]), "2 lines above the header"),
+    "header as comment.csv": (text([f"# {lines()[0]}", *lines()[1:]]), None),
     "trailing.csv": (text(lines(end=",")), "lines end with a separator; 1 empty column"),
     "two trailing.csv": (text(lines(end=",,")), "2 empty columns"),
     "row names.csv": (text([f'"",{lines()[0]}', *(f'"r{i}",{v}' for i, v in enumerate(lines()[1:]))]), "as row names"),
@@ -196,33 +196,31 @@ REFUSED = {
     "object.csv": (b'\n {"a": [1, 2], "y": [3, 4]}', ["object.csv is JSON"], ()),
     "lines.jsonl": (b'{"a": 1, "y": 2}\n{"a": 2, "y": 3}\n', ["lines.jsonl is JSON"], ()),
     "arrays.json": (b"[[1, 2], [3, 4]]", ["arrays.json is JSON"], ()),
-    "page.csv": (b"<!DOCTYPE html>\n<html><table><tr><td>1</table>", ["page.csv is a web page (HTML)", "CSV"], ()),
+    "page.csv": (b"<!DOCTYPE html>\n<html><table><tr><td>1</table>", ["page.csv is", "HTML", "CSV"], ()),
     "feed.xml": (b'<?xml version="1.0"?><rows/>', ["feed.xml is XML"], ()),
-    "old.feather": (b"FEA1" + bytes(40), ["old.feather is neither text", "Parquet"], ()),
-    "paper.pdf": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", ["paper.pdf is a PDF document"], ()),
-    "data.db": (as_database(), ["data.db is neither text"], ()),
-    "array.npy": (as_npy(), ["array.npy is neither text"], ()),
-    "frame.pkl": (pickle.dumps({"a": [1]}), ["frame.pkl is neither text"], ()),
+    "old.feather": (b"FEA1" + bytes(40), ["old.feather holds zero bytes", "Parquet"], ()),
+    "data.db": (as_database(), ["data.db holds zero bytes"], ()),
+    "array.npy": (as_npy(), ["array.npy holds zero bytes"], ()),
+    "frame.pkl": (pickle.dumps({"a": [1]}), ["frame.pkl holds zero bytes"], ()),
     "old.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), ["old.xls is a spreadsheet", ".xlsx or CSV"], ()),
     "open office.ods": (as_zip({"mimetype": "x", "content.xml": "<a/>"}), ["spreadsheet", "CSV"], ()),
-    "several.zip": (as_zip({"a.csv": TEXT}), ["several.zip is a zip archive ('a.csv')", "unpack"], ()),
+    "several.zip": (as_zip({"a.csv": TEXT}), ["several.zip is an archive", "'a.csv'"], ()),
     "broken.zip": (as_zip({"a.csv": TEXT})[:60], ["broken.zip", "CSV"], ()),
-    "model.csv": (as_zip({"schema.json": "{}"}), ["model.csv looks like a model"], ()),
-    "files.tar": (as_tar(TEXT), ["files.tar is neither text"], ()),
-    "files.tar.gz": (gzip.compress(as_tar(TEXT)), ["files.tar.gz is neither text"], ()),
-    "packed.xz": (lzma.compress(TEXT), ["packed.xz is neither text"], ()),
+    "model.csv": (as_zip({"schema.json": "{}"}), ["model.csv is an archive", "'schema.json'"], ()),
+    "files.tar": (as_tar(TEXT), ["files.tar holds zero bytes"], ()),
+    "files.tar.gz": (gzip.compress(as_tar(TEXT)), ["files.tar.gz holds zero bytes"], ()),
+    "packed.xz": (lzma.compress(TEXT), ["packed.xz holds zero bytes"], ()),
     "twice.gz": (gzip.compress(bz2.compress(TEXT)), ["twice.gz is compressed twice"], ()),
     "cut.gz": (gzip.compress(TEXT)[:-20], ["cut.gz is a damaged gzip file"], ()),
     "flipped.zst": (zstd(TEXT)[:30] + b"\xff" + zstd(TEXT)[31:], ["flipped.zst is a damaged zstd file"], ()),
     "nothing.gz": (gzip.compress(b""), ["nothing.gz is empty"], ()),
     "nothing.csv": (b"\xef\xbb\xbf\n", ["nothing.csv is empty"], ()),
     "wide.csv": (TEXT.decode().encode("utf-16"), ["wide.csv is encoded as UTF-16", "UTF-8"], ()),
-    "wide, no mark.csv": (TEXT.decode().encode("utf-16-le"), ["is neither text", "UTF-8"], ()),
-    "wide, big end first.csv": (TEXT.decode().encode("utf-16-be"), ["is neither text", "UTF-8"], ()),
-    "zero.csv": (spoiled(7, "1,2\x00,3"), ["line 7 of zero.csv holds a zero byte (NUL)"], ()),
-    "bytes.csv": (bytes(range(1, 256)) + bytes(300), ["bytes.csv is neither text"], ()),
-    "picture.csv": (b"\x89PNG\r\n\x1a\n" + bytes(20), ["picture.csv is neither text"], ()),
-    "pointer.csv": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", ["Git LFS", "git lfs pull"], ()),
+    "wide, no mark.csv": (TEXT.decode().encode("utf-16-le"), ["holds zero bytes", "UTF-8"], ()),
+    "wide, big end first.csv": (TEXT.decode().encode("utf-16-be"), ["holds zero bytes", "UTF-8"], ()),
+    "zero.csv": (spoiled(7, "1,2\x00,3"), ["zero.csv holds zero bytes"], ()),
+    "bytes.csv": (bytes(range(1, 256)) + bytes(300), ["bytes.csv holds zero bytes"], ()),
+    "picture.csv": (b"\x89PNG\r\n\x1a\n" + bytes(20), ["picture.csv holds zero bytes"], ()),
     "cut.parquet": (PARQUET[:-30], ["cut.parquet is a damaged Parquet file", "get it again, or write it anew"], ()),
     "cut.arrow": (as_arrow(stream=False)[:-30], ["cut.arrow is a damaged Arrow file"], ()),
     "cut.arrows": (as_arrow(stream=True)[:-300], ["cut.arrows is a damaged Arrow file"], ()),
@@ -232,16 +230,16 @@ REFUSED = {
     "few cells.csv": (spoiled(7, "1,2"), ["few cells.csv", "line 7 has 2 cells, the header has 3"], ()),
     "many cells.csv": (spoiled(9, "1,2,3,4,5"), ["many cells.csv", "line 9 has 5 cells"], ()),
     "below comments.csv": (b"# one\n# two\n" + spoiled(7, "1,2"), ["line 9 has 2 cells"], ()),
-    "comment inside.csv": (spoiled(5, "# paused"), ["line 5 has 1 cell", "remove that line"], ()),
-    "trailing once.csv": (spoiled(4, "1,2,3,"), ["line 4 has 4 cells", "ends with a separator too many"], ()),
+    "comment inside.csv": (spoiled(5, "# paused"), ["line 5 has 1 cell"], ()),
+    "trailing once.csv": (spoiled(4, "1,2,3,"), ["line 4 has 4 cells"], ()),
     "trailing in rows.csv": (
-        text([lines()[0], *lines(end=",")[1:]]), ["line 2 has 4 cells", "ends with a separator too many"], ()),
+        text([lines()[0], *lines(end=",")[1:]]), ["line 2 has 4 cells"], ()),
     "open quote.csv": (spoiled(6, '1,"2,3'), ["line 6 has 2 cells", "quotation mark"], ()),
     "open quote, last.csv": (spoiled(N + 1, '1,"2,3'), [f"line {N + 1} has 2 cells", "quotation mark"], ()),
-    "open quote, target.csv": (spoiled(6, '1,2,"3'), ["'y' holds '3", "in row 5", "quotation mark"], NO_DROP),
+    "open quote, target.csv": (spoiled(6, '1,2,"3'), ["'y' holds", "'3", "in row 5"], NO_DROP),
     "title.csv": (text(["Harvest of the year", *lines()]), ["line 2 has 3 cells", "title"], ()),
-    "spaces.txt": (text(lines(sep=" ")), ["spaces.txt", "separated by spaces"], ()),
-    "unnamed.csv": (text(lines(header=("a", "", "y"))), ["column 2 of unnamed.csv (after 'a') has no name"], ()),
+    "spaces.txt": (text(lines(sep=" ")), ["'a b y'"], ()),
+    "unnamed.csv": (text(lines(header=("a", "", "y"))), ["unnamed.csv", "after 'a'"], ()),
     "doubled.csv": (text(lines(header=("a", "a", "y"))), ["several columns named 'a'", "rename"], ()),
     "iso dates.csv": (
         with_column([d.isoformat() for d in DAYS], "day"), ["'day' holds dates", "--dates 'day'", "--drop 'day'"], ()),
@@ -252,19 +250,19 @@ REFUSED = {
         with_column([d.strftime("%m/%d/%Y") for d in DAYS], "day"), ["'day' holds dates", "--dates 'day'"], ()),
     "which is the day.csv": (
         with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"),
-        ["'day' holds dates such as '01/05/2024'", "cannot be told apart", "write them as 2024-12-31", "--drop 'day'"],
+        ["'day' holds dates such as '01/05/2024'", "write them as 2024-12-31"],
         ["turn them into days"]),
-    "clock.csv": (with_column([f"{i % 24:02}:30" for i in range(N)], "at"), ["'at' holds dates or times"], ()),
+    "clock.csv": (with_column([f"{i % 24:02}:30" for i in range(N)], "at"), ["'at' holds 24 different texts"], ()),
     "money.csv": (with_column([f"{i} €" for i in range(N)], "price"), ["'price'", "40 different texts", "--drop"], ()),
     "thousands or decimals.tsv": (
         text(["f\ty", *(f"{1000 + 9 * i:,}\t{i}" for i in range(N))]),
-        ["column 'f' holds '1,000', which may be 1.000 or 1000", "decimal point", "--drop 'f'"], ()),
+        ["column 'f' holds '1,000', which may be 1.000 or 1000", "decimal mark"], ()),
     "target of either.tsv": (
         text(["f\ty", *(f"{i}\t{1000 + 9 * i:,}" for i in range(N))]),
-        ["the target 'y' holds '1,000', which may be 1.000 or 1000", "decimal point"], NO_DROP),
+        ["the target 'y' holds '1,000', which may be 1.000 or 1000", "decimal mark"], NO_DROP),
     "points or thousands.tsv": (
         text(["f\tg\ty", *(f"1.{i + 100}\t0,5{i}\t{i}" for i in range(N))]),
-        ["column 'f' holds '1.100', which may be 1.100 or 1100", "decimal commas", "--drop 'f'"], ()),
+        ["column 'f' holds '1.100', which may be 1.100 or 1100", "decimal mark"], ()),
     "percent mixed.csv": (
         with_column([f"{i}{'%' * (i % 2)}" for i in range(N)], "p"), ["'p' holds numbers and text such as '1%'"], ()),
     "among numbers.csv": (
@@ -280,11 +278,11 @@ REFUSED = {
     "target gaps.csv": (text(lines(y=lambda v: "NA" if v == Y[2] else point(v))),
                         ["1 cell missing", "'y' (1)", "row 3", "--missing drop"], NO_DROP),
     "target text.csv": (text(lines(y=lambda v: "high" if v > 0 else "low")), ["the target 'y' holds text"], NO_DROP),
-    "target cell.csv": (spoiled(35, "1,2,12a"), ["the target 'y' holds '12a' in row 34", "--missing drop"], NO_DROP),
-    "target minus.csv": (spoiled(5, "1,2,4.36-"), ["holds '4.36-' in row 4", "minus first, '-4.36'"], NO_DROP),
+    "target cell.csv": (spoiled(35, "1,2,12a"), ["the target 'y' holds", "'12a' in row 34", "--missing drop"], NO_DROP),
+    "target minus.csv": (spoiled(5, "1,2,4.36-"), ["'4.36-' in row 4"], NO_DROP),
     "target notations.csv": (
-        text([*lines(sep=";")[:-1], "1;2;12,5"]), [f"'12,5' in row {N}", "differently from", "one notation"], NO_DROP),
-    "target dates.csv": (text([lines()[0], *(f"1,2,{d}" for d in DAYS)]), ["the target 'y' holds dates"], NO_DROP),
+        text([*lines(sep=";")[:-1], "1;2;12,5"]), [f"'12,5' in row {N}"], NO_DROP),
+    "target dates.csv": (text([lines()[0], *(f"1,2,{d}" for d in DAYS)]), ["'2024-01-01' in row 1"], NO_DROP),
     "target lists.parquet": (as_parquet({"a": A, "y": [[1.0]] * N}), ["the target 'y' is of type list"], NO_DROP),
     "infinite.csv": (
         spoiled(8, "inf,1,1"), ["1 cell infinite", "'a' (1)", "row 7", "--missing drop", "--drop"], ["--missing mean"]),
@@ -294,7 +292,7 @@ REFUSED = {
         spoiled(8, "1,1,-inf"), ["1 cell infinite", "'y' (1)", "--missing drop"], ["--missing mean", "--drop"]),
     "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["'a' is infinite in row 1"], ()),
     "lists.parquet": (as_parquet({"a": A, "c": [[1]] * N, "y": Y}), ["'c' is of type list", "--drop 'c'"], ()),
-    "bytes.parquet": (as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}), ["'c' holds texts that are not UTF-8"], ()),
+    "bytes.parquet": (as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}), ["'c' is of type binary"], ()),
     "empty column.csv": (with_column([""] * N), ["40 cells missing", "'c' (40)"], ()),
 }  # fmt: skip
 
@@ -311,110 +309,12 @@ ASKED = {
     "gap of text.csv": (b"a,kind\n1,\n3,sand\n", ["1 cell missing", "row 1"]),
     "peat.csv": (b"a,kind\n1,peat\n", ["'kind' holds 'peat'", "'clay', 'sand'"]),
     "text.csv": (b"a,kind\nx,clay\n", ["'a' holds text ('x')", "learned numbers"]),
-    "dates.csv": (b"a,kind\n2024-01-01,clay\n", ["'a' holds dates"]),
+    "dates.csv": (b"a,kind\n2024-01-01,clay\n", ["'a' holds", "'2024-01-01'"]),
     "lacking.csv": (b"a,sort\n1,clay\n", ["lacks 1 column of the model: 'kind'"]),
     "ragged.csv": (b"a,kind\n1,clay\n1,clay,3\n", ["line 3 has 3 cells"]),
 }
 
-RUNNER = textwrap.dedent("""
-    import contextlib, io, json, os, sys, threading
-    from olsen import cli
-
-    def pipe_of(path):
-        reading, writing = os.pipe()
-        def write():
-            with open(path, "rb") as source, os.fdopen(writing, "wb") as pipe:
-                pipe.write(source.read())
-        threading.Thread(target=write).start()
-        return reading
-
-    for line in open(sys.argv[1]):
-        piped, arguments = json.loads(line)
-        if piped:
-            reading = pipe_of(piped)
-            os.dup2(reading, 0)
-            arguments = [part.replace("/dev/fd/pipe", f"/dev/fd/{reading}") for part in arguments]
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = cli.main(arguments)
-        print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
-""")
 FIT = ("--target", "y", "--members", "3", "--jobs", "1", "--json")
-
-
-def hashes(folder):
-    return {path: hashlib.sha256(path.read_bytes()).digest() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-def environment():
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-def run_all(commands, here, **settings):
-    """Exit code, output and errors of many runs of the command, in one process.
-
-    A command is a tuple of arguments, or a pair of a file and arguments: then the file comes through a pipe, which is
-    standard input and ``/dev/fd/pipe``.
-    """
-    pairs = [command if isinstance(command[1], tuple) else (None, command) for command in commands]
-    given = [json.dumps([piped and str(piped), list(map(str, parts))]) for piped, parts in pairs]
-    (here.parent / f"{here.name}.commands").write_text("\n".join(given))
-    done = subprocess.run(
-        [sys.executable, "-c", RUNNER, here.parent / f"{here.name}.commands"],
-        capture_output=True, text=True, cwd=here, env=environment(), **settings,
-    )  # fmt: skip
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
-
-
-# Folders of files, and ways to read a file through a pipe
-
-LARGE = [2**53 + 2 * i + 1 for i in range(N)]
-FOLDERS = {
-    "csv": {"one.csv": TEXT, "two.csv": TEXT},
-    "parquet": {"one.parquet": PARQUET, "_SUCCESS": b""},
-    "mixed": {"one.parquet": PARQUET, "two.csv": TEXT},
-    "text inside": {"one.parquet": PARQUET, "two.parquet": TEXT},
-    "nothing": {},
-}
-PIPES = {
-    "text": (TEXT, "/dev/stdin"),
-    "packed": (zstd(TEXT), "/dev/stdin"),
-    "parquet": (PARQUET, "/dev/fd/pipe"),
-    "empty": (b"", "/dev/stdin"),
-}
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory):
-    """What the command said about every file: (what was asked, name of the file) -> exit code, output, errors."""
-    here = tmp_path_factory.mktemp("tables")
-    asked = {}
-    for folder, group in (("read", READ), ("refused", REFUSED), ("asked", ASKED)):
-        (here / folder).mkdir()
-        for name, (content, *_) in group.items():
-            (here / folder / name).write_bytes(content)
-            asked[folder, name] = ("fit", here / folder / name, *FIT)
-    for folder, files in FOLDERS.items():
-        (here / "folders" / folder).mkdir(parents=True)
-        for name, content in files.items():
-            (here / "folders" / folder / name).write_bytes(content)
-        asked["folder", folder] = ("fit", here / "folders" / folder, *FIT)
-    asked["folder", "."] = ("fit", ".", *FIT)
-    (here / "whole.csv").write_bytes(with_column(map(str, LARGE), "key"))
-    asked["whole", "large"] = ("fit", here / "whole.csv", *FIT)
-    for name, (content, path) in PIPES.items():
-        (here / f"{name}.piped").write_bytes(content)
-        asked["pipe", name] = (here / f"{name}.piped", ("fit", path, *FIT))
-    (here / "known.csv").write_bytes(KNOWN)
-    (here / "m.skops").write_bytes(b"")
-    asked = {"known": ("fit", here / "known.csv", *FIT, "--out", here / "m.skops"), **asked}
-    asked |= {("asked", name): ("predict", here / "m.skops", here / "asked" / name, "--json") for name in ASKED}
-    before = hashes(here)
-    found = run_all(asked.values(), here)
-    changed = {path.name for path, digest in hashes(here).items() if digest != before.get(path)}
-    assert changed == {"m.skops"}, "a table was changed"
-    return dict(zip(asked, found, strict=True))
 
 
 def one_line(text):
@@ -422,97 +322,110 @@ def one_line(text):
     return text
 
 
-def test_there_are_many():
-    assert len(READ) + len(REFUSED) + len(ASKED) >= 60
+@contextmanager
+def unchanged(folder):
+    """No file of a folder is changed."""
+
+    def hashes():
+        return {path: hashlib.sha256(path.read_bytes()).digest() for path in folder.rglob("*") if path.is_file()}
+
+    before = hashes()
+    yield
+    assert hashes() == before
 
 
-@pytest.mark.parametrize("name", READ)
-def test_a_table_gives_the_right_numbers(name, results):
-    code, out, err = results["read", name]
-    assert (code, err) == (0, "")
-    found, plain = json.loads(out), json.loads(results["read", "plain.csv"][1])
-    assert found["coefficients"] == plain["coefficients"] and found["errors"] == plain["errors"]
-    words = READ[name][1]
-    messages = found["data"].get("messages", found.get("messages"))
-    assert any(words in message for message in messages) if words else not messages
+def put(path, content):
+    path.write_text(content) if isinstance(content, str) else path.write_bytes(content)
+    return path
 
 
-def test_the_plain_table_is_read_to_the_last_digit(tmp_path):
-    """The table that all others are compared with."""
-    (tmp_path / "t.csv").write_bytes(TEXT)
-    table, messages = read_table(tmp_path / "t.csv")
-    encoding = Encoding.learn(table, "y")
-    np.testing.assert_array_equal(encoding.features(table), np.column_stack([A, B]))
-    np.testing.assert_array_equal(encoding.response(table), Y)
-    assert messages == encoding.messages == []
+def learned(path, **options):
+    """Columns and target of a table as numbers, and what is said about them."""
+    table, messages = read_table(path)
+    table, encoding = learn_encoding(table, "y", **options)
+    return encoding.features(table), encoding.response(table), messages + encoding.messages
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_table_is_refused_in_one_line(name, results):
-    code, out, err = results["refused", name]
-    _, words, never = REFUSED[name]
-    assert code == 1 and out == "" and one_line(err)
-    assert not [word for word in words if word not in err], err
-    assert not [word for word in never if word in err], err
+def test_tables_give_the_right_numbers(tmp_path):
+    """To the last digit, whatever they are written in."""
+    for name, (content, words) in READ.items():
+        path = put(tmp_path / name, content)
+        with case(name), unchanged(tmp_path):
+            X, y, messages = learned(path)
+            np.testing.assert_array_equal(X, np.column_stack([A, B]))
+            np.testing.assert_array_equal(y, Y)
+            assert any(words in message for message in messages) if words else not messages, messages
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_predict_advises_nothing_that_cannot_be_typed(name, results):
-    code, out, err = results["asked", name]
-    words = ASKED[name][1]
-    if words is None:
-        assert code == 0 and len(json.loads(out)["y"]) == 2
-    else:
-        assert code == 1 and out == "" and one_line(err) and "--drop" not in err and "--dates" not in err
-        assert "infinite" not in err or "--missing" not in err
-        assert not [word for word in words if word not in err], err
+def test_a_table_is_refused_in_one_line(olsen, tmp_path):
+    for name, (content, words, never) in REFUSED.items():
+        path = put(tmp_path / name, content)
+        with case(name), unchanged(tmp_path):
+            code, out, err = olsen("fit", path, *FIT)
+            assert code in (1, 2) and out == "" and one_line(err)
+            assert not [word for word in words if word not in err], err
+            assert not [word for word in never if word in err], err
 
 
-# Folders, pipes, what is not installed
+def test_predict_advises_nothing_that_cannot_be_typed(olsen, tmp_path):
+    model = tmp_path / "m.skops"
+    assert olsen("fit", put(tmp_path / "known.csv", KNOWN), *FIT, "--out", model)[0] == 0
+    for name, (content, words) in ASKED.items():
+        code, out, err = olsen("predict", model, put(tmp_path / name, content), "--json")
+        with case(name, err):
+            if words is None:
+                assert code == 0 and len(json.loads(out)["y"]) == 2
+                continue
+            assert code == 1 and out == "" and one_line(err) and "--drop" not in err and "--dates" not in err
+            assert "--missing" not in err and not [word for word in words if word not in err]
 
 
-def test_folders(results):
-    assert results["folder", "parquet"][0] == 0
-    for name, words in {
-        "csv": ["csv is a folder without Parquet files", "'one.csv'"],
-        "mixed": ["mixed is a folder of Parquet files, but two.csv in it is none"],
-        "text inside": ["two.parquet in it is none"],
-        "nothing": ["nothing is a folder without Parquet files, not a table."],
-        ".": [" is a folder of Parquet files, but "],
+def test_folders(olsen, tmp_path, monkeypatch):
+    """All files in them are Parquet, but for marks of other programs; "." is called what it is."""
+    for folder, files in {
+        "csv": {"one.csv": TEXT, "two.csv": TEXT},
+        "mixed": {"one.parquet": PARQUET, "two.csv": TEXT},
+        "text inside": {"one.parquet": PARQUET, "two.parquet": TEXT},
+        "nothing": {},
+        "parquet": {"one.parquet": PARQUET, "_SUCCESS": b""},
     }.items():
-        code, _, err = results["folder", name]
-        assert code == 1 and "damaged" not in one_line(err) and not [word for word in words if word not in err], err
-    assert results["folder", "."][2].startswith("olsen: tables")  # what the folder is called
+        (tmp_path / folder).mkdir()
+        for name, content in files.items():
+            put(tmp_path / folder / name, content)
+        with case(folder):
+            if folder == "parquet":
+                np.testing.assert_array_equal(learned(tmp_path / folder)[1], Y)
+                continue
+            monkeypatch.chdir(tmp_path / folder)
+            for path in (tmp_path / folder, "."):
+                code, _, err = olsen("fit", path, *FIT)
+                assert code == 1 and f"{folder} is not a folder of Parquet" in one_line(err)
+                assert (f"{list(files)[-1]}" if files else "") in err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev/stdin")
-def test_standard_input_and_pipes(results):
-    plain = json.loads(results["read", "plain.csv"][1])["coefficients"]
-    for name in ("text", "packed", "parquet"):
-        code, out, err = results["pipe", name]
-        assert (code, err) == (0, "") and json.loads(out)["coefficients"] == plain
-    assert results["pipe", "empty"] == (1, "", "olsen: standard input is empty.\n")
-
-
-def test_a_dash_is_standard_input():
-    code = "from olsen.cli.tables import read_table; print(read_table('-')[0].column('y').to_pylist())"
-    done = subprocess.run([sys.executable, "-c", code], input=TEXT, capture_output=True, env=environment())
-    assert json.loads(done.stdout) == Y.tolist()
+def test_standard_input_and_pipes():
+    code = "import sys; from olsen.cli.tables import read_table as r; print(r(sys.argv[1])[0].column('y').to_pylist())"
+    for place, content in {"-": TEXT, "/dev/stdin": zstd(TEXT), "/dev/fd/0": PARQUET}.items():
+        done = subprocess.run([sys.executable, "-c", code, place], input=content, capture_output=True)
+        with case(place, done.stderr):
+            assert [float(cell) for cell in eval(done.stdout)] == Y.tolist()
+    done = subprocess.run([sys.executable, "-c", code, "-"], input=b"", capture_output=True)
+    assert b"standard input is empty" in done.stderr
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits on memory")
 def test_endless_pipes_and_packed_bombs_stop_at_a_share_of_the_memory(tmp_path):
     """Under a limit of 3 GB: an endless device, and 3 MB that unpack to 3 GB."""
-    import resource
-
-    def limited():
-        resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
-
-    bomb = tmp_path / "bomb.csv.gz"
-    bomb.write_bytes(gzip.compress(b"a,b,y\n") + gzip.compress(b"1,2,3\n" * 2_500_000) * 200)
-    endless, packed = run_all([("fit", path, *FIT) for path in ("/dev/zero", bomb)], tmp_path, preexec_fn=limited)
-    for (code, _, err), words in ((endless, "/dev/zero holds more than"), (packed, "bomb.csv.gz unpacks to more than")):
-        assert code == 1 and words in one_line(err) and "quarter of the free memory" in err
+    code = (
+        "import resource, sys; from olsen import cli; resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30)); "
+        "sys.exit(sum(cli.main(['fit', path, '--target', 'y']) for path in sys.argv[1:]))"
+    )
+    bomb = put(tmp_path / "b.csv.gz", gzip.compress(b"a,b,y\n") + gzip.compress(b"1,2,3\n" * 2_500_000) * 200)
+    done = subprocess.run([sys.executable, "-c", code, "/dev/zero", bomb], capture_output=True, text=True)
+    assert done.returncode == 2 and done.stdout == ""
+    for line, words in zip(done.stderr.splitlines(), ("/dev/zero holds", "b.csv.gz unpacks to"), strict=True):
+        assert f"{words} more than" in line and "quarter of the free memory" in line
 
 
 def as_workbook():
@@ -552,31 +465,40 @@ def test_excel_without_openpyxl_says_what_to_install(olsen, tmp_path, monkeypatc
     assert code == 1 and "t.xlsx is an Excel file" in one_line(err) and "pip install openpyxl" in err
 
 
-def test_excel(results, olsen, tmp_path):
-    pytest.importorskip("openpyxl")
-    (tmp_path / "t.csv").write_bytes(as_workbook())
-    code, out, _ = olsen("fit", tmp_path / "t.csv", *FIT)
-    assert code == 0
-    assert json.loads(out)["coefficients"] == json.loads(results["read", "plain.csv"][1])["coefficients"]
+def test_excel(tmp_path):
+    openpyxl = pytest.importorskip("openpyxl")
+    np.testing.assert_array_equal(learned(put(tmp_path / "t.csv", as_workbook()))[1], Y)
+    book = openpyxl.Workbook()
+    book.active.title = "empty"
+    sheet = book.create_sheet("second")
+    for row in (["day", "a", "k", "y"], [DAYS[0], 1, "u", 2], [None] * 4, [DAYS[1], "NA", "v", 3.5]):
+        sheet.append(row)
+    book.save(tmp_path / "t.xlsx")
+    X, y, messages = learned(tmp_path / "t.xlsx", dates=["day"], missing="mean")
+    np.testing.assert_array_equal(X, [[19723, 1, 0, 0], [19732, 1, 1, 1]])
+    assert y.tolist() == [2, 3.5] and "'second'" in messages[0]
 
 
-# Whole numbers that floating point rounds
-
-
-def test_large_whole_numbers_are_rounded_and_said(results, tmp_path):
-    code, out, err = results["whole", "large"]
-    assert (code, err) == (0, "") and "above 2^53" in out and "--drop 'key'" in out
-    table = table_of(tmp_path, with_column(map(str, LARGE), "key"))
-    np.testing.assert_array_equal(Encoding.learn(table, "y").features(table)[:, 1], np.array(LARGE, dtype=float))
+def test_large_whole_numbers_are_rounded_and_said(tmp_path):
+    large = [2**53 + 2 * i + 1 for i in range(N)]
+    for name, content in (
+        ("t.csv", with_column(map(str, large), "key")),
+        ("t.parquet", as_parquet({"a": A, "key": large, "y": Y})),
+    ):
+        X, _, (message,) = learned(put(tmp_path / name, content))
+        assert "above 2^53" in message and "--drop 'key'" in message
+        np.testing.assert_array_equal(X[:, 1], np.array(large, dtype=float))
 
 
 # What is chosen for columns: dates, orders, identifiers, unknown categories, gaps
 
 
 def table_of(tmp_path, content, **options):
-    path = tmp_path / "t.csv"
-    path.write_text(content) if isinstance(content, str) else path.write_bytes(content)
-    return read_table(path, **options)[0]
+    return read_table(put(tmp_path / "t.csv", content), **options)[0]
+
+
+def encoding_of(table, *drop, **options):
+    return learn_encoding(table, "y", drop, **options)[1]
 
 
 def stored(encoding):
@@ -584,101 +506,85 @@ def stored(encoding):
     return replace(encoding, stage="predict")
 
 
-@pytest.mark.parametrize("form", ["%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%d 12:00:00"])
-def test_dates_become_days(tmp_path, form):
-    table = table_of(tmp_path, with_column([d.strftime(form) for d in DAYS], "day"))
-    encoding = Encoding.learn(table, "y", dates=["day"])
-    expected = [(d - datetime.date(1970, 1, 1)).days + 0.5 * ("12:00" in form) for d in DAYS]
-    np.testing.assert_allclose(encoding.features(table)[:, 1], expected, rtol=1e-15)
-    assert "column 'day' holds dates, which become days since 1970-01-01." in encoding.messages
-    later = table_of(tmp_path, f"a,day\n1,{datetime.date(2025, 2, 3).strftime(form)}\n")  # ambiguous by itself
-    np.testing.assert_allclose(stored(encoding).features(later)[0, 1], 20122 + 0.5 * ("12:00" in form))
-
-
-def test_dates_that_cannot_be_told_apart_are_refused(tmp_path):
+def test_dates_become_days(tmp_path):
+    for form in ("%Y-%m-%d", "%d.%m.%Y", "%m/%d/%Y", "%Y/%m/%d", "%Y-%m-%d 12:00:00"):
+        with case(form):
+            table = table_of(tmp_path, with_column([d.strftime(form) for d in DAYS], "day"))
+            encoding = encoding_of(table, dates=["day"])
+            expected = [(d - datetime.date(1970, 1, 1)).days + 0.5 * ("12:00" in form) for d in DAYS]
+            np.testing.assert_allclose(encoding.features(table)[:, 1], expected, rtol=1e-15)
+            assert "days since 1970-01-01" in encoding.messages[0]
+            later = table_of(tmp_path, f"a,day\n1,{datetime.date(2025, 2, 3).strftime(form)}\n")  # either, by itself
+            np.testing.assert_allclose(stored(encoding).features(later)[0, 1], 20122 + 0.5 * ("12:00" in form))
+            with pytest.raises(TableError, match="'day' holds 'x' in row 1"):
+                stored(encoding).features(table_of(tmp_path, "a,day\n1,x\n"))
     table = table_of(tmp_path, with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"))
-    with pytest.raises(TableError, match="'day' holds dates such as '01/05/2024', of which the day and the month"):
-        Encoding.learn(table, "y", dates=["day"])
-    with pytest.raises(TableError, match=r"'a' holds no dates.*leave out --dates 'a'"):
-        Encoding.learn(table, "y", ["day"], dates=["a"])
+    for dates, words in (["day"], "'day' holds dates such as '01/05/2024'"), (["a"], "'a' holds"):
+        with pytest.raises(TableError, match=words):
+            encoding_of(table, *({"day"} - set(dates)), dates=dates)
 
 
 def test_categories_with_an_order(tmp_path):
     sizes = ["SML"[i % 3] for i in range(N)]
     table = table_of(tmp_path, with_column(sizes, "size"))
-    encoding = Encoding.learn(table, "y", ordinal=["size=S<M<L"])
-    assert encoding.names == ["a", "size"] and "'S' = 0, 'M' = 1, 'L' = 2" in encoding.messages[0]
-    np.testing.assert_array_equal(stored(encoding).features(table)[:, 1], ["SML".index(s) for s in sizes])
-    np.testing.assert_array_equal(
-        Encoding.learn(table, "y", ordinal=["size"]).features(table)[:, 1], ["LMS".index(s) for s in sizes]
-    )
-    with pytest.raises(TableError, match="holds 'L', which its order does not name"):
-        Encoding.learn(table, "y", ordinal=["size=S<M"])
+    for given, order in (["size=S<M<L"], "SML"), (["size"], "LMS"):
+        encoding = encoding_of(table, ordinal=given)
+        assert encoding.names == ["a", "size"] and f"{order[1]!r} = 1" in encoding.messages[0]
+        np.testing.assert_array_equal(stored(encoding).features(table)[:, 1], [order.index(size) for size in sizes])
+    with pytest.raises(TableError, match="holds 'L'"):
+        encoding_of(table, ordinal=["size=S<M"])
     with pytest.raises(KeyError, match="no column 'sise=S<M'"):
-        Encoding.learn(table, "y", ordinal=["sise=S<M"])
-    numbers = table_of(tmp_path, with_column([str((1, 20, 3)[i % 3]) for i in range(N)], "grade"))
-    encoding = Encoding.learn(numbers, "y", ordinal=["grade=20<3<1"])
-    np.testing.assert_array_equal(encoding.features(numbers)[:, 1], [(2, 0, 1)[i % 3] for i in range(N)])
-
-
-def test_unknown_categories_are_none_of_those_known(tmp_path):
-    table = table_of(tmp_path, with_column(["xyz"[i % 3] for i in range(N)]))
-    encoding = Encoding.learn(table, "y")
-    later = table_of(tmp_path, "a,c\n1,w\n1,y\n")
-    with pytest.raises(TableError, match="holds 'w', which the model has not seen"):
-        stored(encoding).features(later)
+        encoding_of(table, ordinal=["sise=S<M"])
+    grades = table_of(tmp_path, with_column([str((1, 20, 3)[i % 3]) for i in range(N)], "grade"))
+    for given, ranks in (["grade=20<3<1"], (2, 0, 1)), (["grade"], (0, 2, 1)):
+        features = encoding_of(grades, ordinal=given).features(grades)
+        np.testing.assert_array_equal(features[:, 1], [ranks[i % 3] for i in range(N)])
 
 
 def test_identifiers_are_handed_through_as_they_stand(tmp_path):
     keys = [f"00{i}" if i % 4 else "NA" for i in range(N)]
     table = table_of(tmp_path, with_column(keys, " key "), verbatim=["key"])
-    encoding = Encoding.learn(table, "y", ids=["key"])
-    assert encoding.names == ["a"] and texts_of(table, ["key"]) == {"key": keys}
+    assert encoding_of(table, "key").names == ["a"] and texts_of(table, ["key"]) == {"key": keys}
     assert texts_of(pa.table({"n": [1.0, None, 2.5]}), ["n"]) == {"n": ["1", "", "2.5"]}
     with pytest.raises(KeyError, match="no column 'kex'"):
         texts_of(table, ["kex"])
 
 
-def gappy(tmp_path):
-    rows = [("1", "u", "1"), ("", "v", "2"), ("3", "", "3"), ("8", "u", "4"), ("4", "v", "5"), ("5", "u", "")]
-    return table_of(tmp_path, "a,k,y\n" + "".join(f"{','.join(row)}\n" for row in rows))
+GAPPY = "a,k,y\n1,u,1\n,v,2\n3,,3\n8,u,4\n4,v,5\n5,u,\n"
 
 
 def test_rows_with_gaps_are_left_out(tmp_path):
-    table, encoding = learn_table(gappy(tmp_path), "y", missing="drop")
-    assert encoding.messages[0] == "3 of 6 rows left out: cells in them are missing or not finite."
+    table, encoding = learn_encoding(table_of(tmp_path, GAPPY), "y", missing="drop")
+    assert "3 of 6 rows" in encoding.messages[0]
     np.testing.assert_array_equal(encoding.features(table), [[1, 0], [8, 0], [4, 1]])
     np.testing.assert_array_equal(encoding.response(table), [1, 4, 5])
-    with pytest.raises(TableError, match=r"every row has a cell that is missing.*'k' .2 of 2"):
-        learn_table(table_of(tmp_path, "a,k,y\n1,,2\n,,3\n"), "y", missing="drop")
+    with pytest.raises(TableError, match=r"every row.*'k' .2 of 2"):
+        learn_encoding(table_of(tmp_path, "a,k,y\n1,,2\n,,3\n"), "y", missing="drop")
 
 
 def test_gaps_are_filled_with_means_and_marked(tmp_path):
-    whole = gappy(tmp_path).slice(0, 5)
-    table, encoding = learn_table(whole, "y", missing="mean")
+    whole = table_of(tmp_path, GAPPY).slice(0, 5)
+    encoding = encoding_of(whole, missing="mean")
     assert encoding.names == ["a", "missingindicator_a", "k_v", "missingindicator_k"]
     mean, share = (1 + 3 + 8 + 4) / 4, 0  # of two texts that are equally frequent, the first
     expected = [[1, 0, 0, 0], [mean, 1, 1, 0], [3, 0, share, 1], [8, 0, 0, 0], [4, 0, 1, 0]]
-    np.testing.assert_array_equal(encoding.features(table), expected)
-    assert "gaps in 2 columns are filled with means" in encoding.messages[-1]
+    np.testing.assert_array_equal(encoding.features(whole), expected)
+    assert "2 columns" in encoding.messages[-1]
     later = table_of(tmp_path, "a,k\n,\n7,v\n")
     np.testing.assert_array_equal(stored(encoding).features(later), [[mean, 1, share, 1], [7, 0, 1, 0]])
-    with pytest.raises(TableError, match=r"'y' \(1\), the first in row 6. Fill them, or .*--missing drop"):
-        learn_table(gappy(tmp_path), "y", missing="mean")
+    full = encoding_of(table_of(tmp_path, "a,b,y\n1,2,3\n3,4,5\n5,9,1\n"), missing="mean")
+    assert full.names == ["a", "b"]  # without gaps in training they are filled, too, but not marked
+    np.testing.assert_array_equal(stored(full).features(table_of(tmp_path, "a,b\n,7\n")), [[3, 7]])
+    for content, words in {
+        GAPPY: r"'y' \(1\), the first in row 6.*--missing drop",
+        "a,y\n1,3\n,5\ninf,1\n2,2\n": r"1 cell infinite.*'a' \(1\), the first in row 3",
+        "a,b,y\n1,,1\n2,,2\n": "'b' is empty",
+    }.items():
+        with case(content), pytest.raises(TableError, match=words):
+            encoding_of(table_of(tmp_path, content), missing="mean")
 
 
-def test_infinite_cells_have_no_mean(tmp_path):
-    with pytest.raises(TableError, match="column 'a' is infinite in row 3"):
-        learn_table(table_of(tmp_path, "a,y\n1,3\n,5\ninf,1\n2,2\n"), "y", missing="mean")
-
-
-def test_a_column_without_gaps_in_training_is_filled_too_but_not_marked(tmp_path):
-    _, encoding = learn_table(table_of(tmp_path, "a,b,y\n1,2,3\n3,4,5\n5,9,1\n"), "y", missing="mean")
-    assert encoding.names == ["a", "b"]
-    np.testing.assert_array_equal(stored(encoding).features(table_of(tmp_path, "a,b\n,7\n")), [[3, 7]])
-
-
-# The notation of numbers, and blanks around texts: what was learned decides
+# The format of numbers, and blanks around texts: what was learned decides
 
 
 def exact(write, sep, quote=""):
@@ -690,93 +596,78 @@ def exact(write, sep, quote=""):
 
 THOUSANDS = "{:,}".format
 FITTED = {
-    "comma between thousands.csv": exact(THOUSANDS, ",", '"'),
-    "comma between thousands.txt": exact(THOUSANDS, ";"),
-    "plain.csv": exact(str, ","),
-    "decimal comma.csv": exact(lambda f: f"{f / 1000:.3f}", ";").replace(b".", b","),
+    "thousands, commas": exact(THOUSANDS, ",", '"'),
+    "thousands, semicolons": exact(THOUSANDS, ";"),
+    "plain": exact(str, ","),
+    "decimal comma": exact(lambda f: f"{f / 1000:.3f}", ";").replace(b".", b","),
 }
 EITHER = [f"x{sep}f\n1{sep}8,033\n2{sep}1,500\n" for sep in "\t;|"]
 EITHER += [content.replace("\n1", "\n1,0").replace("\n2", "\n2,0") for content in EITHER]
 
 
 @pytest.fixture
-def asked(olsen, tmp_path):
-    """Fit one of the tables above and predict another one: exit code, predictions, errors."""
+def asked(tmp_path, capsys):
+    """Columns x and f of a table as a model of another table reads them, and the notes about it."""
+    models = {name: encoding_of(table_of(tmp_path, content)) for name, content in FITTED.items()}
 
     def ask(name, content):
-        (tmp_path / name).write_bytes(FITTED[name])
-        (tmp_path / "new.csv").write_text(content)
-        model = tmp_path / "m.skops"
-        assert olsen("fit", tmp_path / name, *FIT, "--out", model)[0] == 0
-        code, out, err = olsen("predict", model, tmp_path / "new.csv", "--json")
-        return code, json.loads(out)["y"] if code == 0 else [], err
+        found = replace(models[name], stage="predict", messages=[]).features(table_of(tmp_path, content))
+        return found.tolist(), capsys.readouterr().err
 
     return ask
 
 
-@pytest.mark.parametrize("content", EITHER)
-@pytest.mark.parametrize("name", ["comma between thousands.csv", "comma between thousands.txt", "decimal comma.csv"])
-def test_a_comma_is_what_it_was_in_training(asked, name, content):
+def test_a_comma_is_what_it_was_in_training(asked):
     """Whatever the separator of the new table, and whatever its other columns hold."""
-    code, found, err = asked(name, content)
-    assert code == 0 and ("decimals of column 'x' have a comma" in err) == ("1,0" in content and "thousands" in name)
-    np.testing.assert_allclose(found, [81.33, 17.0], rtol=1e-6)
+    for name, f in {"thousands, commas": 1000, "thousands, semicolons": 1000, "decimal comma": 1}.items():
+        for content in EITHER:
+            with case(name, content):
+                found, err = asked(name, content)
+                assert found == [[1, 8033 * f / 1000], [2, 1500 * f / 1000]]
+                assert ("column 'x'" in err and "'1,0' is 1" in err) == ("1,0" in content and f == 1000)
+    for content in EITHER:
+        with case(content), pytest.raises(TableError, match=r"column 'f' holds '8,033', which may be 8.033 or 8033"):
+            asked("plain", content)
 
 
-@pytest.mark.parametrize("content", EITHER)
-def test_a_comma_that_may_be_either_is_refused_where_plain_numbers_were_learned(asked, content):
-    code, _, err = asked("plain.csv", content)
-    assert code == 1 and "column 'f' holds '1,500', which may be 1.500 or 1500" in one_line(err)
-    assert "decimal point" in err and "--drop" not in err
+def test_another_format_than_that_of_training_is_read_and_said_or_refused(asked):
+    found, err = asked("plain", "x;f\n1,5;8033,25\n2;1,500\n")
+    assert found == [[1.5, 8033.25], [2, 1.5]] and "'1,5' is 1.5" in err and "1 other column" in err
+    assert err.count("olsen: note:") == 1
+    assert asked("decimal comma", "x,f\n1,8.033\n2,1.500\n") == ([[1, 8.033], [2, 1.5]], "")  # commas separate
+    for name, content, words in (
+        ("thousands, commas", "x;f\n1;1,500\n1;8033,25\n", "'f' holds '8033,25' in row 2"),
+        ("decimal comma", "x;f\n1;2.345\n2;1.500\n", "'f' holds '2.345', which may be 2.345 or 2345"),
+        ("plain", "x;f\n1;2 %\n2;3 %\n", "'f' holds"),
+        ("plain", "x;f\n1;2\n2;n.d.\n", "'f' holds .*'n.d.'"),
+    ):
+        with case(name, content), pytest.raises(TableError, match=words):
+            asked(name, content)
 
 
-def test_decimal_commas_are_read_for_plain_numbers_and_said(asked):
-    code, found, err = asked("plain.csv", "x;f\n1,5;8033,25\n2;1,500\n")
-    assert code == 0 and err == (
-        "olsen: note: decimals of column 'x' and 1 other column have a comma, unlike in training: '1,5' is read as "
-        "1.5.\n"
-    )
-    np.testing.assert_allclose(found, [81.8325, 2.015], rtol=1e-6)
+def test_other_columns_settle_what_a_comma_is_in_training(tmp_path):
+    for mark, value in {",": "1", ".": "1000"}.items():
+        rows = [f"{1000 + 9 * i:,}\t0{mark}{i}5\t{i}" for i in range(N)]
+        encoding = encoding_of(table_of(tmp_path, text(["f\tg\ty", *rows])))
+        assert f"'1,000' is {value}." in " ".join(encoding.messages)
+        assert [column.parser.decimal for column in encoding.columns] == [mark, "," if mark == "," else None]
 
 
-def test_another_notation_than_that_of_training_is_refused(asked):
-    code, _, err = asked("comma between thousands.csv", "x;f\n1;1,500\n1;8033,25\n")
-    assert code == 1 and "'f' holds '8033,25' in row 2" in one_line(err)
-    code, _, err = asked("decimal comma.csv", "x;f\n1;2.345\n2;1.500\n")
-    assert code == 1 and "'f' holds '2.345', which may be 2.345 or 2345" in one_line(err)
-    code, found, err = asked("decimal comma.csv", "x,f\n1,8.033\n2,1.500\n")  # commas separate: points are decimal
-    assert (code, err) == (0, "")
-    np.testing.assert_allclose(found, [81.33, 17.0], rtol=1e-6)
-
-
-def test_other_columns_settle_what_a_comma_is_in_training(olsen, tmp_path):
-    rows = [(f"{1000 + 9 * i:,}", f"0,{i}5", i) for i in range(N)]
-    for sign, (other, value) in {",": (str, "1"), ".": (lambda text: text.replace(",", "."), "1000")}.items():
-        content = text(["f\tg\ty", *(f"{f}\t{other(g)}\t{y}" for f, g, y in rows)])
-        (tmp_path / "t.tsv").write_bytes(content)
-        code, out, _ = olsen("fit", tmp_path / "t.tsv", *FIT)
-        assert code == 0 and f"'1,000' is {value}." in out and ("decimals by a comma" in out) == (sign == ",")
-        encoding = Encoding.learn(read_table(tmp_path / "t.tsv")[0], "y")
-        assert [column.parser.decimal for column in encoding.columns] == [sign, "," if sign == "," else None]
-
-
-def test_codes_with_leading_zeros_are_numbers_and_said(olsen, tmp_path):
-    (tmp_path / "t.csv").write_bytes(with_column([f"00{i + 100}" for i in range(N)], "plot"))
-    code, out, _ = olsen("fit", tmp_path / "t.csv", *FIT)
-    said = "column 'plot' holds numbers with leading zeros: '00100' is 100; if they are identifiers, leave it out"
-    assert code == 0 and said in out
+def test_codes_with_leading_zeros_are_numbers_and_said(tmp_path):
+    path = put(tmp_path / "t.csv", with_column([f"00{i + 100}" for i in range(N)], "plot"))
+    X, _, (message,) = learned(path)
+    assert X[0, 1] == 100 and "'plot'" in message and "'00100' is 100" in message and "--drop" in message
 
 
 def test_blanks_around_texts_are_no_part_of_them(tmp_path):
     kinds = [("a", " b", "a ", "b")[i % 4] for i in range(N)]
-    table = table_of(tmp_path, with_column(kinds))
-    encoding = Encoding.learn(table, "y")
-    assert encoding.names == ["a", "c_b"] and any("makes 'a', 'a ' one category" in m for m in encoding.messages)
-    np.testing.assert_array_equal(encoding.features(table)[:, 1], [kind.strip() == "b" for kind in kinds])
+    for name, content in (("t.csv", with_column(kinds)), ("t.parquet", as_parquet({"a": A, "c": kinds, "y": Y}))):
+        table = read_table(put(tmp_path / name, content))[0]
+        encoding = encoding_of(table)
+        assert encoding.names == ["a", "c_b"]
+        np.testing.assert_array_equal(encoding.features(table)[:, 1], [kind.strip() == "b" for kind in kinds])
     psql = table_of(tmp_path, " a | c | y \n 1.5 | b | 2\n 2.5 |   | 3\n 3.5 | NA | 4\n")
     np.testing.assert_array_equal(stored(encoding).features(psql.slice(0, 1)), [[1.5, 1]])
     assert psql.column("c").null_count == 2
-    gappy = table_of(tmp_path, "a,c,k\n 1.5,x, 3\n ,y, NA\n").select(["a", "k"])
-    assert gappy.to_pydict() == {"a": [1.5, None], "k": [3, None]}
-    with pytest.raises(TableError, match="'c' holds 'd', which the model has not seen; it knows 'a', 'b'"):
+    with pytest.raises(TableError, match=r"'c' holds 'd'.*'a', 'b'.*row 1"):
         stored(encoding).features(table_of(tmp_path, "a,c\n1, d\n2, b\n"))

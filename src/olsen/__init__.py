@@ -37,7 +37,7 @@ _HOMES = {
     "load": "olsen._persistence",
     "member_coefficients": "olsen._estimators.member_coefficients",
     "save": "olsen._persistence",
-    "TableColumns": "olsen.cli.table_columns",  # named by model files
+    "TableColumns": "olsen.cli.columns",  # named by model files
 }
 
 TYPE_CHECKING = False  # the module typing would take as long to import as all the rest here

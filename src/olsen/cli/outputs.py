@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TextIO
 
 from .._execution import files
 from .._report.formatting import escape_control
-from .recognition import PREDICTIONS_MARK, is_figure_part, is_model, is_predictions, is_report
+from .output_detection import PREDICTIONS_MARK, is_figure_part, is_model, is_predictions, is_report
 from .terminal import UsageError
 
 __all__ = ["MODEL", "REPORT", "Kind", "check", "check_figures", "predictions_beside", "write_predictions"]

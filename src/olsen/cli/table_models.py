@@ -20,8 +20,11 @@ from .._persistence import SavedModel, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted
 from . import large_tables, terminal
-from .recognition import LIMITS, OTHER_LIMITS
-from .tables import Encoding, TableError, is_parquet, learn_table, read_table, shown_name, texts_of
+from .column_types import learn_encoding, numbers_of
+from .columns import texts_of
+from .encoding import Encoding
+from .output_detection import LIMITS, OTHER_LIMITS
+from .tables import TableError, is_parquet, read_table, shown_name
 from .text_tables import SEPARATED
 
 if TYPE_CHECKING:
@@ -134,15 +137,15 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     with _unknown_column_is_usage_error():
         if options.target in [*options.drop, *options.id, *beside]:
             raise KeyError(f"--target {quoted(options.target)} is also left out, or used for something else.")
-        table, encoding = learn_table(
-            table, options.target, [*options.drop, *beside], missing=options.missing, dates=options.dates,
-            ordinal=options.ordinal, ids=options.id,
+        table, encoding = learn_encoding(
+            table, options.target, [*options.drop, *options.id, *beside], missing=options.missing, dates=options.dates,
+            ordinal=options.ordinal,
         )  # fmt: skip
         groups = None if options.groups is None else texts_of(table, [options.groups])[options.groups]
     X, y, weight = encoding.features(table), encoding.response(table), None
     messages = messages + encoding.messages
     if options.weight is not None:
-        weight = Encoding(options.weight, None, stage="fit").response(table)
+        weight = numbers_of(table, options.weight)
         if weight.min() < 0:
             raise TableError(
                 f"--weight {quoted(options.weight)} is negative in row {int(np.argmin(weight >= 0)) + 1}; "
