@@ -449,7 +449,6 @@ def test_there_is_always_a_curve(seed):
             shown = TuningCurveDisplay.from_estimator(model)
             assert len(shown.line_.get_xdata()) == uniform.sum()
             assert len(RiskCurveDisplay.from_estimator(model).x) == uniform.sum()
-            RiskCurveDisplay.from_estimator(model, over="k")
             plt.close("all")
 
 

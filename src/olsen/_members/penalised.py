@@ -19,7 +19,7 @@ __all__ = ["largest_lasso_penalty", "lasso_of_gram", "lasso_of_rows", "limit_mem
 Array = NDArray[np.float64]
 
 LASSO_TOL = 1e-7  # of the squared fit of the best column: coefficients only say where the signal lies
-LASSO_SWEEPS = 300  # at most, of collinear columns
+LASSO_SWEEPS = 60  # at most, of collinear columns
 
 
 def limit_members(coef: Array, mean_x: Array, mean_y: Array) -> Members:
@@ -55,7 +55,8 @@ def _support(spreads: Array, like: Array) -> tuple[NDArray[np.int64], Array, Arr
 def _ridge(K: Array, right: Array, penalty: float) -> Array:
     """Solution of (K + penalty I) x = right; K is lost."""
     np.einsum("ii->i", K)[:] += penalty
-    return np.asarray(la.solve(K, right, assume_a="pos", overwrite_a=True, check_finite=False)) if len(K) else right
+    factor = la.cho_factor(K, lower=True, overwrite_a=True, check_finite=False)
+    return np.asarray(la.cho_solve(factor, right, check_finite=False))
 
 
 def largest_lasso_penalty(C: Array) -> float:

@@ -24,6 +24,7 @@ FOLDS = 3
 REPEATS = ((100, 5), (300, 3), (1000, 2))  # below so many rows, so many times: few rows leave the choice to the folds
 SEED = 2020  # of the folds, whatever random_state: the same data, the same choice
 TIE_COLUMNS = 16  # by which rows with equal targets are put in order
+GRAM = 2 / 3  # columns for each row up to which Gram matrices are cheaper than rows
 CONSTANT_TOL = 1e-5  # of a column's squares: with less left outside a fold, it counts as constant there
 
 
@@ -119,7 +120,7 @@ def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Shari
     n, p = problem.shape
     weight = np.ones(n) if problem.weight is None else problem.weight
     X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
-    whole, unit, training = (_by_gram if p <= n else _by_rows)(problem, splits, repeats, sharing)
+    whole, unit, training = (_by_gram if p <= GRAM * n else _by_rows)(problem, splits, repeats, sharing)
     folds = []
     for (_, test), (signal, mean_x, mean_y) in zip(splits, training, strict=True):
         away = ((X[test].toarray() if sp.issparse(X) else X[test]) - mean_x) / unit

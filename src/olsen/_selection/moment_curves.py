@@ -36,7 +36,7 @@ __all__ = ["FoldCurve", "LeftOut", "moment_gcv_curve", "moment_kfold_curve"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-BLOCK = 128  # columns that are factored together
+BLOCK = 64  # columns that are factored together
 BATCH_BYTES = 5e8  # permuted matrices at a time where a library does not say how much memory there is
 
 

@@ -160,7 +160,7 @@ def _worth_following(curve: SizeCurve) -> int:
     return int(np.flatnonzero(near)[-1]) + 1 if near.any() else len(mse)
 
 
-def size_grid(largest: int, count: int = 50) -> Indices:
+def size_grid(largest: int, count: int) -> Indices:
     """At most about `count` sizes from 1 to `largest`: half of them evenly spaced, half on a logarithmic scale."""
     if largest <= count:
         return np.arange(1, largest + 1)

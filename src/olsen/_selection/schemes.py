@@ -40,12 +40,12 @@ __all__ = ["Choice", "FoldFit", "Scheme", "UniformMembers", "choose_schemes"]
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-AROUND = 10.0 ** np.array([1.0, 0.25, -0.5, -1.25, -2.0])  # of ridge regression's penalty, for power and sparse
 DRAWS = 24  # of the products of errors
 GATE = (-0.5, 0.5)  # standard errors of the gain between which shares are drawn to ridge and nothing
 BEYOND = 1.5  # standard errors by which nothing must lose without its best folds, for these to be left out
 NEGLIGIBLE = 0.02  # share that is not worth a scheme
 SELECTED = 0.5  # probability from which on the sparse scheme keeps a column
+STEPS_BEYOND = 3  # of the lasso's best penalty in the first repeat, that later ones try
 WORTH_A_THREAD = 5e6  # operations of a fold, about
 PAIRS = (15, 30)  # of uniform members that judge in a fold, at least and at most ...
 WORK, MOST_DRAWN = 1e8, 6e4  # ... as many as take so many operations, and columns to draw from
@@ -164,28 +164,23 @@ def choose_schemes(
 
     A `scale` that is given leaves no share to nothing.
     """
-    ridge_penalty = penalty * data.whole.weight
-    work = _InFolds(data, [SchemeFits(fold.signal, ridge_penalty) for fold in data.folds], ridge_penalty, sharing)
-    whole = SchemeFits(data.whole, ridge_penalty)
-    penalties = work.penalties(len(whole.lasso))
+    work = _InFolds(data, penalty * data.whole.weight, sharing)
+    whole, penalties = work.fits[-1], work.penalties()
     chosen = work.each(lambda fold, fits: fits.chosen(penalties))
     uniform = None if only_ridge else UniformMembers.of(len(data.unit), uniform_size)
     products, coefs = work.products(chosen, uniform)
     usable = np.array([True, *[not only_ridge] * 4, scale is None and not only_ridge])
-    usable[POWER:UNIFORM] &= whole.chosen(penalties)[POWER:].any(axis=1)  # of no column there is nothing to draw
+    usable[POWER:UNIFORM] &= [whole.spread(i, penalties).any() for i in range(POWER, UNIFORM)]  # else none to draw
     shares, optimism = _shares(products, work.weight, data, usable)
-    schemes = []
-    for i in range(UNIFORM):
-        if shares[i] > 0:
-            spread, level = whole.spreads(i, penalties)
-            schemes.append(
-                Scheme(NAMES[i], float(shares[i]), spread / data.unit**2, level, whole.inclusion(i, penalties))
-            )
+    used = [i for i in range(UNIFORM) if shares[i] > 0]
+    inclusion = work.inclusion([*used, SPARSE], penalties)
+    found = [(i, included, *whole.spreads(i, penalties)) for i, included in zip(used, inclusion, strict=False)]
+    schemes = [Scheme(NAMES[i], float(shares[i]), d / data.unit**2, level, alpha) for i, alpha, d, level in found]
     S = np.tensordot(work.weight / work.weight.sum(), products, axes=1)
     scaled = shares if scale is None else scale * shares + (1 - scale) * np.eye(len(NAMES))[NOTHING]
     mse = max(0.0, float(scaled @ S @ scaled)) + optimism
     fits = _fold_fits(data.folds, [scaled @ every for every in coefs])
-    kept = whole.inclusion(SPARSE, penalties) >= SELECTED
+    kept = inclusion[-1] >= SELECTED
     often = np.mean(work.each(lambda fold, fits: fits.inclusion(SPARSE, penalties) >= SELECTED), axis=0)
     first = np.tensordot(work.weight[: work.first] / work.weight[: work.first].sum(), products[: work.first], axes=1)
     return Choice(
@@ -199,7 +194,6 @@ class _InFolds:
     """The schemes in all folds, thread by thread."""
 
     data: FoldData
-    fits: list[SchemeFits]
     ridge_penalty: float
     sharing: Sharing
 
@@ -212,30 +206,49 @@ class _InFolds:
         """Folds of the first repeat."""
         return len(self.data.folds) // self.data.repeats
 
+    @cached_property
+    def fits(self) -> list[SchemeFits]:
+        """Of every fold, and last of all rows.
+
+        After the first repeat, paths of the lasso go only a little beyond its best penalty there.
+        """
+        signals = [*(fold.signal for fold in self.data.folds), self.data.whole]
+        first = [SchemeFits(signal, self.ridge_penalty) for signal in signals[: self.first]]
+        steps = self._least(self._map(lambda fold, fits: fold.errors(fits.lasso), first)) + 1 + STEPS_BEYOND
+        later = [SchemeFits(signal, self.ridge_penalty, steps) for signal in signals[self.first :]]
+        self._map(lambda _, fits: fits.lasso, later)
+        return first + later
+
     def each(self, work: Callable[[Fold, SchemeFits], T]) -> list[T]:
-        """In every fold; small ones are not worth a thread."""
+        """In every fold."""
+        return self._map(work, self.fits)
+
+    def _map(self, work: Callable[[Fold, SchemeFits], T], fits: list[SchemeFits]) -> list[T]:
+        """In some folds; small ones are not worth a thread."""
         n, p = self.data.n_rows, len(self.data.unit)
-        pairs = list(zip(self.data.folds, self.fits, strict=True))
+        pairs = list(zip(self.data.folds, fits, strict=False))
         if n * p * min(n, p) < WORTH_A_THREAD:
             return [work(*pair) for pair in pairs]
         return self.sharing.quiet()(lambda start, _: work(*pairs[start]), len(pairs), chunk=1)
 
-    def penalties(self, lasso_steps: int) -> Penalties:
+    def inclusion(self, schemes: list[int], found: Penalties) -> list[Array]:
+        """Of every column in members of some schemes on all rows."""
+        return self.sharing.quiet()(lambda i, _: self.fits[-1].inclusion(schemes[i], found), len(schemes), chunk=1)
+
+    def penalties(self) -> Penalties:
         """Those of least error over all folds; of the lasso's, as far as its path on all rows goes."""
-        grid = self.ridge_penalty * AROUND
-
-        def look(fold: Fold, fits: SchemeFits) -> tuple[Array, Array]:
-            return fold.errors(fits.lasso[:lasso_steps]), fold.errors(fits.powers(grid))
-
-        lasso, power = zip(*self.each(look), strict=True)
+        steps = len(self.fits[-1].lasso)
+        lasso, power = zip(
+            *self.each(lambda fold, fits: (fold.errors(fits.lasso[:steps]), fold.errors(fits.power))), strict=True
+        )
         at = self._least(lasso)
-        sparse = self.each(lambda fold, fits: fold.errors(fits.sparse(at, grid)))
-        return Penalties(self.ridge_penalty, float(grid[self._least(power)]), at, float(grid[self._least(sparse)]))
+        sparse = self.each(lambda fold, fits: fold.errors(fits.sparse(at)))
+        return Penalties(self._least(power), at, self._least(sparse))
 
     def _least(self, errors: list[Array] | tuple[Array, ...]) -> int:
         """Position of the least error, as far as all folds have gone."""
         count = min(len(e) for e in errors)
-        return int(np.argmin(self.weight @ np.stack([e[:count] for e in errors])))
+        return int(np.argmin(self.weight[: len(errors)] @ np.stack([e[:count] for e in errors])))
 
     def products(self, chosen: list[Array], uniform: UniformMembers | None) -> tuple[Array, list[Array]]:
         """Mean products of errors (folds, schemes, schemes), and coefficients (schemes, p) of every fold.

@@ -20,7 +20,7 @@ ratio of noise to signal, however many rows there are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import scipy.linalg as la
@@ -42,7 +42,9 @@ Array = NDArray[np.float64]
 
 NAMES = ("ridge", "power", "lasso", "sparse", "uniform", "nothing")
 RIDGE, POWER, LASSO, SPARSE, UNIFORM, NOTHING = range(len(NAMES))
-LASSO_SHARES = np.geomspace(1.0, 2e-3, 21)  # of the lasso's largest penalty
+PENALTIES = 10.0 ** np.array([1.0, 0.25, -0.5, -1.25, -2.0])  # of ridge regression's, for power and sparse
+# of the lasso's largest penalty: fine where few columns come in, then every second one
+LASSO_SHARES = np.geomspace(1.0, 2e-3, 21)[[*range(8), *range(8, 21, 2)]]
 ON_TOP = 1e-8  # of its diagonal makes a Gram matrix of dependent columns definite
 SPECTRAL = 20  # penalties from which on one eigendecomposition is cheaper than a factor for each
 TOGETHER = 256  # columns up to which systems of all penalties are solved at once, without the interpreter's lock
@@ -210,8 +212,9 @@ class _Dual:
         level = ON_TOP * float(np.trace(self.K)) / len(self.K)
         if not level > 0:
             return np.zeros(len(self.spread))
-        seen = np.linalg.inv(_shifted(self.K, penalty * self.unit + level)) @ self.A
-        return np.asarray(np.clip(self.spread * np.einsum("lj,lj->j", self.A, seen), 0.0, 1.0))
+        factor = _cholesky(_shifted(self.K, penalty * self.unit + level))
+        seen = la.blas.dtrsm(1.0, factor, self.A, lower=1)  # L^-1 A
+        return np.asarray(np.clip(self.spread * np.einsum("lj,lj->j", seen, seen), 0.0, 1.0))
 
 
 Penalised = _Primal | _Dual
@@ -270,67 +273,69 @@ def lasso_penalty(signal: Signal, coef: Array, share: float) -> float:
 
 @dataclass(frozen=True)
 class Penalties:
-    """One number for each scheme, in units of the spreads (see ``signals``)."""
+    """One position for each scheme: among PENALTIES times that of ridge regression, or among LASSO_SHARES."""
 
-    ridge: float
-    power: float
-    lasso: int  # position among LASSO_SHARES
-    sparse: float
+    power: int
+    lasso: int
+    sparse: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SchemeFits:
     """Penalised fits of some rows, one target; coefficients (count, p) in common units."""
 
     signal: Signal
     ridge_penalty: float
+    lasso_steps: int = len(LASSO_SHARES)  # at most, of the path
 
     @cached_property
     def ridge(self) -> Array:
+        """At its penalty, (1, p)."""
         return _coefficients(self.signal.penalised(np.ones(len(self.signal.squares))), np.array([self.ridge_penalty]))
 
     @cached_property
-    def power(self) -> Penalised:
-        return self.signal.penalised(_powers(self.ridge[0], 1.0))
+    def power(self) -> Array:
+        """At all penalties, (penalties, p)."""
+        return _coefficients(self.signal.penalised(_powers(self.ridge[0], 1.0)), self.ridge_penalty * PENALTIES)
 
     @cached_property
     def lasso(self) -> Array:
-        return np.asarray(self.signal.lasso(LASSO_SHARES)[:, :, 0])
+        """Along its path, (shares, p)."""
+        return np.asarray(self.signal.lasso(LASSO_SHARES[: self.lasso_steps])[:, :, 0])
 
-    def powers(self, penalties: Array) -> Array:
-        """The power scheme at some penalties, (penalties, p)."""
-        return _coefficients(self.power, penalties)
-
-    def sparse(self, at: int, penalties: Array) -> Array:
-        """The sparse scheme after a step of the lasso's path, at some penalties, (penalties, p)."""
-        return _coefficients(self.signal.penalised(_powers(self.lasso[at], 2.0)), penalties)
+    @cache  # noqa: B019 - as long-lived as the fits of a fold
+    def sparse(self, at: int) -> Array:
+        """After a step of the lasso's path, at all penalties, (penalties, p)."""
+        return _coefficients(self.signal.penalised(_powers(self.lasso[at], 2.0)), self.ridge_penalty * PENALTIES)
 
     def chosen(self, found: Penalties) -> Array:
         """Of the four schemes, (4, p)."""
-        power, sparse = self.powers(np.array([found.power])), self.sparse(found.lasso, np.array([found.sparse]))
+        power, sparse = self.power[[found.power]], self.sparse(found.lasso)[[found.sparse]]
         return np.concatenate([self.ridge, power, self.lasso[[found.lasso]], sparse])
+
+    def spread(self, scheme: int, found: Penalties) -> Array:
+        """Of the columns in a scheme, (p,)."""
+        if scheme == RIDGE:
+            return np.ones(len(self.signal.squares))
+        return _powers(
+            *((self.ridge[0], 1.0), (self.lasso[found.lasso], 1.0), (self.lasso[found.lasso], 2.0))[scheme - 1]
+        )
+
+    def penalty(self, scheme: int, found: Penalties) -> float:
+        """Of a scheme, in units of its spreads."""
+        if scheme == LASSO:
+            return lasso_penalty(self.signal, self.lasso[found.lasso][:, None], float(LASSO_SHARES[found.lasso]))
+        times = {RIDGE: 1.0, POWER: PENALTIES[found.power], SPARSE: PENALTIES[found.sparse]}[scheme]
+        return self.ridge_penalty * float(times)
 
     def spreads(self, scheme: int, found: Penalties) -> tuple[Array, float]:
         """Of a scheme, with its penalty on columns in common units."""
-        signal = self.signal
-        spread = (
-            np.ones(len(signal.squares)),
-            _powers(self.ridge[0], 1.0),
-            _powers(self.lasso[found.lasso], 1.0),
-            _powers(self.lasso[found.lasso], 2.0),
-        )[scheme]
-        unit = float(spread @ signal.squares) / signal.weight
-        if scheme == LASSO:
-            units = lasso_penalty(signal, self.lasso[found.lasso][:, None], float(LASSO_SHARES[found.lasso]))
-        else:
-            units = (found.ridge, found.power, 0.0, found.sparse)[scheme]
-        return spread, units * unit
+        spread = self.spread(scheme, found)
+        return spread, self.penalty(scheme, found) * float(spread @ self.signal.squares) / self.signal.weight
 
     def inclusion(self, scheme: int, found: Penalties) -> Array:
         """Probability of every column to be in a determinantal member: its degrees of freedom."""
-        spread, penalty = self.spreads(scheme, found)
-        unit = float(spread @ self.signal.squares) / self.signal.weight
-        return self.signal.penalised(spread).probabilities(penalty / unit if unit > 0 else 0.0)
+        return self.signal.penalised(self.spread(scheme, found)).probabilities(self.penalty(scheme, found))
 
 
 def _coefficients(fit: Penalised, penalties: Array) -> Array:

@@ -36,6 +36,7 @@ MANY = 1000  # members for which the size of uniform ones is chosen, where they 
 MUCH_WORK = 1e9  # operations of one path
 MOST_FOLDS = 5  # of a splitter, in which schemes are compared; more are joined
 SEED = 11  # of the paths
+SIZES = 50  # at most, of uniform members
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,10 @@ def select(evidence: Evidence, request: Request, n_estimators: float, sharing: S
 
 def _source(evidence: Evidence, request: Request, sharing: Sharing) -> _Source:
     how = Paths(SEED, request.design, sharing)
+    if (
+        request.uses_schemes
+    ):  # beside penalised fits a rough size of uniform members will do: four pairs, half the sizes
+        how = replace(how, batch=2, min_batches=2)
     if evidence.folds is not None:
         return _FoldMoments(evidence.folds, request, how)
     assert evidence.problem is not None
@@ -273,7 +278,8 @@ def _candidate_sizes(request: Request, p: int, rows: int) -> Indices:
     freedom = rows - request.fit_intercept
     largest = max(1, min(p, int(LARGEST_SHARE * freedom)))
     if request.sizes is None:
-        return paths.size_grid(max(1, min(largest, freedom - 2)))  # with few rows 85 % are next to the peak
+        count = SIZES // 2 if request.uses_schemes else SIZES
+        return paths.size_grid(max(1, min(largest, freedom - 2)), count)  # with few rows 85 % are next to the peak
     sizes = np.unique([resolve_size(size, p, "max_features") for size in request.sizes])
     if sizes[-1] > largest:
         raise ValueError(
