@@ -1,144 +1,254 @@
-"""Bad input: the error names the assumption, the user's numbers and the way out; a fitted estimator stays usable."""
+"""Bad input: the error names the user's numbers, and a fitted estimator stays usable. And what only looks odd."""
+
+import copy
+import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.model_selection import GroupKFold, LeavePOut, PredefinedSplit, RepeatedKFold, ShuffleSplit
 
-from olsen import OLSEnsembleRegressor, member_coefficients
+from loops import case
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._execution import memory
 from test_members import random_problem
 
 X, y = random_problem(0)
+N, P = X.shape
+WEIGHT = np.ones(N)
 
 
-def spoiled(value):
-    bad = X.copy()
-    bad[3, 4] = value
-    return bad
+def plain(**settings):
+    return OLSEnsembleRegressor(**{"n_estimators": 5, "max_features": 0.3, "random_state": 0, **settings})
 
 
-def broken_target(value):
-    bad = y.copy()
-    bad[2] = value
-    return bad
+def tuned(**settings):
+    return OLSEnsembleRegressorCV(**{"n_estimators": 20, "random_state": 0, **settings})
 
 
-WEIGHT = np.ones(len(y))
-CASES = {
-    "nan in X": (spoiled(np.nan), y, None, {}, "contains NaN"),
-    "inf in X": (spoiled(np.inf), y, None, {}, "contains infinity"),
-    "nan in y": (X, broken_target(np.nan), None, {}, "contains NaN"),
-    "inf in y": (X, broken_target(np.inf), None, {}, "contains infinity"),
+def with_value(array, place, value):
+    found = array.astype(object) if isinstance(value, str) or value is None else array.copy()
+    found[place] = value
+    return found
+
+
+REFUSED = {  # X, y, weight, parameters, what the message names
+    "nan in X": (with_value(X, (3, 4), np.nan), y, None, {}, "X contains NaN"),
+    "inf in X": (with_value(X, (3, 4), np.inf), y, None, {}, "X contains infinity"),
+    "text in X": (with_value(X, (3, 4), "clay"), y, None, {}, "clay"),
+    "nan in y": (X, with_value(y, 2, np.nan), None, {}, "y contains NaN"),
+    "inf in y": (X, with_value(y, 2, np.inf), None, {}, "y contains infinity"),
+    "none in y": (X, with_value(y, 2, None), None, {}, "y contains NaN"),
+    "text in y": (X, with_value(y, 2, "clay"), None, {}, "clay"),
+    "times": (X, np.datetime64("2020", "D") + np.arange(N), None, {}, "times"),
+    "sparse y": (X, sp.csr_array(y[:, None]), None, {}, "y.*toarray"),
+    "masked X": (np.ma.masked_greater(X, 2), y, None, {}, "X is a masked"),
+    "masked y": (X, np.ma.masked_greater(y, np.median(y)), None, {}, "y is a masked array with 30"),
     "one row": (X[:1], y[:1], None, {}, r"1 sample.*minimum of 2"),
     "no row": (X[:0], y[:0], None, {}, "0 sample"),
     "no column": (X[:, :0], y, None, {}, r"0 feature.*minimum of 1"),
-    "rows differ": (X, y[:-1], None, {}, "inconsistent numbers of samples"),
-    "probability above one": (X, y, None, {"max_features": np.full(24, 1.2)}, r"\[0, 1\]; 24 do not.*1\.2"),
+    "rows differ": (X, y[:-1], None, {}, r"60, 59"),
+    "list of blocks": ([(X, y), (X, y)], None, None, {}, "lambda: iter"),
+    "probability above one": (X, y, None, {"max_features": np.full(24, 1.2)}, r"24.*1\.2"),
     "probability below zero": (X, y, None, {"max_features": np.r_[-0.1, np.ones(23)]}, r"-0\.1 for column 0"),
-    "no probability": (X, y, None, {"max_features": np.zeros(24)}, "no member would see any column"),
-    "too few probabilities": (X, y, None, {"max_features": np.ones(5)}, r"\(5,\), but 24 inclusion"),
-    "no feature": (X, y, None, {"max_features": 0}, "max_features=0 must lie between 1 and the 24"),
-    "too many features": (X, y, None, {"max_features": 25}, "max_features=25 must lie between 1 and the 24"),
-    "fraction above one": (X, y, None, {"max_features": 1.5}, r"max_features=1\.5 is a fraction"),
-    "too many samples": (X, y, None, {"max_samples": 61}, "max_samples=61 must lie between 1 and the 60"),
-    "weights all zero": (X, y, 0 * WEIGHT, {}, "positive for 0 of 60 rows|at least one non-zero"),
-    "one weight": (X, y, np.r_[1.0, 0 * WEIGHT[1:]], {}, "positive for 1 of 60 rows"),
-    "negative weight": (X, y, np.r_[-1.0, WEIGHT[1:]], {}, "[Nn]egative values in data passed to `sample_weight`"),
-    "wrong weights": (X, y, WEIGHT[:9], {}, "sample_weight.shape"),
-    "no members": (X, y, None, {"n_estimators": 0}, "n_estimators=0 must be an int of at least 1"),
-    "sampling": (
-        X,
-        y,
-        None,
-        {"sampling": "coins"},
-        "'coins' is not known; choose one of 'fixed', 'bernoulli'",
-    ),
-    "design": (X, y, None, {"design": "latin"}, "design='latin' is not known"),
-    "solver": (X, y, None, {"solver": "svd"}, "solver='svd' is not known"),
-    "mixing": (X, y, None, {"mixing": "median"}, "mixing='median' is not known"),
-    "scale": (X, y, None, {"scale": np.nan}, "scale=nan must be a finite number"),
-    "seed": (X, y, None, {"random_state": -3}, "random_state=-3 must not be negative"),
+    "no probability": (X, y, None, {"max_features": np.zeros(24)}, "max_features|column"),
+    "too few probabilities": (X, y, None, {"max_features": np.ones(5)}, r"\(5,\).*24"),
+    "no feature": (X, y, None, {"max_features": 0}, "max_features=0.*24"),
+    "too many features": (X, y, None, {"max_features": 25}, "max_features=25.*24"),
+    "fraction above one": (X, y, None, {"max_features": 1.5}, r"max_features=1\.5"),
+    "too many samples": (X, y, None, {"max_samples": 61}, "max_samples=61.*60"),
+    "weights all zero": (X, y, 0 * WEIGHT, {}, "0 of 60|non-zero"),
+    "one weight": (X, y, np.r_[1.0, 0 * WEIGHT[1:]], {}, "1 of 60"),
+    "negative weight": (X, y, np.r_[-1.0, WEIGHT[1:]], {}, "[Nn]egative.*sample_weight"),
+    "wrong weights": (X, y, WEIGHT[:9], {}, "sample_weight.*9"),
+    "six hundred decades": (X, y, np.geomspace(1e-300, 1e300, N), {}, "sample_weight.*1e-300"),
+    "no members": (X, y, None, {"n_estimators": 0}, "n_estimators.*0"),
+    "infinitely many": (X, y, None, {"n_estimators": np.inf}, "determinantal"),
+    "sampling": (X, y, None, {"sampling": "coins"}, "sampling.*'coins'"),
+    "design": (X, y, None, {"design": "latin"}, "design.*'latin'"),
+    "solver": (X, y, None, {"solver": "svd"}, "solver.*'svd'"),
+    "mixing": (X, y, None, {"mixing": "median"}, "mixing.*'median'"),
+    "scale": (X, y, None, {"scale": np.nan}, "scale.*nan"),
+    "threads": (X, y, None, {"n_jobs": 0}, "n_jobs"),
+    "seed": (X, y, None, {"random_state": -3}, "-3"),
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_refusals_leave_the_fit_alone(case):
-    bad_X, bad_y, weight, params, message = CASES[case]
-    model = OLSEnsembleRegressor(5, 0.3, random_state=0).fit(X, y)
-    before = model.predict(X)
-    defaults = model.get_params()
-    with pytest.raises(ValueError, match=message):
-        model.set_params(**params).fit(bad_X, bad_y, weight)
-    model.set_params(**defaults)
-    np.testing.assert_array_equal(model.predict(X), before)
+@pytest.mark.filterwarnings("ignore")
+def test_refusals_leave_the_fit_alone():
+    model = plain().fit(X, y)
+    before, defaults = model.predict(X), model.get_params()
+    for name, (bad_X, bad_y, weight, params, message) in REFUSED.items():
+        with case(name):
+            with pytest.raises((ValueError, TypeError), match=message):
+                model.set_params(**params).fit(bad_X, bad_y, weight)
+            model.set_params(**defaults)
+            np.testing.assert_array_equal(model.predict(X), before)
+            if not params:
+                with pytest.raises((ValueError, TypeError), match=message):
+                    tuned().fit(bad_X, bad_y, weight)
 
 
-def test_text_columns_are_named():
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(X[:, :3], columns=list("abc")).assign(soil="clay", region="north")
-    with pytest.raises(ValueError, match=r"2 of 5 columns do not hold numbers: 'soil', 'region'\. Encode them first"):
-        OLSEnsembleRegressor(5).fit(frame, y)
-    with pytest.raises(ValueError, match="do not hold numbers"):
-        member_coefficients(frame, y, [[0]])
+def test_new_rows_are_checked():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    model = plain().fit(X, y)
+    frame = pd.DataFrame(X[:, :2], columns=["a", "b"])
+    for ask, message in (
+        (lambda: model.predict(X[:, :-1]), "23.*24"),
+        (lambda: plain().fit(frame, y).predict(frame.rename(columns={"b": "z"})), "z"),
+        (lambda: model.predict("rows.npy"), "rows.npy"),
+        (lambda: model.predict(np.ma.masked_greater(X, 2)), "masked"),
+        (lambda: plain().fit(frame.assign(soil="clay", region="north"), y), r"2 of 4.*'soil', 'region'"),
+        (lambda: member_coefficients(frame.assign(soil="clay"), y, [[0]]), "'soil'"),
+        (lambda: plain().fit(pd.DataFrame(X[:, :3], columns=list("aba")), y), "several columns named 'a'"),
+        (lambda: plain().fit(pl.DataFrame(X).lazy(), y), "collect"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask()
 
 
-def test_text_in_an_array_is_refused():
-    text = X.astype(object)
-    text[0, 0] = "clay"
-    with pytest.raises(ValueError, match="clay"):
-        OLSEnsembleRegressor(5).fit(text, y)
+def test_arguments_of_methods_are_checked():
+    model = plain().fit(X, y)
+    for coverage in (1.5, "0.9", None, [0.5, 0.9], 0, 1, np.nan, True):
+        for ask in (lambda c: model.predict_interval(X[:1], c), model.coef_interval, model.summary):
+            with case(coverage), pytest.raises(ValueError, match="coverage"):
+                ask(coverage)
+    with pytest.raises(ValueError, match="bootstrap"):
+        model.predict_interval(X, method="bootstrap")
+    for share in (0, -1.0, np.nan, "x"):
+        with case(share), pytest.raises(ValueError, match="share"):
+            model.members_needed(share)
+    for n_members, message in ((0, "n_members"), (2.5, "n_members"), (6, "6.*5")):
+        with pytest.raises(ValueError, match=message):
+            model.member_coefs(n_members)
+    for method in ("jackknife+", "jackknife"):  # a tiny coverage gives the narrowest interval there is
+        tiny, small = (model.predict_interval(X[:1], coverage, method)[0] for coverage in (1e-12, 1 / 61))
+        np.testing.assert_array_equal(tiny, small)
 
 
-def test_predict_checks_count_and_names():
-    pd = pytest.importorskip("pandas")
-    model = OLSEnsembleRegressor(5).fit(X, y)
-    with pytest.raises(ValueError, match="X has 23 features, but OLSEnsembleRegressor is expecting 24"):
-        model.predict(X[:, :-1])
-    named = OLSEnsembleRegressor(5).fit(pd.DataFrame(X[:, :2], columns=["a", "b"]), y)
-    with pytest.raises(ValueError, match="feature names"):
-        named.predict(pd.DataFrame(X[:, :2], columns=["a", "z"]))
+def test_subsets_of_given_members_are_checked():
+    for features, rows, message in (
+        ([[0], [1]], [range(9)], "2 feature subsets but 1"),
+        ([[24]], None, "24"),
+        ([[0, 1], [2]], [[], [1, 2]], "member 0"),
+        ([[0.5]], None, "0.5"),
+        ([], None, "no members"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            member_coefficients(X, y, features, rows)
+    assert member_coefficients(X, y, ([j] for j in range(3)))[0].shape == (3, P)
+    masks = np.eye(P, dtype=bool)[:3]
+    np.testing.assert_array_equal(member_coefficients(X, y, masks)[0], member_coefficients(X, y, [[0], [1], [2]])[0])
 
 
 def test_constant_target_warns_and_predicts_it():
     with pytest.warns(UserWarning, match=r"y holds one value, 4, in all 60 rows"):
-        model = OLSEnsembleRegressor(5).fit(X, np.full(60, 4.0))
+        model = plain().fit(X, np.full(60, 4.0))
     np.testing.assert_allclose(model.predict(X), 4.0)
     np.testing.assert_allclose(model.coef_, 0.0, atol=1e-15)
 
 
-@pytest.mark.parametrize(("size", "warns"), [(17, True), (18, True), (20, True), (16, False), (21, False)])
-def test_sizes_at_the_interpolation_peak_warn(size, warns):
-    few = X[:20]
-    model = OLSEnsembleRegressor(5, size, random_state=0)
-    if warns and size != 17:
-        with pytest.warns(UserWarning, match=rf"{size} columns and 20 rows less one for the intercept.*at most 17"):
-            model.fit(few, y[:20])
-    else:
-        import warnings
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            model.fit(few, y[:20])
+def test_sizes_at_the_interpolation_peak_warn():
+    for size, warns in ((16, False), (17, False), (18, True), (20, True), (21, False)):
+        with case(size), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            plain(max_features=size).fit(X[:20], y[:20])
+            assert [f"{size} columns and 20 rows" in str(one.message) for one in told] == [True] * warns
 
 
 def test_a_gram_matrix_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 1e8)
     wide = np.random.default_rng(0).standard_normal((10, 6000))
-    with pytest.raises(MemoryError, match=r"6000 columns needs 288 MB, but 100 MB of memory are free"):
-        OLSEnsembleRegressor(5, 4, solver="gram").fit(wide, wide[:, 0])
-    model = OLSEnsembleRegressor(5, 4, random_state=0).fit(wide, wide[:, 0])
-    assert model.solver_ == "member_gram"
+    with pytest.raises(MemoryError, match=r"6000.*288 MB.*100 MB"):
+        plain(max_features=4, solver="gram").fit(wide, wide[:, 0])
+    assert plain(max_features=4).fit(wide, wide[:, 0]).solver_ == "member_gram"
 
 
-def test_intervals_check_their_arguments():
-    model = OLSEnsembleRegressor(5, 0.3).fit(X, y)
-    with pytest.raises(ValueError, match=r"coverage=1.5 must be a number strictly between 0 and 1"):
-        model.predict_interval(X, coverage=1.5)
-    with pytest.raises(ValueError, match="method='bootstrap' is not known"):
-        model.predict_interval(X, method="bootstrap")
+# Tensors
 
 
-def test_member_coefficients_checks_its_subsets():
-    with pytest.raises(ValueError, match="2 feature subsets but 1 sample subsets"):
-        member_coefficients(X, y, [[0], [1]], [range(9)])
-    with pytest.raises(ValueError, match="only 24 items"):
-        member_coefficients(X, y, [[24]])
+@pytest.fixture
+def tensor(monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    torch = pytest.importorskip("torch")
+    with sklearn.config_context(array_api_dispatch=True):
+        yield torch.tensor
+
+
+def test_odd_tensors(tensor):
+    for length in (2, 59, 61, (60, 1)):
+        for make in (plain, tuned):
+            with case(length), pytest.raises(ValueError, match=r"sample_weight.* 60 rows"):
+                make().fit(tensor(X), tensor(y), tensor(np.ones(length)))
+    for given, message in (
+        ((tensor(X + 1j), tensor(y)), "X.*complex"),
+        ((tensor(X), tensor(y + 1j)), "y.*complex"),
+        ((tensor(X).to_sparse(), tensor(y)), "to_dense"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plain().fit(*given)
+    model = plain().fit(tensor(X).requires_grad_(), tensor(y))  # no derivatives are left behind
+    assert not model.coef_.requires_grad
+    copy.deepcopy(model)
+
+
+# Splits
+
+
+def test_splits_that_are_no_rows_are_refused():
+    for cv in (
+        [(np.arange(20) + 0.5, np.arange(20, 40) + 0.7)],
+        [(np.ones(10, bool), np.ones(5, bool))],
+        [1, 2],
+        [(np.arange(20), np.arange(20, 61))],
+    ):
+        with case(cv), pytest.raises(ValueError, match="cv holds"):
+            tuned(cv=cv).fit(X, y)
+    for cv in (61, 1, "loo"):
+        with case(cv), pytest.raises(ValueError, match=f"{cv}"):
+            tuned(cv=cv).fit(X, y)
+    for count in (59, 400):
+        for weight in (None, np.r_[0.0, WEIGHT[1:]]):
+            with pytest.raises(ValueError, match=f"groups has {count} entries, but there are 60 rows"):
+                tuned(cv=GroupKFold(4)).fit(X, y, weight, groups=np.arange(count) % 4)
+
+
+def test_splitters_may_give_more_splits_than_rows_and_masks_are_rows():
+    for cv in (RepeatedKFold(n_splits=5, n_repeats=13, random_state=0), ShuffleSplit(61, random_state=0), LeavePOut(2)):
+        few = slice(0, 20) if isinstance(cv, LeavePOut) else slice(None)
+        splits = list(cv.split(X[few]))
+        masks = [tuple(np.isin(np.arange(len(X[few])), rows) for rows in split) for split in splits]
+        model, listed, masked = (tuned(cv=how).fit(X[few], y[few]) for how in (cv, splits, masks))
+        np.testing.assert_allclose(model.cv_results_["mse"], listed.cv_results_["mse"])
+        np.testing.assert_allclose(model.cv_results_["mse"], masked.cv_results_["mse"])
+
+
+def test_predefined_splits_number_the_rows_that_were_given():
+    fold = np.arange(N) % 4
+    dropped = tuned(cv=PredefinedSplit(fold[1:])).fit(X[1:], y[1:])
+    weighted = tuned(cv=PredefinedSplit(fold)).fit(X, y, np.r_[0.0, WEIGHT[1:]])
+    assert np.isclose(weighted.best_score_, dropped.best_score_)
+
+
+# What looks odd and is not
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::UserWarning")
+def test_stacking_of_members_with_few_rows():
+    for make in (plain, tuned):
+        for max_samples in (2, 3, 5):
+            with case(make, max_samples):
+                model = make(mixing="stacking", max_samples=max_samples).fit(X, y)
+                assert np.isfinite(model.coef_).all() and np.isclose(model.weights_.sum(), 1)
+
+
+def test_odd_containers():
+    pd = pytest.importorskip("pandas")
+    expected = plain().fit(X, y).coef_
+    np.testing.assert_array_equal(plain().fit(np.ma.array(X), y).coef_, expected)  # nothing is masked
+    np.testing.assert_array_equal(plain().fit(X, y.astype(object)).coef_, expected)
+    np.testing.assert_array_equal(plain().fit(X, [str(value) for value in y]).coef_, expected)
+    dense = pd.DataFrame(np.where(X > 0, X, 0)).add_prefix("c")
+    sparse = plain().fit(dense.astype(pd.SparseDtype(float, 0)), y)
+    np.testing.assert_allclose(sparse.coef_, plain().fit(dense, y).coef_)

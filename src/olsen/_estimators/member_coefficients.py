@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y
 from .. import _members
 from .._execution.threads import Sharing
 from ..subsets import Subsets
-from .inputs import check_choice, check_count, check_switch, item_numbers, refuse_text_columns
+from .inputs import check_arguments, item_numbers, refuse_text_columns
 
 __all__ = ["member_coefficients"]
 
@@ -70,9 +70,7 @@ def member_coefficients(
     >>> coef.round(6).tolist()
     [[2.0, -1.0], [2.210526, 0.0]]
     """
-    check_choice("solver", solver, _members.ASKED_FOR)
-    check_switch("fit_intercept", fit_intercept)
-    check_count("n_threads", n_threads)
+    check_arguments("member_coefficients", solver=solver, fit_intercept=fit_intercept, n_threads=n_threads)
     refuse_text_columns(X)
     X, y = check_X_y(X, y, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], y_numeric=True)
     n, p = X.shape
@@ -104,19 +102,7 @@ def _as_subsets(given: Sequence[ArrayLike] | Subsets, n_items: int) -> Subsets:
     given = list(given)
     if not given:
         raise ValueError("no members were given; every member is a list of the numbers of its columns (or rows).")
-    return Subsets.from_lists([_numbers(one, n_items) for one in given], n_items)
-
-
-def _numbers(one: ArrayLike, n_items: int) -> NDArray[np.int64]:
-    """One member's columns or rows: whole numbers, or a mask of all of them."""
-    array = np.asarray(one)
-    numbers = item_numbers(array, n_items)
-    if numbers is None:
-        raise ValueError(
-            f"a member is a list of whole numbers, or a mask of {n_items} booleans; got {one!r:.80}, of type "
-            f"{array.dtype} and shape {array.shape}."
-        )
-    return numbers
+    return Subsets.from_lists([item_numbers(one, n_items) for one in given], n_items)
 
 
 def _leave_out_weightless(

@@ -43,9 +43,6 @@ from .prediction_intervals import dense_chunks
 __all__ = ["Batches", "MomentErrors", "Refits", "mean_inverse"]
 
 Array = NDArray[np.float64]
-RANK = 1e-10  # of the largest eigenvalue of a correlation matrix, below which a direction is rounding
-MOST_BATCHES, FEWEST_BATCHES = 100, 5
-ENOUGH_ROWS = 2000  # to average a variance over
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ def _inverse(G: Array) -> Array:
         return np.asarray(P[0] * (alive[:, None] & alive))
     length = np.sqrt(np.diagonal(G))
     unit = np.where(length > 0, 1 / np.where(length > 0, length, 1.0), 0.0)
-    return np.asarray(la.pinvh(G * unit[:, None] * unit, rtol=RANK) * unit[:, None] * unit)
+    return np.asarray(la.pinvh(G * unit[:, None] * unit, rtol=1e-10) * unit[:, None] * unit)
 
 
 @dataclass(frozen=True)
@@ -143,24 +140,29 @@ class Batches:
 
     coef: Array  # (B, q, p)
     intercept: Array  # (B, q)
-    share: Array  # (B,) of the members' weights
-    n_members: int
-    group: int = 1  # members that avoid each other; only whole groups of them vary as 1 / number
+    sizes: NDArray[Any]  # (B,) members in a batch
+    group: int  # members that avoid each other; only whole groups of them vary as 1 / number
 
     @classmethod
-    def solve(cls, engine: Engine, design: Design, weights: Array, scale: float) -> Batches:
-        """Solve members batch by batch."""
+    def solve(cls, engine: Engine, design: Design, k: int, scale: float) -> Batches:
+        """Solve k members batch by batch: five to a hundred batches of whole groups of a balanced design."""
         design = engine.complete(design)
-        group, found, share = _members_of_group(design), [], []
-        for start, stop in pairwise(_edges(len(weights), group)):
-            own = weights[start:stop]
-            members = engine.solve(design, start, stop, own / own.sum() if own.sum() > 0 else None)
-            coef, intercept = members.scaled(scale, members.coef.dtype)
-            found.append((members.space.get(coef), members.space.get(intercept)))
-            share.append(own.sum())
-        coefs, intercepts = zip(*found, strict=True)
-        coef, intercept = np.stack(coefs).astype(float), np.stack(intercepts).astype(float)
-        return cls(coef, intercept, np.array(share), len(weights), group)
+        group = 1
+        if design.kind == "balanced" and design.sampling != "determinantal":
+            share = design.expected_size / design.n_columns
+            group = int(group_size(min(max(share, 1 / design.n_columns), 1.0)))
+        if k < 5 * group:
+            raise ValueError(
+                f"{k} members are too few to tell how much another draw of them would change: with members that come "
+                f"in groups of {group}, at least {5 * group} are needed."
+            )
+        edges = [*(int(edge) * group for edge in np.linspace(0, k // group, min(k // group, 100) + 1)[:-1]), k]
+        found = []
+        for start, stop in pairwise(edges):
+            members = engine.solve(design, start, stop).on_host()
+            found.append(members.scaled(scale, np.float64))
+        coef, intercept = (np.stack(parts) for parts in zip(*found, strict=True))
+        return cls(coef, intercept, np.diff(edges), group)
 
     @classmethod
     def by_target(cls, batches: list[Batches]) -> Batches:
@@ -170,12 +172,11 @@ class Batches:
         count = min(len(own.coef) for own in batches)
         coef = np.stack([own.coef[:count, t] for t, own in enumerate(batches)], axis=1)
         intercept = np.stack([own.intercept[:count, t] for t, own in enumerate(batches)], axis=1)
-        share = batches[0].share[:count] / batches[0].share[:count].sum()
-        return cls(coef, intercept, share, batches[0].n_members, max(own.group for own in batches))
+        return cls(coef, intercept, batches[0].sizes[:count], max(own.group for own in batches))
 
     def mean_coef(self) -> Array:
         """Of all members, (p, q)."""
-        return np.asarray(np.tensordot(self.share, self.coef, 1).T)
+        return np.asarray(np.tensordot(self.sizes / self.sizes.sum(), self.coef, 1).T)
 
     def coef_std(self) -> Array:
         """Of the mean coefficients over draws, (p, q)."""
@@ -190,7 +191,7 @@ class Batches:
             at_means = self.coef @ moments.mean_x + self.intercept if moments.centred else self.intercept
             return (squares + float(np.sum((at_means - at_means.mean(axis=0)) ** 2))) / (B * (B - 1))
         X, n = engine.problem.X, engine.problem.shape[0]
-        some = np.linspace(0, n - 1, min(n, ENOUGH_ROWS)).astype(int)
+        some = np.linspace(0, n - 1, min(n, 2000)).astype(int)  # enough to average a variance over
         rows = sp.csr_array(X)[some].toarray() if sp.issparse(X) else np.asarray(X[some], dtype=float)
         predicted = rows @ self.coef.transpose(0, 2, 1) + self.intercept[:, None]
         return float(np.mean(np.sum(predicted.var(axis=0, ddof=1), axis=1))) / B
@@ -202,23 +203,4 @@ class Batches:
             return self.group
         if variance <= 0:
             return math.inf
-        return self.group * max(1, math.ceil(self.n_members / self.group * at_hand / variance))
-
-
-def _edges(k: int, group: int) -> list[int]:
-    """Where batches begin and end: five to a hundred, of whole groups of a balanced design."""
-    if k < FEWEST_BATCHES * group:
-        raise ValueError(
-            f"{k} members are too few to tell how much another draw of them would change: with members that come in "
-            f"groups of {group}, at least {FEWEST_BATCHES * group} are needed."
-        )
-    count = int(min(k // group, MOST_BATCHES))
-    return [*(int(edge) * group for edge in np.linspace(0, k // group, count + 1)[:-1]), k]
-
-
-def _members_of_group(design: Design) -> int:
-    """Members that share one permutation of the columns, and avoid each other's."""
-    if design.kind != "balanced" or design.sampling == "determinantal":
-        return 1
-    share = design.expected_size / design.n_columns
-    return int(group_size(min(max(share, 1 / design.n_columns), 1.0)))
+        return self.group * max(1, math.ceil(float(self.sizes.sum()) / self.group * at_hand / variance))

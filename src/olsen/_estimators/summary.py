@@ -18,7 +18,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
-from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from .._engines import NeedsRows
@@ -26,14 +25,12 @@ from .._execution.files import atomically
 from .._report.pages import render
 from .._report.summary import summarise
 from ..subsets import resolve_size
-from .inputs import check_coverage, on_host, validate_new_rows
-from .training_data import same_rows
+from .inputs import check_arguments, on_host
 
 __all__ = ["SummaryMixin", "facts"]
 
 Array = NDArray[np.float64]
 
-LIBRARIES = ("pandas", "polars")  # of data frames
 CRITERIA = {
     "loo": "leave-one-out",
     "gcv": "generalised cross-validation",
@@ -42,7 +39,6 @@ CRITERIA = {
 }
 WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
 FEW_MEMBERS = 200  # that stand for infinitely many
-LONGEST_COMMAND = 700  # characters
 
 # The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
 STYLE = """
@@ -61,7 +57,7 @@ STYLE = """
 class SummaryMixin(BaseEstimator):
     """Tables, notebook view and report of a fitted ensemble."""
 
-    _frame_library: str | None = None  # of the X that was fitted
+    _frame_library = "pandas"  # of the X that was fitted
 
     def summary(self, coverage: float = 0.9) -> Any:
         """Coefficients with their uncertainty, and what the members say about each, as a data frame.
@@ -98,8 +94,8 @@ class SummaryMixin(BaseEstimator):
         (['x0', 'x1', 'x2'], 1.0)
         """
         check_is_fitted(self)
-        check_coverage(coverage)
-        data_frame = _data_frame(self._frame_library or "pandas")
+        check_arguments("summary", coverage=coverage)
+        data_frame = _data_frame(self._frame_library)
         model: Any = self
         coef = on_host(model.coef_)
         interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
@@ -115,35 +111,44 @@ class SummaryMixin(BaseEstimator):
         targets = {"target": np.repeat(np.arange(len(coef)), coef.shape[1])} if coef.ndim == 2 else {}
         return data_frame({**targets, **{name: np.ravel(values) for name, values in columns.items()}})
 
-    def report(self, path: str | os.PathLike[str], X: Any = None, y: Any = None) -> None:
+    def report(self, path: str | os.PathLike[str]) -> None:
         """Write the report page of the command ``olsen fit``: errors, how members were chosen, effects, residuals.
 
         Parameters
         ----------
         path : path
             Of the HTML file, which needs no other. One that is there is replaced once the new one is complete.
-        X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features), default=None
-            The training rows. Only needed where the model has not kept them: from a pickle or a file, after a fit in
-            blocks, on a cluster or on a device. Standard errors of effects are then left out.
-        y : array-like of shape (n_samples,), default=None
-            Their targets.
 
         Notes
         -----
-        For :class:`OLSEnsembleRegressorCV` with one target: the page shows what tuning found.
+        For :class:`OLSEnsembleRegressorCV` with one target and its training rows: the page shows what tuning found.
         """
         check_is_fitted(self)
         model: Any = self
-        _check_reportable(model)
-        rows, targets, name = _report_rows(model, X, y)
-        design, left_out = model._result().design, np.ravel(model.loo_prediction_)
-        if design.kept_rows is not None and len(left_out):
-            left_out = left_out[design.kept_rows]
-        command = f"{model.__repr__(LONGEST_COMMAND)}.fit(X, y).report({os.path.basename(path)!r})"
+        fitted = model._result()
+        if not hasattr(model, "cv_results_"):
+            raise TypeError(
+                f"report shows what tuning found, but {type(model).__name__} has a given size. Fit "
+                f"OLSEnsembleRegressorCV; with max_features=[{round(float(np.sum(model.inclusion_)))}] it has the "
+                f"present size alone."
+            )
+        if model._n_targets > 1:
+            raise ValueError(f"report shows one target, but the model has {model._n_targets}. Fit one model for each.")
+        problem = fitted.unchanged_rows("report")
+        X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
+        left_out = np.ravel(model.loo_prediction_)
+        if fitted.design.kept_rows is not None and len(left_out):
+            left_out = left_out[fitted.design.kept_rows]
+        notes = []  # of what differs from a fit of the command, for which the page was written
+        if problem.weight is not None:
+            notes.append("Rows have weights, which errors of ridge, least squares and the mean do not know.")
+        if model.cv is not None:
+            notes.append(f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here.")
         page = render(
             summarise(
-                model, rows, targets, _names(model), left_out=left_out, data_name="rows given to fit", target=name,
-                messages=list(_report_notes(model)), seed=design.seed, command=command,
+                model, X, problem.Y[:, 0], _names(model), left_out=left_out, data_name="rows given to fit", target="y",
+                messages=notes, seed=fitted.design.seed,
+                command=f"{model.__repr__(700)}.fit(X, y).report({os.path.basename(path)!r})",
             )
         )  # fmt: skip
         atomically(path, lambda file: file.write_text(page, encoding="utf-8"))
@@ -212,22 +217,6 @@ class SummaryMixin(BaseEstimator):
         computed = {name for name in listed if isinstance(getattr(type(self), name, None), property)}
         computed = {name for name in computed if name.endswith("_") and not name.startswith("_")}
         return [name for name in listed if name in computed or hasattr(self, name)]
-
-    # The library of data frames
-
-    def _note_library(self, X: Any) -> None:
-        """Remember which library the X of a fit comes from; of arrays nothing is remembered."""
-        roots = {kind.__module__.partition(".")[0] for kind in type(X).__mro__}
-        self.__dict__.pop("_frame_library", None)
-        for name in LIBRARIES:
-            if name in roots:
-                self._frame_library = name
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        if "feature_names_in_" not in state:  # it goes where the names of the columns go: a model file has its own
-            state.pop("_frame_library", None)
-        return state
 
 
 # Tables
@@ -347,68 +336,3 @@ def _explained(model: Any) -> float | None:
     away = (Y - share @ Y) / (1 - share)[:, None]
     spread = float(np.mean(share @ away**2))
     return 1 + float(model.best_score_) / spread if spread > 0 else None
-
-
-# The page
-
-
-def _check_reportable(model: Any) -> None:
-    kind = type(model).__name__
-    if not hasattr(model, "cv_results_"):
-        raise TypeError(
-            f"report shows what tuning found, but {kind} has a given size. Fit OLSEnsembleRegressorCV; with "
-            f"max_features=[{round(float(np.sum(model.inclusion_)))}] it has the present size alone."
-        )
-    if model.coef_.ndim == 2 and len(model.coef_) > 1:
-        raise ValueError(
-            f"report shows one target, but the model was fitted to {len(model.coef_)}. Fit one model for each of them."
-        )
-
-
-def _report_rows(model: Any, X: Any, y: Any) -> tuple[Array, Array, str]:
-    """The rows that count, dense, their targets, and the name of the target."""
-    fitted = model._result()
-    if (X is None) != (y is None):
-        raise ValueError(f"report takes X and y together, but {'X' if X is None else 'y'} is missing.")
-    if X is None:
-        if fitted.rows is None:
-            raise NeedsRows(
-                f"report needs the training rows: {fitted.why_no_rows}, or give it the rows: report(path, X, y). For a "
-                f"table that does not fit into memory, use the command: olsen fit table.parquet --report page.html."
-            )
-        _check_unchanged(model)
-        return _dense(fitted.rows.X), fitted.rows.Y[:, 0], "y"
-    name = getattr(y, "name", None)
-    X = validate_new_rows(model, X)
-    y = column_or_1d(np.asarray(y, dtype=np.float64))
-    check_consistent_length(X, y)
-    count = fitted.design.n_rows if fitted.design.n_given is None else fitted.design.n_given
-    if len(y) != count:
-        raise ValueError(f"X has {len(y)} rows, but the model was fitted to {count}. Give report the training rows.")
-    kept = slice(None) if fitted.design.kept_rows is None else fitted.design.kept_rows
-    return _dense(X[kept]), y[kept], "y" if name is None else str(name)
-
-
-def _check_unchanged(model: Any) -> None:
-    """Raise where X is not what was fitted any more; without a fingerprint, members solved again tell."""
-    fitted = model._result()
-    if fitted.fingerprint is None:
-        model._members_again("report")
-    elif not same_rows(fitted.rows, fitted.fingerprint, fitted.rows):
-        raise NeedsRows(
-            "report is made from the training rows, but X was changed in place after fit. Fit again, or give it the "
-            "rows as they were: report(path, X, y)."
-        )
-
-
-def _dense(X: Any) -> Array:
-    return np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
-
-
-def _report_notes(model: Any) -> Iterator[str]:
-    """What differs from a fit of the command, for which the page was written."""
-    rows = model._result().rows
-    if rows is not None and rows.weight is not None:
-        yield "Rows have weights; errors of ridge, of least squares and of the mean do not take them into account."
-    if model.cv is not None:
-        yield f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever this page says of rows left out."

@@ -5,42 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Self
+from numbers import Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Stream, nobody
 from .._engines.determinantal import drawable
-from .._execution import callbacks, messages
+from .._execution import callbacks
 from .._members import by_target
-from .._members.problem import Problem, Units
+from .._members.problem import Units
 from .._selection.curve import SizeCurve
 from .._selection.fold_data import FOLDS
 from .._selection.fold_data import SEED as FOLD_SEED
-from .._selection.paths import Splits
 from .._selection.tuning import Evidence, Request, Selection, select
 from ..subsets import Design, resolve_size
-from .fitted import FittedResult
-from .fitting import FittingEnsemble
-from .inputs import check_choice, check_switch, open_training, unchanged_on_failure
-from .splits import row_splits, suspicious_repeats
+from .fitted import FittedEnsemble
+from .inputs import Number, check_arguments, open_training, row_splits, unchanged_on_failure, warn_repeated_rows
+from .result import FittedResult
 from .standard_errors import Refits
+from .uncertainty import once
 
 __all__ = ["OLSEnsembleRegressorCV"]
 
 Array = NDArray[np.float64]
 
-INCLUSIONS = ("auto", "uniform", "ridge")
 MANY_ROWS = 1000  # from which on moments of folds stand for the rows, as they do for data that are not in memory
 REPLICATES, REPLICATE_SHARE = 30, 0.8  # fits of parts of the rows, for standard errors
 GROUPS = 20  # of rows that are not in memory, of which these parts are made
 
 
-class OLSEnsembleRegressorCV(FittingEnsemble):
+class OLSEnsembleRegressorCV(FittedEnsemble):
     r"""Ensemble of least-squares fits on random columns that tunes itself.
 
     By default several sampling schemes share the ensemble: **ridge**, **power**, **lasso** and **sparse** are
@@ -183,7 +183,14 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
 
     __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
 
-    _estimated_scale = "auto"
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **FittedEnsemble._parameter_constraints,
+        "inclusion": [StrOptions({"auto", "uniform", "ridge"})],
+        "cv": ["cv_object", StrOptions({"gcv", "oob"})],
+        "one_standard_error": ["boolean"],
+        "sampling": [StrOptions({"fixed", "bernoulli"})],
+        "scale": [StrOptions({"auto"}), Number(Real, None, None, closed="neither")],
+    }
 
     max_features_: int
     max_samples_: int
@@ -264,16 +271,17 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         """
         with unchanged_on_failure(self):
             self._check_parameters()
-            self._check_fit_params(params)
+            groups = self._groups(params)
             engine = open_training(self, X, y, sample_weight)
-            self._note_library(X)
             kept = self._kept(engine)
-            evidence = self._evidence(engine, params)
-            if isinstance(engine, Memory):
-                self._warn_repeated_rows(engine.problem, evidence.splits)
+            evidence = self._evidence(engine, groups)
+            if isinstance(engine, Memory) and evidence.splits is None:
+                warn_repeated_rows(engine.problem)
             found = self._select(evidence, engine)
             fitted = self._fit_choice(engine, found, self._seed(kept), kept)
-            self._adopt(replace(fitted, splits=evidence.splits, n_groups=_count_groups(params)), engine)
+            n_groups = None if groups is None else len(np.unique(groups))
+            self._adopt(replace(fitted, splits=evidence.splits, n_groups=n_groups), engine, X)
+            self._adopt_selection(found, engine)
         return self
 
     def risk_curve(self, k: float = np.inf) -> NDArray[np.float64]:
@@ -290,12 +298,10 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             Aligned with ``cv_results_["size"]``; noise of new observations included. The mixture, which comes last, is
             that of ``n_estimators_``, whatever `k`.
         """
-        if not k >= 1:
-            raise ValueError(f"k={k!r} must be a number of members, at least 1, or infinity.")
+        check_arguments("risk_curve", k=k)
         curve = self._result().curve
         assert curve is not None
-        mixture = self.cv_results_["mse"][len(curve.sizes) :]
-        return np.append(curve.mse(k), mixture)
+        return np.append(curve.mse(k), self.cv_results_["mse"][len(curve.sizes) :])
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route ``groups`` to the splitter and ``sample_weight`` to `fit` and `score`.
@@ -311,42 +317,26 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
 
     # What fit is made of
 
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        if self.sampling == "determinantal":
-            raise ValueError(
-                "sampling='determinantal' is for a given size. The schemes of this model are determinantal members "
-                "already; OLSEnsembleRegressor has them with a size of your own."
-            )
-        check_choice("inclusion", self.inclusion, INCLUSIONS)
-        check_switch("one_standard_error", self.one_standard_error)
-        if isinstance(self.cv, str):
-            check_choice("cv", self.cv, ("gcv", "oob"))
-
-    def _check_limit(self) -> None:
-        if self.mixing != "mean":
-            raise ValueError(
-                f"mixing={self.mixing!r} weighs single members, but n_estimators=inf has none; give it a number."
-            )
-
-    def _check_fit_params(self, params: dict[str, Any]) -> None:
+    def _groups(self, params: dict[str, Any]) -> Any:
         """Groups are for a splitter, and nothing else is known."""
         unknown = [name for name in params if name != "groups"]
         if unknown:
             raise TypeError(
                 f"fit got an unexpected argument {unknown[0]!r}; besides X, y and sample_weight, only groups."
             )
-        if params.get("groups") is None:
-            return
+        groups = params.get("groups")
+        if groups is None:
+            return None
         try:
             if self.cv is None or isinstance(self.cv, (str, int)):
                 raise TypeError
-            process_routing(self, "fit", groups=params["groups"])
+            process_routing(self, "fit", groups=groups)
         except TypeError:
             raise ValueError(
                 f"groups were given, but cv={self.cv!r} does not keep them together, so errors would be those of rows "
                 f"whose group is still in the data. Use cv=GroupKFold() or another splitter that takes groups."
             ) from None
+        return groups
 
     def _request(self) -> Request:
         """What was fixed, whatever the data."""
@@ -361,22 +351,22 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             fit_intercept=self.fit_intercept,
         )
 
-    def _evidence(self, engine: Engine, params: dict[str, Any]) -> Evidence:
+    def _evidence(self, engine: Engine, groups: Any = None) -> Evidence:
         """Rows to judge members by, or folds of moments where rows are not kept, or so many that they need not be."""
-        if isinstance(engine, Memory):
-            splits = row_splits(self.cv, engine, params.get("groups"))
-            n, p = engine.problem.shape
-            ordinary = engine.problem.in_units[1] == Units()  # moments have no units of their own
-            if self._request().uses_schemes and splits is None and n >= max(MANY_ROWS, p) and ordinary:
-                return Evidence.of_folds(engine.folds(FOLDS, FOLD_SEED))
-            return Evidence.of_rows(engine.problem, splits)
-        return Evidence.of_folds(engine.folds(self._count_folds(params), FOLD_SEED))
+        if not isinstance(engine, Memory):
+            return Evidence.of_folds(engine.folds(self._count_folds(), FOLD_SEED))
+        splits = row_splits(self.cv, engine, groups)
+        n, p = engine.problem.shape
+        ordinary = engine.problem.in_units[1] == Units()  # moments have no units of their own
+        if self._request().uses_schemes and splits is None and n >= max(MANY_ROWS, p) and ordinary:
+            return Evidence.of_folds(engine.folds(FOLDS, FOLD_SEED))
+        return Evidence.of_rows(engine.problem, splits)
 
     def _select(self, evidence: Evidence, engine: Engine) -> list[Selection]:
         sharing = engine.options.sharing("paths", "an unknown number")
         return select(evidence, self._request(), float(self.n_estimators), sharing)
 
-    def _count_folds(self, params: dict[str, Any]) -> int:
+    def _count_folds(self) -> int:
         """Number of folds where rows are not kept, or an error for what needs every row."""
         for name, value in {"max_samples": 1.0, "mixing": "mean"}.items():
             if getattr(self, name) != value:
@@ -393,42 +383,26 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             f"there, an int that many folds of random rows, 'gcv' generalised cross-validation."
         )
 
-    def _warn_repeated_rows(self, problem: Problem, splits: Splits | None) -> None:
-        """Leave-one-out cannot be trusted where the left-out row has a twin."""
-        n, p = problem.shape
-        if splits is not None or n * p > 5e7 or n < 20:
-            return
-        repeated = suspicious_repeats(problem)
-        if repeated:
-            messages.warn(
-                f"{repeated} of {n} rows repeat others, so a left-out row is often still in the data and errors are "
-                f"underestimated. Use cv=GroupKFold() with groups that keep repeats together.",
-            )
-
     def _fit_choice(self, engine: Engine, found: list[Selection], seed: int, kept: FittedResult | None) -> FittedResult:
         """Members of the chosen schemes; those of an earlier fit are kept where the choice is the same."""
         first = found[0]
         if first.choice is None:
             design = self._design(engine, seed, first.size, self.max_samples)
-            if kept is not None and self._obstacle(kept, engine, design, first.n_estimators) is not None:
-                kept = None
             scale: Any = "loo" if self.mixing == "stacking" and self.scale == "auto" else first.scale
             fitted = self._fit_members(engine, design, int(first.n_estimators), kept, scale)
-            return replace(fitted, selection=found, curve=first.curve)
-        designs = tuple(self._mixture(engine, seed, one) for one in found)
-        scale = first.scale if len(found) == 1 else np.array([one.scale for one in found])
-        fits = [self._fit_members(engine, design, first.n_estimators, None, 1.0) for design in designs]
-        members = [fit.members for fit in fits if fit.members is not None]
+            return replace(fitted, curve=first.curve)
+        fits = [
+            self._fit_members(engine, self._mixture(engine, seed, one), first.n_estimators, None, 1.0) for one in found
+        ]
         folds = _fold_fits(found)
         if isinstance(engine, Memory) and folds[0].residual is None:
             folds = engine.errors_of(folds, FOLD_SEED, len(engine.problem.Y), engine.n_given)
         return replace(
             fits[0],
-            members=by_target(members),
-            scale=scale,
-            selection=found,
+            designs=[fit.design for fit in fits],
+            members=by_target([fit.members for fit in fits]),
+            scale=first.scale if len(found) == 1 else np.array([one.scale for one in found]),
             curve=SizeCurve.mean_of([one.curve for one in found]),
-            designs=designs,
             folds=folds,
         )
 
@@ -449,18 +423,17 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
         )  # fmt: skip
         return design if np.isinf(self.n_estimators) else drawable(engine, design)
 
-    def _set_selection(self, fitted: FittedResult, engine: Engine) -> None:
-        found, design = fitted.selection, fitted.design
-        assert found is not None
-        first = found[0]
-        sizes = [_mean_size(one, engine.n_columns) for one in found]
-        self.max_features_ = max(1, round(float(np.mean(sizes))))
-        self.max_samples_ = resolve_size(design.max_samples, design.n_rows, "max_samples")
-        self.feature_ratio_ = self.max_features_ / engine.n_columns
+    def _adopt_selection(self, found: list[Selection], engine: Engine) -> None:
+        """Set what tuning found."""
+        fitted, first, p = self._result(), found[0], engine.n_columns
+        inclusion = np.mean([_inclusion(one, p) for one in found], axis=0)
+        self.max_features_ = max(1, round(float(inclusion.sum())))
+        self.max_samples_ = resolve_size(fitted.design.max_samples, fitted.design.n_rows, "max_samples")
+        self.feature_ratio_ = self.max_features_ / p
         self.criterion_ = first.criterion
         self.best_score_ = -float(np.mean([one.mse for one in found]))
         assert fitted.curve is not None
-        self.cv_results_ = _results(fitted.curve, found, sizes)
+        self.cv_results_ = _results(fitted.curve, found, self.max_features_)
         chosen = self.cv_results_["size"] == first.size
         self.best_index_ = len(chosen) - 1 if first.choice is not None else int(np.flatnonzero(chosen)[0])
         self.loo_prediction_ = _left_out(found, fitted, engine)
@@ -469,42 +442,32 @@ class OLSEnsembleRegressorCV(FittingEnsemble):
             self.inclusion_kind_, self.inclusion_shares_ = "uniform", {"uniform": 1.0}
             self.selected_, self.selection_frequency_ = np.empty(0, dtype=bool), np.empty(0)
             return
+        which: Any = 0 if engine.single_target else slice(None)
         self.inclusion_kind_ = "ridge" if self.inclusion == "ridge" else "mixed"
-        shares = [choice.shares for choice in choices]
-        self.inclusion_shares_ = shares[0] if engine.single_target else shares
-        kept = np.array([choice.selected for choice in choices])
-        often = np.array([choice.selection_frequency for choice in choices])
-        self.selected_, self.selection_frequency_ = (kept[0], often[0]) if engine.single_target else (kept, often)
-        inclusion = np.mean([_inclusion(one, engine.n_columns) for one in found], axis=0)
+        self.inclusion_shares_ = [choice.shares for choice in choices][which]
+        self.selected_ = np.array([choice.selected for choice in choices])[which]
+        self.selection_frequency_ = np.array([choice.selection_frequency for choice in choices])[which]
         if np.isinf(self.n_estimators_):
             self.inclusion_ = inclusion
 
     # Uncertainty that repeats the choice
 
-    def _refits(self, what: str) -> Refits | None:
-        fitted, data = self._result(), self._data(what)
-        if isinstance(data, Stream):
-            raise NeedsRows(f"{what} needs the training rows: {fitted.why_no_rows}.")
-
-        def make() -> Refits:
-            members = fitted.members
-            assert members is not None
-            if isinstance(data, Memory):
-                designs = fitted.all_designs
-                again = by_target([data.solve(design, 0, members.number, members.weights) for design in designs])
-                fitted.check_unchanged(what, again.coef, again.intercept)
-            parts, share = _parts_of_rows(data) if isinstance(data, Memory) else _parts_of_groups(data, fitted.design)
-            fixed = _clone_for_parts(self)
-            coefs, intercepts = zip(*(fixed._coefficients(part) for part in parts), strict=True)
-            return Refits(np.stack(coefs), np.stack(intercepts), share)
-
-        found: Refits = self._once("refits", make)
-        return found
+    @once
+    def _refits(self, what: str) -> Refits:
+        fitted = self._result()
+        data = fitted.need_data(what)
+        if isinstance(data, (Memory, Stream)):
+            fitted.unchanged_rows(what)
+        parts, share = _parts_of_rows(data) if isinstance(data, Memory) else _parts_of_groups(data, fitted.design)
+        # in folds of its own, as a splitter does not know the parts
+        how = {"cv": None if not isinstance(self.cv, (str, int)) else self.cv, "warm_start": False, "verbose": 0}
+        alike = clone(self).set_params(**how)
+        coefs, intercepts = zip(*(alike._coefficients(part) for part in parts), strict=True)
+        return Refits(np.stack(coefs), np.stack(intercepts), share)
 
     def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
         """Coefficients (q, p) and intercepts (q,) of a fit of some data; nothing is kept of it."""
-        fitted = self._fit_choice(engine, self._select(self._evidence(engine, {}), engine), 0, None)
-        assert fitted.members is not None
+        fitted = self._fit_choice(engine, self._select(self._evidence(engine), engine), 0, None)
         coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
         return np.asarray(coef), np.asarray(intercept)
 
@@ -530,13 +493,6 @@ def _most_of(n: int) -> int:
     return max(1, min(n - 1, round(REPLICATE_SHARE * n)))
 
 
-def _clone_for_parts(model: OLSEnsembleRegressorCV) -> OLSEnsembleRegressorCV:
-    """A model that fits parts of the rows: in folds of its own, as a splitter does not know the parts."""
-    how = {"cv": None if not isinstance(model.cv, (str, int)) else model.cv, "warm_start": False, "verbose": 0}
-    fixed: OLSEnsembleRegressorCV = clone(model).set_params(**how)
-    return fixed
-
-
 def _fold_fits(found: list[Selection]) -> list[FoldFit]:
     """The mixtures of all targets without each fold, scale included.
 
@@ -552,42 +508,30 @@ def _fold_fits(found: list[Selection]) -> list[FoldFit]:
     return fits
 
 
-def _inclusion(found: Selection, p: int) -> NDArray[np.float64]:
+def _inclusion(found: Selection, p: int) -> Array:
     """Probability of every column to be in a member."""
-    choice = found.choice
+    choice, alike = found.choice, np.full(p, found.size / p)
     if choice is None or choice.nothing == 1:
-        return np.full(p, found.size / p)
-    total = choice.uniform * np.full(p, found.size / p)
-    for scheme in choice.schemes:
-        total = total + scheme.share * scheme.inclusion
-    return np.asarray(total / (1 - choice.nothing))
+        return alike
+    shared = sum((scheme.share * scheme.inclusion for scheme in choice.schemes), choice.uniform * alike)
+    return np.asarray(shared / (1 - choice.nothing))
 
 
-def _mean_size(found: Selection, p: int) -> float:
-    return float(found.size) if found.choice is None else float(_inclusion(found, p).sum())
-
-
-def _results(curve: SizeCurve, found: list[Selection], sizes: list[float]) -> dict[str, NDArray[Any]]:
-    """The curve of uniform members and, after it, the mixture; means over targets."""
-    k, count = found[0].n_estimators, len(curve.sizes)
+def _results(curve: SizeCurve, found: list[Selection], size: int) -> dict[str, NDArray[Any]]:
+    """The curve of uniform members and, after it, the mixture of so many columns; means over targets."""
+    count = len(curve.sizes)
     columns: dict[str, Any] = {
         "mixture": np.zeros(count, dtype=bool),
         "size": curve.sizes.copy(),
-        "mse": curve.mse(k),
+        "mse": curve.mse(found[0].n_estimators),
         "mse_infinity": curve.mse(np.inf),
         "standard_error": np.mean([one.standard_error[:count] for one in found], axis=0),
     }
     if found[0].choice is None:
         return columns
     mse, error = np.mean([[one.mse, one.mse_error] for one in found], axis=0)
-    last: dict[str, Any] = {"mixture": True, "size": max(1, round(float(np.mean(sizes)))), "mse": mse}
-    last.update(mse_infinity=mse, standard_error=error)
-    return {name: np.append(values, last[name]) for name, values in columns.items()}
-
-
-def _count_groups(params: dict[str, Any]) -> int | None:
-    groups = params.get("groups")
-    return None if groups is None else len(set(np.asarray(groups, dtype=object).tolist()))
+    last = (True, size, mse, mse, error)
+    return {name: np.append(columns[name], own) for name, own in zip(columns, last, strict=True)}
 
 
 def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:

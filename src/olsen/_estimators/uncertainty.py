@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import _engines
-from .._engines import Blocks, Memory, NeedsRows, Refit, Stream
-from .._engines.determinantal import drawable, uniform_members
+from .._engines import Memory, NeedsRows, Refit, Stream
+from .._engines.determinantal import drawable
 from .._execution.arrays import space_of
 from .._execution.threads import Sharing
-from .._members import by_target
 from .._selection.fold_data import SEED as FOLD_SEED
-from .inputs import check_choice, check_coverage, check_number, on_host, options_of, validate_new_rows
+from .inputs import check_arguments, on_host, options_of, validate_new_rows
 from .prediction_intervals import CVPlus, Jackknife
 from .standard_errors import Batches, MomentErrors, Refits, mean_inverse
 
-__all__ = ["UncertaintyMixin"]
+__all__ = ["UncertaintyMixin", "once"]
 
-METHODS = ("auto", "jackknife+", "jackknife", "cv+", "normal")
+Method = TypeVar("Method", bound=Callable[..., Any])
+Array = NDArray[np.float64]
+
 FOLDS_IN_MEMORY, FOLDS = 10, 5
 MOST_ROWS = 200_000  # whose errors make intervals: their quantiles are good to a tenth of a per cent
 PILOT = 200  # members that tell how much infinitely many vary one by one
+
+
+def once(method: Method) -> Method:
+    """Decorator for what is computed from a fit the first time it is asked for, and kept with its result."""
+
+    @wraps(method)
+    def found(self: Any, *args: Any) -> Any:
+        kept = self._result().computed
+        if method.__name__ not in kept:
+            kept[method.__name__] = method(self, *args)
+        return kept[method.__name__]
+
+    return found  # type: ignore[return-value]
 
 
 class UncertaintyMixin:
@@ -86,15 +98,21 @@ class UncertaintyMixin:
         0.9
         """
         fitted = self._result()
-        check_coverage(coverage)
-        check_choice("method", method, METHODS)
+        check_arguments("predict_interval", coverage=coverage, method=method)
         if method == "auto":
             alone = fitted.rows is not None and fitted.n_groups is None and fitted.folds is None
             method = "jackknife+" if alone and self._jackknife().plus_is_cheap else "cv+"
         if method.startswith("jackknife"):
             self._check_jackknife(method)
         rows, back = self._on_host(X)
-        ends = self._interval(rows, coverage, method)
+        if method == "cv+":
+            ends = self._cv_plus().interval(rows, coverage)
+        elif method == "normal":
+            y, error = self._predict_on_host(rows), self._error("predict_interval(method='normal')")
+            half = NormalDist().inv_cdf((1 + coverage) / 2) * np.sqrt(error)
+            ends = np.stack([y - half, y + half], axis=2)
+        else:
+            ends = self._jackknife().interval(rows, self._predict_on_host(rows), coverage, method == "jackknife+")
         found: NDArray[np.float64] = back(ends[:, 0] if self.coef_.ndim == 1 else ends)
         return found
 
@@ -112,21 +130,11 @@ class UncertaintyMixin:
                 f"rows in. Use method='cv+', in whose folds the choice was made."
             )
         if fitted.rows is None:
-            again = fitted.data is not None and fitted.stream is None
+            again = fitted.data is not None and not isinstance(fitted.data, Stream)
             other = "; method='cv+' reads the data again" if again else ""
             raise NeedsRows(
                 f"predict_interval(method={method!r}) needs the training rows: {fitted.why_no_rows}{other}."
             )
-
-    def _interval(self, X: Any, coverage: float, method: str) -> NDArray[np.float64]:
-        """Ends (rows, q, 2) for checked rows on the host."""
-        if method == "cv+":
-            return self._cv_plus().interval(X, coverage)
-        y = self._predict_on_host(X)
-        if method == "normal":
-            half = NormalDist().inv_cdf((1 + coverage) / 2) * np.sqrt(self._error("predict_interval(method='normal')"))
-            return np.stack([y - half, y + half], axis=2)
-        return self._jackknife().interval(X, y, coverage, method == "jackknife+", self._threads)
 
     def members_needed(self, share: float = 0.01) -> int:
         """Number of members with which another draw of them would not matter.
@@ -142,7 +150,7 @@ class UncertaintyMixin:
             With a balanced design whole groups of members that avoid each other; with fewer than one, errors do not
             cancel. Status: exact up to the noise of the two estimates.
         """
-        check_number("share", share, "a positive number", np.nextafter(0.0, 1.0))
+        check_arguments("members_needed", share=share)
         batches = self._batches("members_needed")
         error = float(np.sum(self._error("members_needed")))
         needed = batches.members_for(share * error, self._result().data)
@@ -167,15 +175,7 @@ class UncertaintyMixin:
         (status: heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every
         method.
         """
-        with _missing_attribute():
-            refits, fitted = self._refits("coef_std_"), self._result()
-            if refits is not None:
-                found = refits.coef_std()
-            elif fitted.rows is not None:
-                found = self._jackknife().coef_std(self._threads)
-            else:
-                found = self._moment_errors("coef_std_").coef_std()
-        return self._like_coef(found)
+        return self._like_coef(lambda: self._standard_errors("coef_std_").coef_std())
 
     def coef_interval(self, coverage: float = 0.9) -> NDArray[np.float64]:
         """Intervals for the expected coefficients: ``coef_`` plus and minus a normal quantile of ``coef_std_``.
@@ -191,7 +191,7 @@ class UncertaintyMixin:
         interval : ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
             Lower and upper ends. Status: asymptotic, see ``coef_std_``.
         """
-        check_coverage(coverage)
+        check_arguments("coef_interval", coverage=coverage)
         coef, half = on_host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std_
         return np.stack([coef - half, coef + half], axis=-1)
 
@@ -200,164 +200,126 @@ class UncertaintyMixin:
         """How much coefficients would move with another draw of as many subsets, in the shape of ``coef_``.
 
         Status: exact up to the noise of a variance from five to a hundred batches of members, each of whole groups of
-        a balanced design. Not for stacked members, which another draw would weigh anew.
+        a balanced design. Not for stacked members, which another draw would weigh anew, nor for infinitely many, of
+        which none or more than enough are drawn.
         """
-        with _missing_attribute():
-            if np.isfinite(self.n_estimators_):
-                return self._like_coef(self._batches("monte_carlo_std_").coef_std())
-            found, data = np.zeros((np.shape(self.coef_)[-1], self._n_targets)), self._data("monte_carlo_std_")
-        scales = np.broadcast_to(self._result().scale, (self._n_targets,))
-        for t, design in enumerate(self._result().all_designs):  # of infinitely many only uniform ones were drawn
-            if design.shares is not None and design.uniform_share > 0:
-                count, share = uniform_members(design.uniform_share), float(scales[t]) * design.uniform_share
-                found[:, t] = Batches.solve(data, design.uniform, np.full(count, 1 / count), share).coef_std()[:, t]
-        return self._like_coef(found)
+        if np.isinf(self.n_estimators_):
+            raise AttributeError("monte_carlo_std_ is for a number of members, but these are infinitely many.")
+        return self._like_coef(lambda: self._batches("monte_carlo_std_").coef_std())
 
-    @property
-    def limit_coef_(self) -> NDArray[np.float64]:
-        """Coefficients of infinitely many members like these, in the shape of ``coef_``: ridge regression.
+    def _like_coef(self, compute: Callable[[], Array]) -> Array:
+        """From (p, q) to the shape of ``coef_``; where training rows are gone there is no such attribute."""
+        try:
+            found = compute()
+        except NeedsRows as error:
+            raise _MissingAttribute(*error.args) from None
+        return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
 
-        With ``sampling="determinantal"`` only. What ``coef_`` is away from it is the error that more members remove,
-        of which ``monte_carlo_std_`` is the size to expect. Status: theorem.
-        """
-        fitted = self._result()
-        if fitted.design.sampling != "determinantal":
-            raise AttributeError("limit_coef_ is known for sampling='determinantal' only.")
-        with _missing_attribute():
-            data = self._data("limit_coef_")
-        designs = [data.complete(replace(design, process=None)) for design in fitted.all_designs]
-        limit = by_target([data.solve(design, 0, np.inf) for design in designs])
-        return self._like_coef(np.asarray(limit.space.get(limit.coef), dtype=float) * fitted.scale)
+    def _standard_errors(self, what: str) -> Refits | Jackknife | MomentErrors:
+        """By refits of a tuned model, from the rows where they are in memory, or from moments."""
+        refits = self._refits(what)
+        if refits is not None:
+            return refits
+        return self._moment_errors(what) if self._result().rows is None else self._jackknife()
 
     # Of new rows
 
-    def _std(self, X: Any) -> NDArray[np.float64]:
-        """Standard error of the expected prediction, (rows, q)."""
-        refits = self._refits("predict(return_std=True)")
-        if refits is not None:
-            return refits.std(X)
-        if self._result().rows is not None:
-            return self._jackknife().std(X, self._threads)
-        return self._moment_errors("predict(return_std=True)").std(X)
+    def _predict_with_std(self, X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Predictions and standard errors of the expected prediction."""
+        rows, back = self._on_host(X)
+        y, std = self._predict_on_host(rows), self._standard_errors("predict(return_std=True)").std(rows)
+        return (back(y[:, 0]), back(std[:, 0])) if self.coef_.ndim == 1 else (back(y), back(std))
 
-    def _error(self, what: str) -> NDArray[np.float64]:
+    def _error(self, what: str) -> Array:
         """Mean squared error of prediction for each target: as tuning found it where there is one target."""
         tuned, fitted = getattr(self, "best_score_", -math.inf), self._result()
         if self.coef_.ndim == 1 and math.isfinite(tuned):
             return np.full(1, -tuned)
         if fitted.rows is not None and fitted.folds is None:
-            return np.asarray(np.mean(self._jackknife().residuals(self._threads) ** 2, axis=0))
-        self._data(what)
+            return np.asarray(np.mean(self._jackknife().residuals ** 2, axis=0))
+        fitted.need_data(what)
         return self._cv_plus().mse
 
-    def _left_out_errors(self) -> NDArray[np.float64]:
+    def _left_out_errors(self) -> Array:
         """Absolute errors of left-out rows for the first target, ascending; none where the training rows are gone."""
         fitted = self._result()
         if fitted.folds is not None and fitted.folds[0].residual is not None:
             return np.sort(np.abs(np.concatenate([fit.residual[:, 0] for fit in fitted.folds])))
         if fitted.rows is None:
             return np.zeros(0)
-        return np.sort(np.abs(self._jackknife().residuals(self._threads)[:, 0]))
+        return np.sort(np.abs(self._jackknife().residuals[:, 0]))
 
     # Computed once
 
-    def _once(self, name: str, compute: Callable[[], Any]) -> Any:
-        """What was computed before for this fit, or is computed now and kept."""
-        kept = self._result().computed
-        if name not in kept:
-            kept[name] = compute()
-        return kept[name]
-
+    @once
     def _jackknife(self) -> Jackknife:
         """The ensemble without each of its rows; these must be in memory."""
-
-        def make() -> Jackknife:
-            fitted = self._result()
-            check = partial(fitted.check_unchanged, "predict_interval (and return_std)")
-            return Jackknife(fitted.rows, fitted.design, fitted.members.weights, fitted.scale, check)
-
-        found: Jackknife = self._once("jackknife", make)
-        return found
-
-    def _cv_plus(self) -> CVPlus:
-        """The ensemble without folds of rows: those of the choice, those of `cv`, or random ones."""
         fitted = self._result()
-        found: CVPlus = self._once("cv+", self._refit_folds if fitted.folds is None else self._folds_of_choice)
-        return found
+        check = partial(fitted.check_unchanged, "predict_interval (and return_std)")
+        weights, threads = fitted.members.weights, options_of(self).quietly
+        return Jackknife(fitted.rows, fitted.design, weights, fitted.scale, check, threads)
 
-    def _refit_folds(self) -> CVPlus:
-        fitted, data = self._result(), self._data("predict_interval(method='cv+')")
-        if isinstance(data, Stream):
-            raise NeedsRows(f"predict_interval needs the training rows: {fitted.why_no_rows}.")
-        design, members, in_memory = fitted.design, fitted.members, isinstance(data, Memory)
-        refit = Refit(design, np.asarray(members.weights), fitted.scale)
-        if in_memory and fitted.splits is not None:
-            again = data.solve(design, 0, members.number, members.weights)
-            fitted.check_unchanged("predict_interval", again.coef, again.intercept)
+    @once
+    def _cv_plus(self) -> CVPlus:
+        """The ensemble without folds of rows: those in which the mixture was chosen, those of `cv`, or random ones."""
+        fitted = self._result()
+        what, fits, design = "predict_interval(method='cv+')", fitted.folds, fitted.design
+        if fits is None:
+            return self._refit_folds(what)
+        if fits[0].residual is None:  # of data that were summed, errors are read
+            data = fitted.need_data(what)
+            return CVPlus.from_folds(data.errors_of(fits, FOLD_SEED, MOST_ROWS, design.n_given or design.n_rows))
+        repeated = sum(len(fit.residual) for fit in fits) > design.n_rows and fitted.n_groups is None
+        return CVPlus.from_folds(fits, design.n_rows if repeated else fitted.n_groups)  # every row is in several folds
+
+    def _refit_folds(self, what: str) -> CVPlus:
+        fitted = self._result()
+        data, design, members = fitted.need_data(what), fitted.design, fitted.members
+        in_memory, refit = isinstance(data, Memory), Refit(design, np.asarray(members.weights), fitted.scale)
+        if isinstance(data, Stream) or (in_memory and fitted.splits is not None):
+            fitted.unchanged_rows("predict_interval")
             return CVPlus.from_folds(data.left_out_of(list(fitted.splits), refit), fitted.n_groups)
         whole, fits = data.left_out(refit, FOLDS_IN_MEMORY if in_memory else FOLDS, design.seed, MOST_ROWS)
         n = sum(len(np.asarray(fit.residual)) for fit in fits)
         if design.n_rows <= MOST_ROWS and n != design.n_rows:
             raise NeedsRows(f"the data gave {design.n_rows} rows when they were fitted and {n} now. Fit again.")
-        fitted.check_unchanged("predict_interval", whole.space.get(whole.coef), whole.space.get(whole.intercept))
+        whole = whole.on_host()
+        fitted.check_unchanged("predict_interval", whole.coef, whole.intercept)
         return CVPlus.from_folds(fits)
 
-    def _folds_of_choice(self) -> CVPlus:
-        """The mixture without the folds in which it was chosen; of data that were summed, errors are read."""
-        fitted = self._result()
-        fits, n = fitted.folds, fitted.design.n_rows
-        if fits[0].residual is None:
-            data = self._data("predict_interval(method='cv+')")
-            return CVPlus.from_folds(data.errors_of(fits, FOLD_SEED, MOST_ROWS, fitted.design.n_given or n))
-        rows = sum(len(np.asarray(fit.residual)) for fit in fits)
-        repeated = rows > n and fitted.n_groups is None  # every row is in several folds
-        return CVPlus.from_folds(fits, n if repeated else fitted.n_groups)
-
+    @once
     def _moment_errors(self, what: str) -> MomentErrors:
         """Standard errors where rows are not in memory."""
-        fitted, data = self._result(), self._data(what)
-        design, members = fitted.design, fitted.members
+        fitted = self._result()
+        data, design, members = fitted.need_data(what), fitted.design, fitted.members
         if not design.all_rows:
-            raise NeedsRows(
-                f"standard errors of members with max_samples={design.max_samples!r} need the training rows: "
-                f"{fitted.why_no_rows}."
-            )
+            fitted.need_rows(f"a standard error of members with max_samples={design.max_samples!r}")
+        moments = data.sums()
+        if members.number < np.inf:
+            inverse = mean_inverse(moments.G, design.draw(0, len(members))[0], Sharing())
+        else:
+            inverse = design.process[0].mean_inverse()
+        errors = MomentErrors.from_moments(moments, inverse, fitted.scale)
+        fitted.check_unchanged(what, errors.coef)
+        return errors
 
-        def make() -> MomentErrors:
-            moments = data.sums()
-            if members.number < np.inf:
-                inverse = mean_inverse(moments.G, design.draw(0, len(members))[0], Sharing())
-            else:
-                inverse = design.process[0].mean_inverse()
-            errors = MomentErrors.from_moments(moments, inverse, fitted.scale)
-            fitted.check_unchanged(what, errors.coef)
-            return errors
-
-        found: MomentErrors = self._once("moment errors", make)
-        return found
-
+    @once
     def _batches(self, what: str) -> Batches:
         """Batches of members, solved again; of infinitely many, of some."""
-        fitted, data = self._result(), self._data(what)
-        members = fitted.members
-        weights = np.asarray(members.weights) if len(members) else np.full(PILOT, 1 / PILOT)
-        if np.ptp(weights) > 0:
+        fitted = self._result()
+        data, members = fitted.need_data(what), fitted.members
+        if len(members) and np.ptp(members.weights) > 0:
             raise ValueError(
                 "members of this fit are stacked, and another draw of them would get weights of its own: how much it "
                 "would change cannot be told from these. Use mixing='mean'."
             )
-
-        def make() -> Batches:
-            scales = np.broadcast_to(fitted.scale, (self._n_targets,))
-            designs = [drawable(data, design) for design in fitted.all_designs]
-            each = [Batches.solve(data, design, weights, float(scales[t])) for t, design in enumerate(designs)]
-            batches = Batches.by_target(each)
-            if len(members):
-                fitted.check_unchanged(what, batches.mean_coef(), scale=scales)
-            return batches
-
-        found: Batches = self._once("batches", make)
-        return found
+        scales = np.broadcast_to(fitted.scale, (self._n_targets,))
+        designs = [drawable(data, design) for design in fitted.designs]
+        count = len(members) or PILOT
+        batches = Batches.by_target([Batches.solve(data, d, count, float(scales[t])) for t, d in enumerate(designs)])
+        if len(members):
+            fitted.check_unchanged(what, batches.mean_coef(), scale=scales)
+        return batches
 
     def _refits(self, what: str) -> Refits | None:
         """Fits of parts of the rows that repeat the choice; None where nothing was chosen."""
@@ -365,28 +327,9 @@ class UncertaintyMixin:
 
     # Where data are
 
-    def _data(self, what: str) -> Any:
-        """The training data as they are now, without the moments of then, or an error that says why they are gone."""
-        fitted = self._result()
-        if fitted.data is None or fitted.members is None:
-            again = ""
-            if fitted.why_no_rows == Blocks.why_no_rows:
-                again = ", or give fit a function that returns the iterator, or a file, so that it can be read again"
-            raise NeedsRows(f"{what} needs the training data: {fitted.why_no_rows}{again}.")
-        data = fitted.data
-        return replace(data, rows=replace(data.problem)) if isinstance(data, Memory) else data
-
-    @property
-    def _threads(self) -> Sharing:
-        return options_of(self).quietly
-
     @property
     def _n_targets(self) -> int:
         return 1 if self.coef_.ndim == 1 else len(self.coef_)
-
-    def _like_coef(self, found: NDArray[np.float64]) -> NDArray[np.float64]:
-        """From (p, q) to the shape of ``coef_``."""
-        return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
 
     def _on_host(self, X: Any) -> tuple[Any, Any]:
         """Checked rows on the host, and what brings results back to where they came from."""
@@ -408,11 +351,3 @@ class UncertaintyMixin:
 
 class _MissingAttribute(NeedsRows, AttributeError):
     """An attribute that is computed from training rows that are not kept: for `hasattr` there is none."""
-
-
-@contextmanager
-def _missing_attribute() -> Iterator[None]:
-    try:
-        yield
-    except NeedsRows as error:
-        raise _MissingAttribute(*error.args) from None

@@ -34,7 +34,7 @@ from .. import _kernel
 from .._execution import memory
 from .._execution.threads import Sharing, one_blas_thread
 from .._moments import Moments, mirror_lower
-from .._trust import LARGEST_COMPLEMENT_INFLATION, LARGEST_INFLATION, SMALLEST_PIVOT
+from .._trust import LARGEST_INFLATION, SMALLEST_PIVOT
 from ..subsets import Subsets
 from . import orthogonal
 from .problem import Columns, Problem, Solution, gather
@@ -236,7 +236,8 @@ def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sha
     """The complement form, or None where G is not well-conditioned enough for its inverse.
 
     The diagonal of the inverse holds the variance inflation factors of all columns together, which bound those of every
-    subset: no member needs a probe of its own. One thread of BLAS, so that results do not depend on those of members.
+    subset: no member needs a probe of its own. The inverse squares the condition once more, hence the lower limit. One
+    thread of BLAS, so that results do not depend on those of members.
     """
     with one_blas_thread():
         L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
@@ -244,7 +245,7 @@ def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sha
             return None
         P, info = la.lapack.dpotri(L, lower=True, overwrite_c=True)
         P = mirror_lower(P).T
-        if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < LARGEST_COMPLEMENT_INFLATION:
+        if info or not np.max(np.diagonal(P) * np.where(scale > 0, scale, 1.0) ** 2) < 1e3:
             return None
         full, left_out = P @ C, features.complement()  # (p, q)
         y, _, _ = _solve_principal(P, full, scale, full.shape[1], left_out, mapper)

@@ -90,13 +90,10 @@ class Members:
         """Share of the members that hold each column."""
         return self.counts / len(self)
 
-    def plain(self) -> dict[str, Any]:
-        """The same as numbers, texts and arrays on the host."""
-        found = {name: getattr(self, name) for name in ("counts", "weights", "solver", "n_fallbacks")}
-        return {
-            **found,
-            **{name: np.asarray(self.space.get(getattr(self, name))) for name in ("coef", "intercept", "mean_y")},
-        }
+    def on_host(self) -> Members:
+        """The same as NumPy arrays."""
+        coef, intercept, mean_y = (np.asarray(self.space.get(a)) for a in (self.coef, self.intercept, self.mean_y))
+        return replace(self, coef=coef, intercept=intercept, mean_y=mean_y, space=HOST)
 
     def merge(self, other: Members) -> Members:
         """Both sets of members together, each member with the same weight as before among its own."""

@@ -29,7 +29,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Sharing
-from .._trust import Cutoff, nothing_but_rounding, pivots_are_trusted, power_of_two, rounding_of_factors
+from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding, power_of_two, rounding_of_factors
 from ..subsets import Subsets
 from .problem import Problem, Solution, Submatrix
 
@@ -97,7 +97,7 @@ def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
     if nothing_but_rounding(np.diagonal(K), max(A.shape)):
         return None
     L, info = la.lapack.dpotrf(K, lower=True, clean=False)
-    if info or not pivots_are_trusted(np.diagonal(L), np.diagonal(K)):
+    if info or np.min(np.diagonal(L) ** 2 / np.diagonal(K), initial=1.0) < SMALLEST_PIVOT:
         return None
     dual: Array = la.lapack.dpotrs(L, B, lower=True)[0]
     return A.T @ dual

@@ -192,17 +192,6 @@ class Problem:
         X.sum_duplicates()
         return len({hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes())) for a, b in pairwise(X.indptr)})
 
-    def equals(self, other: Problem) -> bool:
-        """Whether both hold the same data, value by value."""
-        if self.shape != other.shape or self.Y.shape != other.Y.shape or sp.issparse(self.X) != sp.issparse(other.X):
-            return False
-        same_X = (self.X != other.X).nnz == 0 if sp.issparse(self.X) else np.array_equal(self.X, other.X)
-        if self.weight is None or other.weight is None:
-            same_weight = self.weight is other.weight
-        else:
-            same_weight = np.array_equal(self.weight, other.weight)
-        return bool(same_X and np.array_equal(self.Y, other.Y) and same_weight)
-
     def cutoff(self, part: Submatrix, columns: Indices) -> Cutoff:
         """When a direction of a member is rounding: of the factorisation, or of taking the means out."""
         if self.rcond is not None:

@@ -11,7 +11,7 @@ column, not to its distance from zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,10 +80,6 @@ class Triangle:
         # rounding grows with the rows that went in, not with those of the factor
         cutoff = Cutoff.of(max(self.n_rows, X.shape[1]), length, mean_x, weight)
         return CentredRows(X, Y, mean_x, mean_y, cutoff)
-
-    def plain(self) -> dict[str, Any]:
-        """The same as numbers and arrays only."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class CentredRows(NamedTuple):

@@ -28,7 +28,7 @@ from .._members.jackknife import delete_each_row
 from .._members.jackknife_sums import delete_rows_of_limit
 from .._members.path import PathData, prefix_residuals
 from .._members.problem import Problem
-from .._trust import rounding_of
+from .._trust import EPS
 from ..subsets import Design, Subsets
 
 __all__ = [
@@ -119,7 +119,8 @@ def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
     w = (np.ones(len(Y)) if problem.weight is None else problem.weight)[:, None]
     target, predicted = Y - centre, Y - residual - centre
     bottom = np.sum(w * predicted**2)
-    if not bottom > np.sum(w * rounding_of(Y, residual, centre) ** 2) or not np.isfinite(bottom) or Y.size < 3:
+    rounding = 64 * EPS * (np.abs(Y) + np.abs(residual) + np.abs(centre))
+    if not bottom > np.sum(w * rounding**2) or not np.isfinite(bottom) or Y.size < 3:
         return 1.0
     slope = np.sum(w * target * predicted) / bottom
     count = problem.distinct_rows() if Y.size < 1e5 else len(Y)

@@ -12,8 +12,7 @@ come from K members taken in such pairs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,10 +130,6 @@ class SizeCurve:
         """With so much more error at every size; none becomes negative."""
         by = max(by, -0.9 * float(self.other.min(initial=np.inf)))
         return replace(self, own=self.own + by, same=self.same + by, other=self.other + by)
-
-    def plain(self) -> dict[str, Any]:
-        """The same as numbers, texts and arrays only."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def combine(self, own: Array, same: Array, other: Array, k: float) -> Array:
         """R_k from A, S and C, which have one line for each size; ``inf`` is allowed."""

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._engines import NeedsRows
-from .._estimators.inputs import check_choice, check_count, check_coverage, validate_new_rows
+from .._estimators.inputs import check_arguments, validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, SKY
 from ._scaffold import PALE, Array, as_text, check_display, column_names, finish, one_target, panels, scale_of_names
 
@@ -124,7 +124,7 @@ class CoefficientDisplay:
             With the drawing done.
         """
         check_display(estimator, cls, "coef_", "Give a fitted linear model.")
-        check_coverage(coverage)
+        check_arguments("CoefficientDisplay", coverage=coverage)
         coef = one_target(np.asarray(estimator.coef_, dtype=np.float64), target)
         interval, why = _interval(estimator, coverage, target)
         if X is not None:
@@ -151,8 +151,7 @@ class CoefficientDisplay:
         -------
         display : CoefficientDisplay
         """
-        check_choice("kind", kind, ("auto", "bars", "profile"))
-        check_count("top", top)
+        check_arguments("CoefficientDisplay", kind=kind, top=top)
         scale = scale_of_names(self.feature_names)
         self.kind_ = ("bars" if scale is None else "profile") if kind == "auto" else kind
         self.figure_, self.ax_, _ = panels(ax)

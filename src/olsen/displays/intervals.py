@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
-from .._estimators.inputs import check_count, check_coverage
+from .._estimators.inputs import check_arguments
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
 from ._scaffold import PALE, Array, check_display, finish, one_target, panels, targets_as_columns
 
@@ -94,9 +94,8 @@ class IntervalDisplay:
                 f"interval has shape {self.interval.shape}, but must be (n_samples, 2): lower and upper ends, in this "
                 f"order, of one target."
             )
-        if self.coverage is not None:
-            check_coverage(self.coverage)
-        check_count("n_bins", self.n_bins)
+        given = {} if self.coverage is None else {"coverage": self.coverage}
+        check_arguments("IntervalDisplay", n_bins=self.n_bins, **given)
         check_consistent_length(self.y_pred, self.interval)
         self.inside: NDArray[np.bool_] | None = None
         self.bin_edges = self.bin_centers = self.bin_coverage = self.bin_standard_error = None

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._estimators.inputs import check_count
+from .._estimators.inputs import check_arguments
 from ..figures.draw import BLUE, VERMILLION
 from ._scaffold import Array, as_text, check_display, column_names, finish, one_target, panels
 
@@ -97,8 +97,7 @@ class SubsetDisplay:
             With the drawing done.
         """
         check_display(estimator, cls, "feature_subsets_", "Fit an OLSEnsembleRegressor instead.")
-        check_count("n_members", n_members)
-        check_count("max_bins", max_bins)
+        check_arguments("SubsetDisplay", n_members=n_members, max_bins=max_bins)
         count = min(n_members, estimator.n_estimators_)
         features, samples = estimator.feature_subsets_, estimator.sample_subsets_
         if isinstance(features, list):

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from numbers import Real
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils._param_validation import StrOptions, validate_parameter_constraints
 
-from .._estimators.inputs import check_choice, check_count, check_number
+from .._estimators.inputs import COUNT, Number
 
 __all__ = ["COVARIANCES", "LinearProblem", "Sample"]
 
@@ -97,15 +99,17 @@ class LinearProblem:
     degrees: float = 5.0
 
     def __post_init__(self) -> None:
-        check_choice("covariance", self.covariance, list(COVARIANCES))
-        check_choice("coefficients", self.coefficients, ("gaussian", "fixed", "sparse"))
-        check_choice("noise", self.noise, ("gaussian", "student"))
-        check_count("n", self.n)
-        check_count("p", self.p)
-        check_number("sigma", self.sigma, "a standard deviation, not negative", 0.0)
-        check_number("degrees", self.degrees, "above 2, or the noise has no variance", np.nextafter(2.0, 3.0))
-        if self.nonzeros is not None:
-            check_number("nonzeros", self.nonzeros, f"between 1 and the {self.p} columns", 1, self.p)
+        constraints = {
+            **{"n": [COUNT], "p": [COUNT], "sigma": [Number(Real, 0, None, closed="left")]},
+            "covariance": [StrOptions(set(COVARIANCES))],
+            "coefficients": [StrOptions({"gaussian", "fixed", "sparse"})],
+            "nonzeros": [COUNT, None],
+            "noise": [StrOptions({"gaussian", "student"})],
+            "degrees": [Number(Real, 2, None, closed="neither")],  # with fewer the noise has no variance
+        }
+        validate_parameter_constraints(constraints, vars(self), "LinearProblem")
+        if self.nonzeros is not None and self.nonzeros > self.p:
+            raise ValueError(f"nonzeros={self.nonzeros} exceeds the {self.p} columns.")
 
     def covariance_matrix(self) -> NDArray[np.float64]:
         """The covariance of a row, of shape (p, p)."""

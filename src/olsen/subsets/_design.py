@@ -178,28 +178,12 @@ class Design:
             return float(np.sum(columns))
         return float(columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns)
 
-    def first_change(self, other: Design) -> str | None:
-        """Name of a parameter in which another design differs; None: both draw the same members."""
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            if field.name == "process":  # follows from the data, which are compared elsewhere
-                continue
-            if np.shape(mine) != np.shape(theirs) or not np.array_equal(mine, theirs):
-                return field.name
-        return None
-
-    def plain(self) -> dict[str, Any]:
-        """The same as numbers, texts and arrays only."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return found if self.process is None else {**found, "process": [process.plain() for process in self.process]}
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> Design:
-        """The inverse of `plain`."""
-        found = plain.get("process")
-        return cls(
-            **{**plain, "process": None if found is None else tuple(Determinantal(**process) for process in found)}
-        )
+    def draws_like(self, other: Design) -> bool:
+        """Whether both draw the same members of the same data, from which `process` follows."""
+        pairs = [
+            (getattr(self, part.name), getattr(other, part.name)) for part in fields(self) if part.name != "process"
+        ]
+        return all(type(a) is type(b) and np.array_equal(a, b) for a, b in pairs)  # 1 column is not a share of 1.0
 
 
 class MemberLists:

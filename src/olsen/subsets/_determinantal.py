@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import scipy.linalg as la
@@ -148,11 +147,6 @@ class Determinantal:
         """Mean over members of the inverses of their Gram matrices, zero outside their columns, (p, p)."""
         half = np.sqrt(self.spreads)[:, None] * self.vectors / np.sqrt(self.values + self.penalty)
         return np.asarray(half @ half.T)
-
-    def plain(self) -> dict[str, Any]:
-        """The same as numbers and arrays."""
-        parts = {"values": self.values, "penalty": self.penalty, "spreads": self.spreads}
-        return {**parts, "eigenvectors": self.vectors}
 
     def draw(self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None, law: int = 0) -> Subsets:
         """Members `start` to `stop`: each a function of the process, the seed, its number and that of the law."""
