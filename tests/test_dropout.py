@@ -248,13 +248,13 @@ def test_refusals_leave_the_fit_alone():
         ({"max_features": 0}, "max_features=0"),
         ({"max_features": 0.0}, r"max_features=0\.0"),
         ({"max_features": 25}, "max_features=25"),
-        ({"sampling": "coins"}, "'coins'.*'bernoulli', 'fixed'"),
-        ({"solver": "adam"}, "solver='adam'"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"n_masks": 1.5}, r"n_masks=1\.5"),
-        ({"max_iter": -1}, "max_iter=-1"),
-        ({"tol": 0.0}, r"tol=0\.0"),
-        ({"learning_rate": -1}, "learning_rate=-1"),
+        ({"sampling": "coins"}, "sampling.*'coins'"),
+        ({"solver": "adam"}, "solver.*'adam'"),
+        ({"batch_size": 0}, "batch_size.*0"),
+        ({"n_masks": 1.5}, r"n_masks.*1\.5"),
+        ({"max_iter": -1}, "max_iter.*-1"),
+        ({"tol": 0.0}, r"tol.*0\.0"),
+        ({"learning_rate": -1}, "learning_rate.*-1"),
     ]:
         with case(params):
             with pytest.raises(ValueError, match=words):
