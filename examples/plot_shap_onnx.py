@@ -87,8 +87,8 @@ plt.show()
 # ONNX
 # ----
 #
-# ``olsen.onnx.to_onnx`` writes a model for runtimes without Python. Rows in double precision give one node ``Gemm``,
-# rows in single precision one node ``LinearRegressor``, whatever the number of members.
+# ``olsen.onnx.to_onnx`` writes a model for runtimes without Python. It is one node ``Gemm``
+# in the precision of the rows, whatever the number of members.
 
 try:
     import onnxruntime

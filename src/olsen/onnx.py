@@ -99,61 +99,27 @@ def _one_row(X: Any, *, by_name: bool) -> Any:
 
 
 def _convert(scope: Any, operator: Any, container: Any) -> None:
-    """Add the nodes of a fitted model, with the types that skl2onnx gives scikit-learn's own linear models."""
+    """Add ``rows @ weights.T + intercepts`` as one node, with the types of scikit-learn's linear models."""
     model = operator.raw_operator
     check_is_fitted(model)
-    weights = np.atleast_2d(model.coef_)  # (q, p)
-    intercepts = np.broadcast_to(model.intercept_, len(weights))
     types = _library(".common.data_types")
-    given, output = operator.inputs[0], operator.outputs[0].full_name
-    _check_columns(given.type.shape, model)
-    double = isinstance(given.type, types.DoubleTensorType)
-    rows = given.full_name
-    if not isinstance(given.type, (types.DoubleTensorType, types.FloatTensorType)):
-        rows = _add_cast(scope, container, rows, types)
-    if double or not container.is_allowed({"LinearRegressor"}):
-        _add_gemm(
-            scope, container, (rows, output), weights, intercepts, types.guess_proto_type(operator.outputs[0].type)
-        )
-        return
-    container.add_node(
-        "LinearRegressor",
-        [rows],
-        [output],
-        op_domain="ai.onnx.ml",
-        name=scope.get_unique_operator_name("LinearRegressor"),
-        coefficients=weights.astype(np.float32).ravel(),
-        intercepts=intercepts.astype(np.float32),
-        targets=len(weights),
-    )
-
-
-def _check_columns(shape: Any, model: Any) -> None:
+    given, output = operator.inputs[0], operator.outputs[0]
+    shape, rows = given.type.shape, given.full_name
     columns = shape[1] if len(shape) == 2 else None
     if isinstance(columns, int) and columns != model.n_features_in_:
         raise ValueError(
             f"rows have {columns} columns, but {type(model).__name__} was fitted on {model.n_features_in_}: give rows "
             f"as `predict` takes them."
         )
-
-
-def _add_cast(scope: Any, container: Any, rows: str, types: Any) -> str:
-    """Rows in single precision; the name of the result."""
-    name: str = scope.get_unique_variable_name("rows")
-    container.add_node(
-        "Cast",
-        [rows],
-        [name],
-        name=scope.get_unique_operator_name("Cast"),
-        to=types.guess_proto_type(types.FloatTensorType()),
-    )
-    return name
-
-
-def _add_gemm(scope: Any, container: Any, ends: tuple[str, str], weights: Any, intercepts: Any, kind: int) -> None:
-    """``rows @ weights.T + intercepts`` as one node in any precision; that of ``LinearRegressor`` is single."""
-    names = [scope.get_unique_variable_name(name) for name in ("weights", "intercepts")]
-    for name, values in zip(names, (weights, intercepts), strict=True):
-        container.add_initializer(name, kind, values.shape, values.ravel().tolist())
-    rows, output = ends
-    container.add_node("Gemm", [rows, *names], [output], name=scope.get_unique_operator_name("Gemm"), transB=1)
+    kind = types.guess_proto_type(output.type)
+    if not isinstance(given.type, (types.DoubleTensorType, types.FloatTensorType)):
+        rows = scope.get_unique_variable_name("rows")
+        name = scope.get_unique_operator_name("Cast")
+        container.add_node("Cast", [given.full_name], [rows], name=name, to=kind)
+    weights = np.atleast_2d(model.coef_)  # (q, p)
+    names = []
+    for name, values in (("weights", weights), ("intercepts", np.broadcast_to(model.intercept_, len(weights)))):
+        names.append(scope.get_unique_variable_name(name))
+        container.add_initializer(names[-1], kind, values.shape, values.ravel().tolist())
+    name = scope.get_unique_operator_name("Gemm")
+    container.add_node("Gemm", [rows, *names], [output.full_name], name=name, transB=1)

@@ -19,7 +19,6 @@ __all__ = ["bundle", "explore", "page", "write"]
 SOURCES = resources.files(__package__).joinpath("page")
 DATA = "soil.json"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.mjs)";\n', flags=re.M)
-DECLARED = re.compile(r"^(?:async )?(?:function|class|const|let) (?:\[([^\]]*)\]|(\w+))", flags=re.M)
 
 
 def page() -> str:
@@ -87,34 +86,15 @@ def bundle(entry: str) -> str:
     Modules share one scope in the result, so a name may be declared at the top of one of them only.
     """
     order: list[str] = []
-    _visit(entry, order, ())
-    bodies = [re.sub(r"^export ", "", IMPORT.sub("", _source(name)), flags=re.M) for name in order]
-    _check_names(dict(zip(order, bodies, strict=True)))
-    return "\n".join(bodies)
 
+    def visit(name: str) -> None:
+        for needed in IMPORT.findall(_source(name)):
+            visit(needed)
+        if name not in order:
+            order.append(name)
 
-def _visit(name: str, order: list[str], above: tuple[str, ...]) -> None:
-    if name in above:
-        raise ValueError(f"modules of the page import each other in a circle: {' -> '.join((*above, name))}.")
-    if name in order:
-        return
-    for needed in IMPORT.findall(_source(name)):
-        _visit(needed, order, (*above, name))
-    order.append(name)
-
-
-def _check_names(bodies: dict[str, str]) -> None:
-    homes: dict[str, str] = {}
-    for module, body in bodies.items():
-        if re.search(r"^(import|default) ", body, flags=re.M):
-            raise ValueError(f'{module}: what is imported has a name, `import {{ name }} from "./module.mjs";`.')
-        if "</script" in body:
-            raise ValueError(f"{module}: the text </script would end the script that it stands in.")
-        for several, one in DECLARED.findall(body):
-            for name in [one] if one else re.findall(r"\w+", several):
-                if name in homes:
-                    raise ValueError(f"{name} is declared in {homes[name]} and in {module}: rename one of them.")
-                homes[name] = module
+    visit(entry)
+    return "\n".join(re.sub(r"^export ", "", IMPORT.sub("", _source(name)), flags=re.M) for name in order)
 
 
 def _source(name: str) -> str:
