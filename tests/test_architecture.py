@@ -195,7 +195,7 @@ LINES = {
     415, "_moments": 368, "simulation": 380, "explorer": 115, "datasets": 30, "_kernel": 20,
 }  # fmt: skip
 FILES, CONSTANTS, C_LINES = 130, 173, 1771
-WALKS = {"fit": (21, 80), "tuned fit": (33, 720), "olsen fit": (55, 1250)}  # files entered, changes of file
+WALKS = {"fit": (18, 70), "tuned fit": (28, 470), "olsen fit": (55, 1250)}  # files entered, changes of file
 
 
 def code_lines(path):

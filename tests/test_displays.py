@@ -405,9 +405,9 @@ def test_intervals_are_those_of_the_estimator(data, ensemble, sent, two_targets)
 def test_coefficients_that_cannot_be_drawn(ensemble):
     draw = displays.CoefficientDisplay.from_estimator
     for how, message in (
-        ({"coverage": 1.5}, "coverage=1.5"),
-        ({"kind": "pie"}, "kind='pie'"),
-        ({"top": 0}, "top=0"),
+        ({"coverage": 1.5}, r"coverage.*1.5"),
+        ({"kind": "pie"}, r"kind.*'pie'"),
+        ({"top": 0}, r"top.*0"),
         ({"feature_names": ["a"]}, "1 names.* 12 columns"),
         ({"target": 1}, "target=1"),
     ):
@@ -517,7 +517,7 @@ def test_many_columns_are_binned():
     assert bar.ax.get_ylabel() == "share used of 2-3 neighbouring columns"
     labels = [t.get_text() for t in display.ax_.get_xticklabels()]
     assert labels[0] == "x0" and labels[-1] == "x49" and len(labels) == 6
-    with pytest.raises(ValueError, match="n_members=0"):
+    with pytest.raises(ValueError, match=r"n_members.*0"):
         displays.SubsetDisplay.from_estimator(model, n_members=0)
 
 

@@ -336,7 +336,7 @@ class FittedEnsemble(
         libraries = [kind.__module__.partition(".")[0] for kind in type(X).__mro__]
         self._frame_library = "polars" if "polars" in libraries else "pandas"
         self.coef_ = coef[0, :] if single else coef
-        self.intercept_ = (intercept[0] if single else intercept) if fitted.design.fit_intercept else 0.0
+        self.intercept_ = (intercept[0] if single else intercept) if fitted.designs[0].fit_intercept else 0.0
         self.n_estimators_, self.scale_ = members.number, fitted.scale
         self.weights_, self.stacking_advantage_ = members.weights, fitted.advantage
         self.solver_, self.n_fallbacks_ = members.solver, members.n_fallbacks

@@ -399,7 +399,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
             folds = engine.errors_of(folds, FOLD_SEED, len(engine.problem.Y), engine.n_given)
         return replace(
             fits[0],
-            designs=[fit.design for fit in fits],
+            designs=[fit.designs[0] for fit in fits],
             members=by_target([fit.members for fit in fits]),
             scale=first.scale if len(found) == 1 else np.array([one.scale for one in found]),
             curve=SizeCurve.mean_of([one.curve for one in found]),
@@ -426,9 +426,10 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
     def _adopt_selection(self, found: list[Selection], engine: Engine) -> None:
         """Set what tuning found."""
         fitted, first, p = self._result(), found[0], engine.n_columns
+        design = fitted.designs[0]
         inclusion = np.mean([_inclusion(one, p) for one in found], axis=0)
         self.max_features_ = max(1, round(float(inclusion.sum())))
-        self.max_samples_ = resolve_size(fitted.design.max_samples, fitted.design.n_rows, "max_samples")
+        self.max_samples_ = resolve_size(design.max_samples, design.n_rows, "max_samples")
         self.feature_ratio_ = self.max_features_ / p
         self.criterion_ = first.criterion
         self.best_score_ = -float(np.mean([one.mse for one in found]))
@@ -547,7 +548,7 @@ def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:
 
 def _left_out(found: list[Selection], fitted: FittedResult, engine: Engine) -> Array:
     """Prediction of every row without it; empty where that is not known."""
-    known, design = [one.prediction for one in found if one.prediction is not None], fitted.design
+    known, design = [one.prediction for one in found if one.prediction is not None], fitted.designs[0]
     if len(known) == len(found):
         prediction = np.concatenate(known, axis=1)
     elif isinstance(engine, Memory) and fitted.folds is not None:

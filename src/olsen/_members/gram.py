@@ -71,7 +71,7 @@ def from_moments(
     if _complement_pays(G, features):
         values = _complement(G, moments.C, scale, features, mapper)
         if values is not None:
-            return Solution(values, intercept_of(values), np.zeros(len(features), dtype=bool), "gram")
+            return Solution(values, intercept_of(values), np.zeros(len(features.indptr) - 1, dtype=bool), "gram")
     C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
     values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper, columns)
     doubtful = ~((ratios > SMALLEST_PIVOT) & (probed < LARGEST_INFLATION))
@@ -118,7 +118,7 @@ def _mend(
 
 def _times(values: Array, features: Subsets, vector: Array) -> Array:
     """Every member's coefficients times a vector over all columns: (k, q)."""
-    shape = (len(features), features.n_items)
+    shape = (len(features.indptr) - 1, features.n_items)
     return np.stack([sp.csr_array((v, features.indices, features.indptr), shape=shape) @ vector for v in values.T], 1)
 
 
@@ -156,7 +156,8 @@ def _solve_principal(
     )
 
     def solve(features: Subsets, mapper: Sharing, data: Columns) -> tuple[Array, Array, Array]:
-        k, lists = len(features), (features.indptr[:-1], features.indptr[1:], features.indices)
+        lists = features.indptr[:-1], features.indptr[1:], features.indices
+        k = len(lists[0])
         out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
 
         def work(start: int, stop: int) -> None:
@@ -166,7 +167,9 @@ def _solve_principal(
         return out
 
     # mostly all members are alike in whether columns depend on each other, so a few show it
-    if columns is not None and np.any(solve(features.slice(0, min(4, len(features))), mapper.quiet(), data)[1] < 0):
+    if columns is not None and np.any(
+        solve(features.slice(0, min(4, len(features.indptr) - 1)), mapper.quiet(), data)[1] < 0
+    ):
         data, columns = columns(), None
     values, ratios, probed = solve(features, mapper, data)
     left = np.flatnonzero(ratios < 0)
@@ -228,8 +231,8 @@ def _gatherable(X: Array, features: Subsets, mapper: Sharing) -> Array:
 
 def _complement_pays(G: Array, features: Subsets) -> bool:
     """Whether solving for the left-out columns is less work: p^3 + k ((p-m)^3/3 + 2 p^2) against k m^3/3."""
-    p, k, m = len(G), len(features), features.sizes
-    return bool(p**3 + np.sum((p - m) ** 3.0 / 3) + 2.0 * k * p**2 < np.sum(m**3.0 / 3))
+    p, m = len(G), np.diff(features.indptr)
+    return bool(p**3 + np.sum((p - m) ** 3.0 / 3) + 2.0 * len(m) * p**2 < np.sum(m**3.0 / 3))
 
 
 def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sharing) -> Array | None:
@@ -260,10 +263,11 @@ def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sha
                 solved = full[:, t] - dense @ P
                 values[here, t] = solved[_owner(kept), kept.indices]
 
-        mapper.quiet()(work, len(features), chunk=64)  # not fewer: every product reads the whole of P
+        mapper.quiet()(work, len(features.indptr) - 1, chunk=64)  # not fewer: every product reads the whole of P
         return values
 
 
 def _owner(subsets: Subsets) -> Indices:
     """Number of the subset that each of the indices belongs to."""
-    return np.repeat(np.arange(len(subsets)), subsets.sizes)
+    sizes = np.diff(subsets.indptr)
+    return np.repeat(np.arange(len(sizes)), sizes)
