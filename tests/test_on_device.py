@@ -179,7 +179,7 @@ def test_curves_are_those_of_the_host(space, seed):
         with case(centre, dependent):
             X, Y = data(seed, q=2, dependent=dependent)
             there, here = both(X, Y, space, centre)
-            paths, sizes = Paths(seed, "balanced", Sharing()), size_grid(28)[3:]
+            paths, sizes = Paths(seed, "balanced", Sharing()), size_grid(28, 50)[3:]
             found = moment_curves.moment_kfold_curve(there, sizes, paths, 0.9)
             expected = moment_curves.moment_kfold_curve(here, sizes, paths, 0.9)
             for name in ("own", "same", "other", "weight"):
