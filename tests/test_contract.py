@@ -32,7 +32,6 @@ SERVES = {
     DropoutRegressor: ON_ROWS,
 }
 ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
-INCLUSIONS = ("auto", "uniform", "ridge")
 UNIFORM = {"inclusion": "uniform"}
 ATTRIBUTES = {
     OLSEnsembleRegressor: "coef_ intercept_ n_features_in_ n_estimators_ scale_ weights_ solver_ n_fallbacks_ "
@@ -355,27 +354,6 @@ def test_the_sizes_given_and_one_standard_error(inclusion, seed):
     assert model.max_features_ <= best.max_features_
     size, mse, error = (model.cv_results_[name] for name in ("size", "mse", "standard_error"))
     assert model.max_features_ == size[mse <= mse.min() + error[np.argmin(mse)]].min()
-
-
-def test_one_model_has_one_error(seed):
-    """The chosen ensemble is a candidate, and its error is the same wherever it is told."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((100, 20))
-    sparse = X, 3 * X[:, :3].sum(axis=1) + rng.standard_normal(100)
-    for inclusion, (X, y) in itertools.product(INCLUSIONS, [correlated(seed), sparse]):
-        with case(inclusion, X.shape):
-            model = tuned(seed, inclusion=inclusion).fit(X, y)
-            at = model.best_index_
-            assert model.cv_results_["size"][at] == model.max_features_
-            assert model.cv_results_["mse"][at] == pytest.approx(-model.best_score_, rel=1e-9)
-            assert model.risk_curve(model.n_estimators_)[at] == pytest.approx(-model.best_score_, rel=1e-9)
-
-
-def test_few_members_have_the_larger_error(seed):
-    X, y = correlated(seed)
-    settings = {"max_features": [3], "scale": 1.0}
-    few, many = (-tuned(seed, n_estimators=k, **settings).fit(X, y).best_score_ for k in (2, 200))
-    assert few > many
 
 
 def test_the_error_is_that_of_new_rows(seed):
