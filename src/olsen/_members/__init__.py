@@ -17,7 +17,6 @@ from .problem import Problem, Solution
 __all__ = ["ASKED_FOR", "SOLVERS", "Members", "Problem", "Solution", "by_target", "choose", "solve"]
 
 ALONE = Sharing()
-SMALL_FLOPS = 1e7  # flops that take a millisecond
 
 ASKED_FOR = ("auto", "gram", "orthogonal", "masked_cg")  # solvers that users may name
 # name -> solve(problem, features, samples, mapper) -> Solution
@@ -58,7 +57,7 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
         return "interpolator"
     if rows is not None:
         return "member_gram"
-    if m == p and k * (8.0 * n * m**2 + 2e6) <= SMALL_FLOPS:
+    if m == p and k * (8.0 * n * m**2 + 2e6) <= 1e7:  # a millisecond
         return "orthogonal"
     gather = 100 if 8.0 * n * p > 24e6 else 40
     cost = {"member_gram": k * (n * m**2 + m**3 / 3 + gather * n * m)}

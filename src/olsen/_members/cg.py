@@ -35,8 +35,6 @@ Flags = NDArray[np.bool_]
 TooSlow = Callable[[Indices, float, int], bool]  # (members left, steps they are expected to need, steps done)
 
 ALL = -1  # the member that stands for all of them: a probe of the whole matrix
-EVERY = 4  # steps between looks at the residuals
-EVERY_THERE = 8  # the same on a device that waits for the host meanwhile
 LIMIT = 1e5  # largest trusted inverse eigenvalue of a matrix with unit diagonal, as for the direct solver on a Gram
 # waiting; converged; not to be trusted on the normal equations; not converged; dearer than a direct solver; in need of
 # a probe of its own
@@ -134,7 +132,7 @@ def iterate(
     too_slow : callable
         Given the members left, the steps they are expected to need and the steps done, says whether to give them up.
     """
-    start, every = space.xp.zeros_like(B), EVERY_THERE if space.parallel else EVERY
+    start, every = space.xp.zeros_like(B), 8 if space.parallel else 4  # steps between looks: a device waits meanwhile
     bb = space.column_squares(B)
     live = _Systems(operator, B, start, B + start, B + start, bb, np.arange(len(member)), member, probe, space.get(bb))
     finished: list[tuple[Indices, Any]] = []

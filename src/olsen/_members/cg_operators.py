@@ -44,8 +44,6 @@ __all__ = [
 
 OWN, WHOLE = "own", "whole"  # what is probed: every member's matrix, or the one that holds them all
 
-_BLOCK_BYTES = 1 << 25
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -69,7 +67,7 @@ class Rows:
     def _blocks(self) -> Iterator[tuple[slice, Any]]:
         """Pairs (rows, block in the working type), one block for sparse data."""
         X, (n, p), dtype = self.problem.X, self.problem.shape, self.centre.dtype
-        step = n if sp.issparse(X) or X.dtype == dtype else max(1, _BLOCK_BYTES // (8 * p))
+        step = n if sp.issparse(X) or X.dtype == dtype else max(1, 2**25 // (8 * p))  # 32 MB
         for start in range(0, n, step):
             here = slice(start, min(start + step, n))
             yield here, X if sp.issparse(X) else self.problem.space.xp.astype(X[here, :], dtype, copy=False)

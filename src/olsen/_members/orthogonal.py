@@ -39,7 +39,6 @@ Array = NDArray[np.float64]
 Extended = NDArray[Any]  # numpy.longdouble
 
 LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a hundredth of the rate of BLAS
-MOST_STEPS = 10
 UNSEEN = 1e-22  # of the largest coefficient: below the last bit of extended precision, also of much smaller ones
 
 
@@ -150,7 +149,7 @@ def _steps(Q: Array, R: Array, order: NDArray[np.int64], A: Extended, B: Extende
     coef, residual = np.zeros((A.shape[1], B.shape[1]), dtype=np.longdouble), np.zeros(B.shape, dtype=np.longdouble)
     f, g = B.astype(np.float64), np.zeros((A.shape[1], B.shape[1]))
     last = np.inf
-    for _ in range(MOST_STEPS):
+    for _ in range(10):
         h = la.solve_triangular(R, g[order], trans=1)
         Qf = Q.T @ f
         step = np.empty_like(g)

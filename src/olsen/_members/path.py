@@ -46,8 +46,6 @@ Indices = NDArray[np.int64]
 Rows = NDArray[np.int64] | None  # of a member; None: all
 
 LARGEST_STORE = 1 << 26  # numbers that the factors at work take together
-SMALL_FLOPS = 2e7  # that are done before a second thread has begun
-MOST_PANELS = 32  # of rows that a thread takes at a time: what one call works on without a break
 
 
 @dataclass(frozen=True)
@@ -242,13 +240,13 @@ def sum_pairs(
     own, rows, k, n_sizes = rows is None, data.columns if rows is None else rows, len(orders), len(sizes)
     orders = [order[: sizes[-1]] for order in orders]
     flops = k * sizes[-1] * (1e4 + sizes[-1] * (2.0 * rows.n + sizes[-1] / 3))
-    mapper = mapper.quiet() if flops > SMALL_FLOPS else Sharing()
+    mapper = mapper.quiet() if flops > 2e7 else Sharing()  # fewer are done before a second thread has begun
     (q, padded), slots = (rows.Y.shape[1], rows.A.shape[1]), np.arange(k // 2) // batch
     sums, states = np.zeros((3, (slots[-1] + 1) * n_sizes, q, padded)), np.zeros(padded, dtype=np.int64)
     numbers = _kernel.member_size(int(sizes[-1]), q)
     step = 2 * max(1, LARGEST_STORE // (2 * numbers))  # members that are factored at a time
     store, trusted, n_panels = np.empty((min(step, k), numbers)), np.empty(k // 2, dtype=bool), padded // LANES
-    count = min(MOST_PANELS, -(-n_panels // (2 * mapper.n_threads)))
+    count = min(32, -(-n_panels // (2 * mapper.n_threads)))  # panels at a time: one call works without a break
     for first in range(0, k, step):
         some, here, factors = orders[first : first + step], slice(first // 2, (first + step) // 2), store[: k - first]
         columns, ratios = data.factor(some, factors, mapper)

@@ -19,7 +19,6 @@ __all__ = ["largest_lasso_penalty", "lasso_of_gram", "lasso_of_rows", "limit_mem
 Array = NDArray[np.float64]
 
 LASSO_TOL = 1e-7  # of the squared fit of the best column: coefficients only say where the signal lies
-LASSO_SWEEPS = 60  # at most, of collinear columns
 
 
 def limit_members(coef: Array, mean_x: Array, mean_y: Array) -> Members:
@@ -84,5 +83,5 @@ def _lasso(M: Array, targets: Array, squares: Array, C: Array, shares: Array, mo
     top, found = largest_lasso_penalty(C), np.empty((len(shares), *C.shape))
     tol = LASSO_TOL * top**2 / max(float(squares.max(initial=0.0)), 1e-300)
     left = np.array(targets.T, order="C")
-    count = _kernel.lasso_path(M, left, squares, shares * top, float(most), tol, LASSO_SWEEPS, from_rows, found)
+    count = _kernel.lasso_path(M, left, squares, shares * top, float(most), tol, 60, from_rows, found)
     return found[:count]

@@ -34,7 +34,6 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 TINY = float(np.finfo(np.float64).tiny)
 LANES = 8  # rows of a panel of the kernel
-FIRST_ROWS = 64  # in which most columns show that they are not too small
 
 
 @dataclass(frozen=True)
@@ -281,9 +280,9 @@ def _entries_are_ordinary(X: Any) -> bool:
     A pass over many rows as they are stored costs half of one that keeps columns apart. It tells that no entry is too
     large; that no column is too small, the first rows tell for all but a few.
     """
-    if not (isinstance(X, np.ndarray) and X.flags.c_contiguous and len(X) >= 16 * FIRST_ROWS):
+    if not (isinstance(X, np.ndarray) and X.flags.c_contiguous and len(X) >= 1024):
         return False
-    few = np.flatnonzero(_largest(X[:FIRST_ROWS]) < ORDINARY[0])
+    few = np.flatnonzero(_largest(X[:64]) < ORDINARY[0])
     if 16 * len(few) >= X.shape[1]:
         return False
     largest = _largest(X[:, few])

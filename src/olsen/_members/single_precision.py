@@ -33,10 +33,7 @@ Flags = NDArray[np.bool_]
 
 INNER_TOL = 1e-5  # relative error of one round
 LIMIT = 1e4  # largest trusted inverse eigenvalue: a round must gain digits
-ROUNDS = 6
-ROUNDING = 1e-6  # relative size of the rounding of a Gram matrix in float32, and of a step on it
 SLICE = 128  # rows that are centred, squared and rounded while they are in a cache
-_BLOCK_BYTES = 1 << 27
 
 
 def prepare(rows: Rows, sharing: Sharing) -> UnitGram:
@@ -47,7 +44,7 @@ def prepare(rows: Rows, sharing: Sharing) -> UnitGram:
     unit = np.sqrt(np.mean(some * some, axis=0))  # float32 has a narrow range
     unit[unit == 0] = 1.0
     G, C = np.zeros((p, p), dtype=np.float32, order="F"), np.zeros((p, Y.shape[1]))
-    step = min(n, max(SLICE, _BLOCK_BYTES // (4 * p)))
+    step = min(n, max(SLICE, 2**27 // (4 * p)))
     single = np.empty((step, p), dtype=np.float32)
     for first in range(0, n, step):
         last = min(first + step, n)
@@ -80,7 +77,7 @@ def solve(rows: Rows, gram: UnitGram, batch: Batch, outcome: Outcome, tol: float
     X = _round(batch.operator, batch.B, batch.member, batch.probe, outcome, INNER_TOL, how)[:, target]
     single, B, member = batch.operator.take(target, np), batch.B[:, target], batch.member[target]
     exact = Submatrices(rows, gram.scale * single.mask, None if weight is None else np.sqrt(weight)[:, None])
-    for _ in range(ROUNDS):
+    for _ in range(6):
         R = B - exact(X)
         active = _judge(outcome, R, X, member, tol)
         if not active.any():
@@ -92,8 +89,8 @@ def solve(rows: Rows, gram: UnitGram, batch: Batch, outcome: Outcome, tol: float
         needed = max(INNER_TOL, 0.2 * tol / outcome.error[active].max())  # the last round need not go all the way
         X[:, here] += _round(single.take(here, np), R[:, here], local, np.zeros(len(here), bool), again, needed, how)
         outcome.steps += again.steps
-        # what the round left, and what rounding of the float32 matrix may hide from it; another residual would confirm
-        outcome.error[numbers] *= again.error + ROUNDING / outcome.smallest[numbers]
+        # what the round left, and what rounding of the float32 matrix, about 1e-6, may hide from it
+        outcome.error[numbers] *= again.error + 1e-6 / outcome.smallest[numbers]
         if np.all(again.state == DONE) and np.all(outcome.error[numbers] <= tol):
             break
     else:
