@@ -35,7 +35,7 @@ from .inputs import (
     resolve_seed,
     validate_new_rows,
 )
-from .result import FittedResult, from_plain
+from .result import FittedResult, restored
 from .summary import SummaryMixin
 from .uncertainty import UncertaintyMixin
 
@@ -184,7 +184,7 @@ class FittedEnsemble(
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({**state, "_fitted": from_plain(state.get("_fitted"))})
+        super().__setstate__({**state, "_fitted": restored(state.get("_fitted"))})
 
     def __copy__(self) -> Self:
         other = type(self).__new__(type(self))

@@ -20,7 +20,7 @@ from .._selection.paths import Splits
 from .._trust import EPS
 from ..subsets import Design, Determinantal
 
-__all__ = ["FittedResult", "from_plain", "to_plain"]
+__all__ = ["FittedResult", "from_plain", "restored", "to_plain"]
 
 NOT_KEPT = "the model came from a pickle or a file that was written without them. Call fit once more"
 SAME_COEFFICIENTS = 1e-5  # of the largest one: solvers agree to more digits
@@ -173,8 +173,24 @@ def to_plain(value: Any) -> Any:
     return {"class": type(value).__name__, **kept}
 
 
+def restored(plain: Any) -> FittedResult | None:
+    """The result of a fit from plain data, or an error where these hold something else, as in a damaged file."""
+    found = from_plain(plain)
+    if found is None:
+        return None
+    folds = [] if found.folds is None else found.folds
+    parts = [(found.members, Members), (found.data, Memory | Stream | None), (found.curve, SizeCurve | None)]
+    parts += [(design, Design) for design in found.designs] + [(fold, FoldFit) for fold in folds]
+    if isinstance(found.data, Memory):
+        parts += [(found.data.rows, Problem), (found.data.options, Options)]
+    wrong = [kind for part, kind in parts if not isinstance(part, kind)]
+    if wrong or not isinstance(found, FittedResult):
+        raise TypeError(f"parts of a fit are not {wrong}")
+    return found
+
+
 def from_plain(plain: Any) -> Any:
-    """The inverse."""
+    """The inverse of `to_plain`."""
     if isinstance(plain, dict):
         return KINDS[plain["class"]](**{name: from_plain(part) for name, part in plain.items() if name != "class"})
     return type(plain)(map(from_plain, plain)) if type(plain) in (list, tuple) else plain
