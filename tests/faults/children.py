@@ -12,7 +12,9 @@ import warnings
 
 import numpy as np
 
-__all__ = ["Child", "Ended", "after", "problem", "same"]
+import olsen
+
+__all__ = ["Child", "Ended", "after", "coefficients", "one_line", "problem", "same"]
 
 LONGEST = 120.0  # seconds after which a child counts as hanging
 
@@ -92,18 +94,24 @@ def problem(n, p, seed=0):
     return X, X @ rng.standard_normal(p) + rng.standard_normal(n)
 
 
-def same(model, coef):
-    """Whether a model has these coefficients, up to rounding: memory and threads may choose another solver."""
-    return np.allclose(model.coef_, coef, rtol=1e-6, atol=1e-8 * np.abs(coef).max())
+def same(found, coef):
+    """Whether these are the coefficients, up to rounding: memory and threads may choose another solver."""
+    return np.allclose(found, coef, rtol=1e-6, atol=1e-8 * np.abs(coef).max())
+
+
+def coefficients(path):
+    """Of a model file of the command."""
+    return olsen.load(path).steps[-1][1].coef_
+
+
+def one_line(code, said):
+    """Whether the command ended as it should where it cannot go on."""
+    return code == 1 and said.startswith("olsen: ") and said.count("\n") == 1 and len(said) > 10
 
 
 def after(seconds, function):
     """Call a function in a thread, in a while."""
-
-    def wait():
-        time.sleep(seconds)
-        function()
-
-    thread = threading.Thread(target=wait, daemon=True)
+    thread = threading.Timer(seconds, function)
+    thread.daemon = True
     thread.start()
     return thread

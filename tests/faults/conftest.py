@@ -4,6 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from children import Ended
 
 ROWS = pytest.StashKey[dict]()
 
@@ -24,6 +25,14 @@ class Fault:
         """Count something that was lost, in words."""
         self.outcomes["LOST"] += 1
         self.lost.append(what)
+
+    def judge(self, child, fine=(), words=""):
+        """Count how a child ended: an answer that is none of the fine ones is lost, as is a child without any."""
+        try:
+            answer = child.answer()
+        except Ended as error:
+            return self.lose(f"{error} {words}")
+        return self.add(answer) if answer in fine else self.lose(f"{answer} {words}")
 
     @property
     def times(self):

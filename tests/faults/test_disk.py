@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from children import Child, Ended, problem
+from children import Child, Ended, one_line, problem
 
 from olsen import cli
 from olsen.simulation import Ensemble, LinearProblem, Ridge, run
@@ -151,7 +151,7 @@ def judge(row, code, said, before, now, whole):
         row.lose(f"half {half}, hidden {hidden}, gone {gone}")
     elif code == 0:
         row.add("whole")
-    elif code == 1 and said.startswith("olsen: ") and said.count("\n") == 1 and "space" in said.lower() + "too large":
+    elif one_line(code, said):
         row.add("one line, exit code 1")
     else:
         row.lose(f"{code}: {said[-200:]}")
@@ -177,7 +177,7 @@ def test_a_device_and_an_output_that_are_full(fault, made, tmp_path):
             done = subprocess.run(
                 [sys.executable, "-m", "olsen", *arguments], cwd=made, stdout=out, stderr=subprocess.PIPE, text=True
             )
-        if done.returncode == 1 and done.stderr.startswith("olsen: ") and done.stderr.count("\n") == 1:
+        if one_line(done.returncode, done.stderr):
             row.add("one line, exit code 1")
         else:
             row.lose(f"{arguments}: {done.returncode} {done.stderr[-300:]}")

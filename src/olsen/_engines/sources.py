@@ -496,9 +496,16 @@ class FileRows:
         return found
 
 
-def _open_npy(path: Path) -> Any:
-    with _reading(f"file {path}"):
-        return _rows_of_map(np.lib.format.open_memmap(path, mode="r"))
+def _open_npy(path: Path) -> FileRows:
+    """From the header of a file, which is not mapped: limits on memory count what is."""
+    with _reading(f"file {path}"), open(path, "rb") as file:
+        first = np.lib.format.read_magic(file) == (1, 0)
+        header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+        shape, by_columns, dtype = header(file)
+        needed, there = file.tell() + math.prod(shape) * dtype.itemsize, os.path.getsize(path)
+        if dtype.hasobject or there < needed:
+            raise ValueError(f"{there} bytes of {needed}, type {dtype}")
+        return FileRows(path, file.tell(), shape, dtype, by_columns and len(shape) > 1)
 
 
 def _rows_of_map(X: Any) -> Any:
