@@ -8,14 +8,7 @@ Every docstring states whether its formula is a theorem, exact, asymptotic or he
 """
 
 from .covariance import covariance_risk, effective_penalty, pair_risk, ridge_covariance_risk
-from .finite import (
-    expected_bias,
-    expected_risk,
-    expected_variance,
-    optimal_n_features,
-    overlap_bias,
-    overlap_variance,
-)
+from .finite import expected_bias, expected_risk, expected_variance, optimal_n_features, overlap_bias, overlap_variance
 from .inclusion import (
     diagonal_risk,
     estimated_probabilities_risk,

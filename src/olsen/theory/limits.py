@@ -214,12 +214,7 @@ def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, po
 
 
 def required_members(
-    gamma: ArrayLike,
-    sigma: ArrayLike,
-    *,
-    excess: ArrayLike = 0.01,
-    eta: ArrayLike = 1.0,
-    design: str = "independent",
+    gamma: ArrayLike, sigma: ArrayLike, *, excess: ArrayLike = 0.01, eta: ArrayLike = 1.0, design: str = "independent"
 ) -> Floats:
     r"""Members needed at alpha_* for a risk within `excess` (relative) of the large ensemble's.
 
