@@ -26,6 +26,7 @@ WORTH_IT = 1 << 17  # random numbers, some milliseconds of the host, from which 
 CHUNK_BYTES = 5e8  # working arrays where a library does not say how much memory there is
 KEY_BYTES = 100  # of all working arrays, for each key
 MULTIPLIERS, WEYL = (0xD2E7470EE14C6C93, 0xCA5A826395121157), (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # of Philox
+LOW = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
@@ -109,25 +110,27 @@ def raw_keys(width: int, start: int, stop: int, key: tuple[int, int, int], space
     xp, (seed, *spawn) = space.xp, key
     counters = -(-width // 4)
     words = np.random.SeedSequence(seed, spawn_key=tuple(spawn)).generate_state(2, np.uint64).tolist()
+    own = _signed([[word + turn * step for word, step in zip(words, WEYL, strict=True)] for turn in range(10)], space)
+    factors = _signed([[m & LOW for m in MULTIPLIERS], [m >> 32 for m in MULTIPLIERS], MULTIPLIERS], space)
     # NumPy steps its counter before it draws
-    a = xp.arange(start * counters + 1, stop * counters + 1, dtype=xp.int64, device=space.device)
-    b = c = d = xp.zeros_like(a)
+    counter = xp.arange(start * counters + 1, stop * counters + 1, dtype=xp.int64, device=space.device)
+    even, odd = xp.stack([counter, xp.zeros_like(counter)]), xp.zeros_like(xp.stack([counter, counter]))
     for turn in range(10):
-        own = [_signed(word + turn * step) for word, step in zip(words, WEYL, strict=True)]
-        first, second = (_product(even, factor) for even, factor in zip((a, c), MULTIPLIERS, strict=True))
-        a, b, c, d = second[0] ^ b ^ own[0], second[1], first[0] ^ d ^ own[1], first[1]
-    return xp.reshape(xp.stack([a, b, c, d], axis=1), (stop - start, counters * 4))[:, :width]
+        high, low = _products(even, factors)
+        even, odd = xp.flip(high, axis=0) ^ odd ^ own[turn, :, :], xp.flip(low, axis=0)
+    four = xp.stack([even[0, :], odd[0, :], even[1, :], odd[1, :]], axis=1)
+    return xp.reshape(four, (stop - start, counters * 4))[:, :width]
 
 
-def _signed(word: int) -> int:
-    """An unsigned word as the signed one with the same bits."""
-    return (word + (1 << 63)) % (1 << 64) - (1 << 63)
+def _signed(pairs: list[Any], space: Space) -> Any:
+    """Pairs of unsigned words as signed ones on the device, (pairs, 2, 1): one transfer."""
+    wrapped = np.array([[word % 2**64 for word in pair] for pair in pairs], dtype=np.uint64)
+    return space.put(wrapped.view(np.int64)[:, :, None])
 
 
-def _product(words: Any, factor: int) -> tuple[Any, Any]:
-    """High and low words of the 128-bit products of unsigned words with a factor, from products of halves."""
-    low = (1 << 32) - 1
-    x, y, u, v = words & low, (words >> 32) & low, factor & low, factor >> 32
+def _products(words: Any, factors: Any) -> tuple[Any, Any]:
+    """High and low words of the 128-bit products of unsigned words (2, n) with two factors, from products of halves."""
+    x, y, u, v = words & LOW, (words >> 32) & LOW, factors[0, :, :], factors[1, :, :]
     middle, other = y * u, x * v
-    carry = (((x * u) >> 32) & low) + (middle & low) + (other & low)
-    return y * v + ((middle >> 32) & low) + ((other >> 32) & low) + (carry >> 32), words * _signed(factor)
+    carry = (((x * u) >> 32) & LOW) + (middle & LOW) + (other & LOW)
+    return y * v + ((middle >> 32) & LOW) + ((other >> 32) & LOW) + (carry >> 32), words * factors[2, :, :]
