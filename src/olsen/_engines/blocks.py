@@ -53,10 +53,6 @@ class Source(Protocol):
         """Names of the columns, where they are known before any row."""
 
     @property
-    def n_rows(self) -> int | None:
-        """Number of rows, where it is known before they are read."""
-
-    @property
     def rereadable(self) -> bool:
         """Whether there can be another pass."""
 
