@@ -7,23 +7,121 @@ files that are not of ours, unless these are to be replaced (``--force``).
 from __future__ import annotations
 
 import csv
+import functools
+import io
+import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from .._execution import files
 from .._report.formatting import escape_control
-from .output_detection import PREDICTIONS_MARK, is_figure_part, is_model, is_predictions, is_report
+from .._report.pages import REPORT_MARK
 from .terminal import UsageError
 
-__all__ = ["MODEL", "REPORT", "Kind", "check", "check_figures", "predictions_beside", "write_predictions"]
+__all__ = [
+    "LIMITS",
+    "MODEL",
+    "OTHER_LIMITS",
+    "REPORT",
+    "Kind",
+    "check",
+    "check_figures",
+    "predictions_beside",
+    "write_predictions",
+]
+
+PREDICTIONS_MARK = {b"olsen": b"predictions"}  # among the metadata of Parquet
+LIMITS = ("lower", "upper")
+OTHER_LIMITS = ("lower_limit", "upper_limit")  # for a target that is called lower or upper itself
+HEAD_BYTES = 1 << 16
+FIGURE_COLUMNS = {"panel", "series", "kind", "x", "mean", "standard_error"}
+FIGURE_KEYS = {"figure", "seed", "versions"}
 
 Identity = tuple[int, int]  # device and number of a file
+
+
+# Whether a file is one of ours, by its content: only those are replaced without being asked to
+
+
+def _readable(question: Callable[..., bool]) -> Callable[..., bool]:
+    """The answer of a question about a file is no if the file cannot be read as what it is asked for."""
+
+    @functools.wraps(question)
+    def answer(path: Path, *given: object, **named: object) -> bool:
+        try:
+            return bool(path.is_file() and question(path, *given, **named))
+        except Exception:  # libraries raise whatever their parsing meets in files that are not their own
+            return False
+
+    return answer
+
+
+@_readable
+def _is_model(path: Path) -> bool:
+    """Whether a file is a model written by ``olsen fit``, of this or another version."""
+    from .. import _persistence
+
+    return _persistence.is_model(path)
+
+
+@_readable
+def _is_report(path: Path) -> bool:
+    """Whether a file is a report written by ``olsen fit``."""
+    return REPORT_MARK.encode() in _head(path)
+
+
+@_readable
+def _is_figure_part(path: Path) -> bool:
+    """Whether a file is a table or a manifest written by ``olsen reproduce``."""
+    if path.suffix == ".json":
+        return set(json.loads(_head(path, 1 << 24))) >= FIGURE_KEYS
+    if path.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return set(pq.read_schema(path).names) >= FIGURE_COLUMNS
+    return set(_head(path).partition(b"\n")[0].decode().strip().split(",")) >= FIGURE_COLUMNS
+
+
+@_readable
+def _is_predictions(path: Path, ids: Iterable[str] = ()) -> bool:
+    """Whether a file holds predictions written by ``olsen predict``.
+
+    Parquet says so itself. Text must end with one column, or three with the limits around it, of numbers as we write
+    them: in the shortest form that reads back exactly, and most of them to the last digit. Columns that name the rows
+    may stand before: `ids`, those that are about to be written again, or any before three that are in order.
+    """
+    head = _head(path)
+    if head[:4] == b"PAR1":
+        import pyarrow.parquet as pq
+
+        return bool(PREDICTIONS_MARK.items() <= pq.read_schema(path).metadata.items())
+    text = head.decode("utf-8", errors="replace")
+    separator = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    header, *body = rows[:-1] if len(head) == HEAD_BYTES else rows  # the last one may be cut
+    limits = len(header) >= 3 and tuple(header[-2:]) in (LIMITS, OTHER_LIMITS)
+    written = 3 if limits else 1
+    if not body or any(len(row) != len(header) for row in body) or not (limits or header[:-1] in ([], list(ids))):
+        return False
+    cells = [cell for row in body for cell in row[-written:]]
+    ordered = all(lower <= value <= upper for value, lower, upper in (map(float, row[-3:]) for row in body if limits))
+    # a computed number has nearly always 15 digits, a measured one does not
+    full = sum(len(re.sub(r"\D", "", cell.partition("e")[0]).strip("0")) >= 15 for cell in cells)
+    return ordered and all(repr(float(cell)) == cell for cell in cells) and full > len(cells) / 2
+
+
+def _head(path: Path, n_bytes: int = HEAD_BYTES) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(n_bytes)
+
+
+# What is about to be written
 
 
 class Kind(NamedTuple):
@@ -34,13 +132,13 @@ class Kind(NamedTuple):
     is_ours: Callable[[Path], bool]
 
 
-MODEL = Kind("a model", (".skops",), is_model)
-REPORT = Kind("a report", (".html", ".htm"), is_report)
+MODEL = Kind("a model", (".skops",), _is_model)
+REPORT = Kind("a report", (".html", ".htm"), _is_report)
 
 
 def predictions_beside(ids: Iterable[str]) -> Kind:
     """Predictions beside columns that name the rows: a file with the same ones is recognised."""
-    recognise = partial(is_predictions, ids=list(dict.fromkeys(ids)))
+    recognise = functools.partial(_is_predictions, ids=list(dict.fromkeys(ids)))
     return Kind("predictions", (".csv", ".tsv", ".parquet"), recognise)
 
 
@@ -79,7 +177,9 @@ def check_figures(folder: Path, names: Iterable[str], suffix: str, force: bool) 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file; the name of a folder is needed.")
     for name in [] if force else names:
-        ours = [path for path in (folder / f"{name}{e}" for e in (".csv", ".parquet", ".json")) if is_figure_part(path)]
+        ours = [
+            path for path in (folder / f"{name}{e}" for e in (".csv", ".parquet", ".json")) if _is_figure_part(path)
+        ]
         for path in (folder / f"{name}{ending}" for ending in (suffix, ".json", ".pdf", ".png")):
             drawn = path.suffix in (".pdf", ".png") and ours  # pictures lie beside the table they show
             if _holds_something(path) and path not in ours and not drawn:

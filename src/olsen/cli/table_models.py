@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +22,16 @@ from .._report.formatting import counted, quoted
 from . import large_tables, terminal
 from .column_types import learn_encoding, numbers_of
 from .columns import texts_of
+from .commands import TableOptions
 from .encoding import Encoding
-from .output_detection import LIMITS, OTHER_LIMITS
+from .outputs import LIMITS, OTHER_LIMITS
 from .tables import TableError, is_parquet, read_table, shown_name
 from .text_tables import SEPARATED
-
-if TYPE_CHECKING:
-    from .commands import TableOptions
 
 __all__ = ["TrainingData", "fit", "open_large", "open_rows", "predictions", "training_data"]
 
 Array = NDArray[np.float64]
 FEWEST_ROWS = 5
-GROUP_FOLDS = 5
 EMBEDDED_TARGET = "carbon (g/100 g)"
 
 
@@ -76,7 +73,9 @@ def fit(
     X, y, encoding = rows.X, rows.y, rows.encoding
     folds = None
     if rows.groups is not None:
-        splits = list(GroupKFold(_n_folds(rows.groups, options.groups)).split(X, y, rows.groups))
+        if len(set(rows.groups)) < 2:
+            raise TableError(f"--groups {quoted(options.groups)} has one group only; errors need rows of other groups.")
+        splits = list(GroupKFold(min(5, len(set(rows.groups)))).split(X, y, rows.groups))
         model.set_params(cv=splits)
         folds = options.groups or "", [test for _, test in splits]
     with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"), _warnings_as_notes(rows.messages):
@@ -88,24 +87,14 @@ def fit(
     return summary, _saved(model, encoding, np.abs(y - report.left_out_predictions(model, X)[0]))
 
 
-def _n_folds(groups: list[str], name: str | None) -> int:
-    """Five folds that keep groups together, fewer with fewer groups."""
-    count = len(set(groups))
-    if count < 2:
-        raise TableError(f"--groups {quoted(name)} has one group only; errors need rows of other groups.")
-    return min(GROUP_FOLDS, count)
-
-
 def _fit_blocks(
     model: OLSEnsembleRegressorCV, table: large_tables.ParquetTable, options: TableOptions, about: dict[str, Any]
 ) -> tuple[dict[str, Any], SavedModel]:
     """The same from one pass over a table that is never loaded."""
-    asked = {"--missing": options.missing != "error", "--dates": options.dates, "--ordinal": options.ordinal,
-             "--weight": options.weight, "--groups": options.groups}  # fmt: skip
-    if given := [option for option, value in asked.items() if value]:
+    if options != TableOptions(options.target, options.drop, id=options.id):
         raise terminal.UsageError(
-            f"{given[0]} needs the table in memory, but it is read in blocks; use a sample of its rows, or prepare "
-            f"the columns in the table."
+            "--missing, --dates, --ordinal, --weight and --groups need the table in memory, but it is read in blocks; "
+            "use a sample of its rows, or prepare the columns in the table."
         )
     messages = [
         f"read in blocks, out of core ({memory.describe(table.n_bytes)}); errors are those of 3-fold cross-validation."

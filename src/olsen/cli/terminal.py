@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from .._report.formatting import escape_control
 
-__all__ = ["Tell", "UsageError", "note", "progress", "reading", "show"]
+__all__ = ["Tell", "UsageError", "note", "progress", "show"]
 
 Tell = Callable[[str, float, float], None]  # (what is being done, how much of it is done, how much there is)
 
@@ -52,32 +51,6 @@ def progress(text: str = "", unit: str = "") -> Iterator[Tell | None]:
             bar.update(tasks[doing], completed=done, refresh=True)
 
         yield show_progress
-
-
-@contextmanager
-def reading(name: str, position: Callable[[], int], total: int) -> Iterator[None]:
-    """Show how much of a file is read, while the block reads it: `position` is asked ten times a second, in a thread.
-
-    Files that are read in a tenth of a second are not worth a bar.
-    """
-    if total < 1 << 23 or not sys.stderr.isatty():
-        yield
-        return
-    ended = threading.Event()
-    with progress(unit="MB") as shown:
-
-        def poll() -> None:
-            while shown is not None and not ended.is_set():
-                shown(f"reading {name}", position() / 1e6, total / 1e6)
-                ended.wait(0.1)
-
-        thread = threading.Thread(target=poll, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
 
 
 def show(value: object, text: str) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import re
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from .._execution import memory
@@ -67,7 +65,7 @@ def _parsed(source: Source, dialect: _Dialect) -> Any:
     import pyarrow.csv as pv
 
     texts = {f"f{j}": "string" for j in range(dialect.n_columns)}  # the names that pyarrow gives
-    with source.open() as file, _shown(source, file):
+    with source.open() as file, terminal.progress(f"reading {source.name}"):
         return pv.read_csv(
             file,
             read_options=pv.ReadOptions(
@@ -77,13 +75,6 @@ def _parsed(source: Source, dialect: _Dialect) -> Any:
             parse_options=pv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
             convert_options=pv.ConvertOptions(column_types=texts, null_values=[], strings_can_be_null=False),
         )  # fmt: skip
-
-
-def _shown(source: Source, file: Any) -> AbstractContextManager[None]:
-    """A bar for a text that is read from a disk; one in memory is read in a moment."""
-    if source.content is not None:
-        return nullcontext()
-    return terminal.reading(source.name, lambda: os.lseek(file.fileno(), 0, os.SEEK_CUR), source.path.stat().st_size)
 
 
 # The dialect
