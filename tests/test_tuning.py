@@ -297,7 +297,7 @@ def test_a_number_of_members_is_drawn_in_shares_and_tends_to_the_limit(seed):
 
 
 def test_the_same_data_give_the_same_choice(seed):
-    """Whatever random_state, threads and the order of the rows."""
+    """Whatever random_state, threads, the order of the rows and weights of one, which only round otherwise."""
     X, y = load_diabetes(return_X_y=True)
     X, y = X[:300], y[:300]
     models = [OLSEnsembleRegressorCV(random_state=i, n_jobs=1 + i % 2).fit(X, y) for i in range(4)]
@@ -307,9 +307,15 @@ def test_the_same_data_give_the_same_choice(seed):
     coefs = np.array([model.coef_ for model in models])
     noise = 0.01 * np.abs(coefs).max()  # of uniform members, which are drawn
     assert np.sqrt(np.mean(coefs.var(axis=0, ddof=1))) < noise
-    orders = [np.random.default_rng(i).permutation(300) for i in range(6)]
-    moved = np.array([OLSEnsembleRegressorCV(random_state=0).fit(X[o], y[o]).coef_ for o in orders])
-    assert np.sqrt(np.mean(moved.var(axis=0, ddof=1))) < 2 * noise
+    for i in range(6):
+        rows = np.random.default_rng(i).permutation(300)
+        moved = OLSEnsembleRegressorCV(random_state=0).fit(X[rows], y[rows], sample_weight=np.ones(300))
+        np.testing.assert_allclose(moved.coef_, models[0].coef_, atol=1e-6 * np.abs(coefs).max())
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    for rows, _ in KFold(8, shuffle=True, random_state=seed).split(X):
+        plain = OLSEnsembleRegressorCV(random_state=0).fit(X[rows], y[rows])
+        weighted = OLSEnsembleRegressorCV(random_state=0).fit(X[rows], y[rows], sample_weight=np.ones(len(rows)))
+        np.testing.assert_allclose(weighted.coef_, plain.coef_, atol=1e-6 * np.abs(plain.coef_).max())
 
 
 def test_units_do_not_matter(seed):

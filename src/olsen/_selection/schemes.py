@@ -309,7 +309,8 @@ def _shares(products: Array, weight: Array, data: FoldData, usable: NDArray[np.b
 def _stacked(S: Array, n_rows: int) -> tuple[Array, float]:
     """Mean over draws of the weights of least error, and the mean of what these are too small by in their own draw."""
     values, vectors = np.linalg.eigh(S)
-    root = vectors * np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300)))
+    # the symmetric root: signs of eigenvectors are free, and without the second factor each would be another draw
+    root = vectors * np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300))) @ vectors.T
     rng, count = np.random.default_rng(SEED), max(n_rows, len(S))
     found, optimism = [], []
     for _ in range(DRAWS):
