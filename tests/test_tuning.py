@@ -404,15 +404,15 @@ def test_little_or_no_signal(signal, seed):
     beta = np.zeros(50)
     beta[:5] = signal * np.array([1, 0.5, 0.3, 0.2, 0.1])
     excess = np.zeros(3)
-    for i in range(60):
+    for i in range(120 if signal == 0 else 60):
         rng = np.random.default_rng([seed, i])
         X = rng.standard_normal((100, 50))
         y = X @ beta + rng.standard_normal(100)
         folds = KFold(5, shuffle=True, random_state=0)
         peers = [RidgeCV(np.logspace(-2, 7, 40)), LassoCV(cv=folds)]
-        fits = [OLSEnsembleRegressorCV().fit(X, y), *(peer.fit(X, y) for peer in peers)]
+        fits = [OLSEnsembleRegressorCV(random_state=i).fit(X, y), *(peer.fit(X, y) for peer in peers)]
         excess += [np.sum((fit.coef_ - beta) ** 2) for fit in fits]
-    assert excess[0] <= 1.1 * min(excess[1:])  # of sixty data sets; the bound of one is shown by make bench
+    assert excess[0] <= 1.1 * min(excess[1:])  # known to about 0.1; the bound of one is shown by make bench
 
 
 def test_few_rows_have_no_negative_error(seed):
