@@ -19,6 +19,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 import olsen as package
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen._estimators.pipelines import split_pipeline
 
 pytest.importorskip("skops")
 pytest.importorskip("pyarrow")
@@ -320,3 +321,20 @@ def test_columns_without_names_are_taken_in_their_order(olsen, tmp_path):
     FRAME[["a", "b", "zone"]].to_csv(tmp_path / "t.csv", index=False)
     code, _, error = olsen("predict", tmp_path / "m.skops", tmp_path / "t.csv")
     assert code == 1 and "3 columns" in error and "2 columns without names" in error
+
+
+def test_intervals_and_tables_of_whole_pipelines():
+    """Those of the ensemble on transformed rows, with the input columns of its features, through searches too."""
+    for name in ("nested", "categories"):
+        with case(name):
+            model, X = PIPELINES[name]()
+            model.fit(X, Y)
+            rows = model[:-1].transform(X)
+            np.testing.assert_array_equal(
+                package.predict_interval(model, X, 0.8), model[-1].predict_interval(rows, 0.8)
+            )
+            parts = split_pipeline(model)
+            assert set(parts.inputs) <= set(X.columns)
+            for feature, column in zip(parts.features, parts.inputs, strict=True):
+                assert feature.removeprefix("missingindicator_").startswith(column)
+            assert package.summary(model)["feature"].tolist() == parts.features

@@ -10,33 +10,22 @@ OLSEnsembleRegressor(max_features=0.3)
 __version__ = "0.1.0"
 
 __all__ = [
-    "DropoutRegressor",
-    "OLSEnsembleRegressor",
-    "OLSEnsembleRegressorCV",
-    "__version__",
-    "datasets",
-    "displays",
-    "equivalence",
-    "explorer",
-    "figures",
-    "load",
-    "member_coefficients",
-    "onnx",
-    "save",
-    "simulation",
-    "subsets",
-    "theory",
-]
+    "DropoutRegressor", "OLSEnsembleRegressor", "OLSEnsembleRegressorCV", "__version__", "datasets", "displays",
+    "equivalence", "explorer", "figures", "load", "member_coefficients", "onnx", "predict_interval", "save",
+    "simulation", "subsets", "summary", "theory",
+]  # fmt: skip
 
 # Where the names live. They are loaded when first used: `olsen --version` need not wait for scikit-learn.
-_ROOMS = ("datasets", "displays", "equivalence", "explorer", "figures", "onnx", "simulation", "subsets", "theory")
+_MODULES = ("datasets", "displays", "equivalence", "explorer", "figures", "onnx", "simulation", "subsets", "theory")
 _HOMES = {
     "DropoutRegressor": "olsen._dropout.estimator",
     "OLSEnsembleRegressor": "olsen._estimators.ensemble",
     "OLSEnsembleRegressorCV": "olsen._estimators.tuned",
     "load": "olsen._persistence",
     "member_coefficients": "olsen._estimators.member_coefficients",
+    "predict_interval": "olsen._estimators.pipelines",
     "save": "olsen._persistence",
+    "summary": "olsen._estimators.pipelines",
     "TableColumns": "olsen.cli.columns",  # named by model files
 }
 
@@ -46,6 +35,7 @@ if TYPE_CHECKING:
     from ._dropout.estimator import DropoutRegressor
     from ._estimators.ensemble import OLSEnsembleRegressor
     from ._estimators.member_coefficients import member_coefficients
+    from ._estimators.pipelines import predict_interval, summary
     from ._estimators.tuned import OLSEnsembleRegressorCV
     from ._persistence import load, save
 else:  # hidden from type checkers, which would believe any name otherwise
@@ -53,7 +43,7 @@ else:  # hidden from type checkers, which would believe any name otherwise
     def __getattr__(name):
         import importlib
 
-        if name in _ROOMS:
+        if name in _MODULES:
             return importlib.import_module(f"olsen.{name}")
         if name in _HOMES:
             found = getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,231 @@
+"""Intervals and tables of whole pipelines: the ensemble at their end, and the input column of each of its features."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from .fitted import FittedEnsemble
+
+__all__ = ["PipelineParts", "predict_interval", "split_pipeline", "summary"]
+
+TAG = re.compile("\ue000(\\d+)\ue001")  # stands for a name: real ones may hold each other
+
+
+class PipelineParts(NamedTuple):
+    """A fitted model taken apart."""
+
+    estimator: Any  # what the pipeline ends with
+    transform: Callable[[Any], Any]  # rows as they are given to the pipeline, as the estimator sees them
+    features: list[str]  # names of the estimator's columns
+    inputs: list[
+        str
+    ]  # the column that each was made of; its own name where it was made of several, or nothing is known
+    inverse: (
+        Callable[[NDArray[Any]], NDArray[Any]] | None
+    )  # from its target to that of the pipeline, where these differ
+
+
+class _Feature(NamedTuple):
+    name: str
+    source: str
+
+
+def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "auto") -> NDArray[np.float64]:
+    """Intervals that hold new observations with the given probability, from an ensemble or a whole pipeline.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        An ensemble, a scikit-learn ``Pipeline`` that ends with one (nested ones too), a search such as ``GridSearchCV``
+        around it, or a ``TransformedTargetRegressor``, whose intervals are brought back to the target that was given.
+    X : {array-like, sparse matrix, data frame} of shape (n_samples, n_columns)
+        Rows to predict, as they are given to the pipeline.
+    coverage : float, default=0.9
+        Probability that a new observation falls inside.
+    method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
+        As in :meth:`OLSEnsembleRegressor.predict_interval`.
+
+    Returns
+    -------
+    interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
+        Lower and upper ends.
+
+    Notes
+    -----
+    Steps before the ensemble are taken as they were fitted: they are not fitted again without the rows that an interval
+    leaves out. That is no matter for scaling and for dummies; steps that look at y should stand in the search.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import olsen
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> X = np.random.default_rng(0).standard_normal((60, 3))
+    >>> model = make_pipeline(StandardScaler(), olsen.OLSEnsembleRegressorCV()).fit(X, X[:, 0])
+    >>> olsen.predict_interval(model, X[:2]).shape
+    (2, 2)
+    """
+    parts = _with_ensemble(model)
+    ends: NDArray[np.float64] = parts.estimator.predict_interval(parts.transform(X), coverage, method)
+    if parts.inverse is None or not np.isfinite(ends).all():  # infinite ends stay so
+        return ends
+    low, middle, high = (parts.inverse(place) for place in (ends[..., 0], ends.mean(axis=-1), ends[..., 1]))
+    if not (np.all((low <= middle) & (middle <= high)) or np.all((high <= middle) & (middle <= low))):
+        raise ValueError(
+            "the inverse of the target's transformer is undefined or not monotone where intervals lie, so their ends "
+            "cannot be brought back. The regressor_ of the TransformedTargetRegressor has those of its own target."
+        )
+    return np.stack([np.minimum(low, high), np.maximum(low, high)], axis=-1)
+
+
+def summary(model: Any, coverage: float = 0.9) -> Any:
+    """Coefficients of an ensemble or of a whole pipeline, with their uncertainty, as a data frame.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        As in :func:`predict_interval`.
+    coverage : float, default=0.9
+        Of the intervals.
+
+    Returns
+    -------
+    frame : data frame
+        As :meth:`OLSEnsembleRegressor.summary`, with the names of the columns that went into the pipeline.
+    """
+    parts = _with_ensemble(model)
+    frame = parts.estimator.summary(coverage)
+    names = np.tile(np.array(parts.features, dtype=object), len(frame) // len(parts.features))
+    if hasattr(frame, "with_columns"):  # polars
+        import polars as pl
+
+        return frame.with_columns(pl.Series("feature", names.tolist()))
+    return frame.assign(feature=names)
+
+
+predict_interval.__module__ = summary.__module__ = "olsen"  # where users find them
+
+
+def split_pipeline(model: Any) -> PipelineParts:
+    """Take a fitted model apart: pipelines, searches, and regressors of transformed targets around an estimator."""
+    steps: list[Any] = []
+    targets: list[Any] = []
+    last = model
+    while isinstance(last, (BaseSearchCV, Pipeline, TransformedTargetRegressor)):
+        check_is_fitted(last)
+        if isinstance(last, BaseSearchCV):
+            if not last.refit:
+                raise ValueError(f"{type(last).__name__} has refit=False, so it holds no fitted model. Use refit=True.")
+            last = last.best_estimator_
+        elif isinstance(last, TransformedTargetRegressor):
+            targets.append(last.transformer_)
+            last = last.regressor_
+        else:
+            steps += [step for _, step in last.steps[:-1] if not _passes(step)]
+            last = last.steps[-1][1]
+    check_is_fitted(last)
+
+    def transform(X: Any) -> Any:
+        for step in steps:
+            X = step.transform(X)
+        return X
+
+    def inverse(y: NDArray[Any]) -> NDArray[Any]:
+        shape = y.shape
+        for step in reversed(targets):
+            y = np.asarray(step.inverse_transform(y.reshape(len(y), -1)))
+        return y.reshape(shape)
+
+    columns = _columns_of([model, *steps[:1]] if steps else [model, last])
+    found = _through([*steps, last], columns)
+    if found is None or len(found) != last.n_features_in_:
+        found = _columns_of([last])
+    assert found is not None
+    names, sources = (list(part) for part in zip(*found, strict=True))
+    return PipelineParts(last, transform, names, sources, inverse if targets else None)
+
+
+def _with_ensemble(model: Any) -> PipelineParts:
+    parts = split_pipeline(model)
+    if not isinstance(parts.estimator, FittedEnsemble):
+        raise TypeError(
+            f"an ensemble of olsen is needed, or a pipeline that ends with one, but this model is, or ends with, "
+            f"{type(parts.estimator).__name__}."
+        )
+    return parts
+
+
+def _passes(step: Any) -> bool:
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def _columns_of(fitted: Sequence[Any]) -> list[_Feature] | None:
+    """Columns that the first of these was fitted on that knows them, by name or by number."""
+    for one in fitted:
+        names = getattr(one, "feature_names_in_", None)
+        if names is None and hasattr(one, "n_features_in_"):
+            names = [f"x{j}" for j in range(one.n_features_in_)]
+        if names is not None:
+            return [_Feature(str(name), str(name)) for name in names]
+    return None
+
+
+def _through(steps: Sequence[Any], columns: list[_Feature] | None) -> list[_Feature] | None:
+    """The features of the last step, as the others make them of the columns; None where that is not known."""
+    for step, after in pairwise(steps):
+        found = None if columns is None else _made_by(step, columns)
+        if found is None and hasattr(after, "feature_names_in_"):  # of a function of frames, which may keep their names
+            before = zip(getattr(step, "feature_names_in_", ()), columns or (), strict=False)
+            known = dict(before)
+            found = [known.get(name, _Feature(str(name), str(name))) for name in after.feature_names_in_]
+        columns = found
+    return columns
+
+
+def _made_by(step: Any, columns: list[_Feature]) -> list[_Feature] | None:
+    """The features that a fitted transformer makes of columns."""
+    if _passes(step) or isinstance(getattr(step, "func", None), np.ufunc):
+        return columns
+    if isinstance(step, Pipeline):
+        return _through([*(one for _, one in step.steps if not _passes(one)), None], columns)
+    if isinstance(step, FeatureUnion):
+        parts = [_made_by(one, columns) for _, one in step.transformer_list if one != "drop"]
+        return None if None in parts else [feature for part in parts for feature in part or ()]
+    if isinstance(step, ColumnTransformer):
+        found: dict[int, _Feature] = {}
+        for name, one, _ in step.transformers_:
+            places = range(10**9)[step.output_indices_[name]]
+            own = [columns[j] for j in step._transformer_to_input_indices[name]] if len(places) else []
+            made = _made_by(one, own) if len(places) else []
+            if made is None or len(made) != len(places):  # of one column at least the source is known
+                made = [_Feature(f"{name} {i}", own[0].source if len(own) == 1 else f"{name} {i}") for i in places]
+            found.update(zip(places, made, strict=True))
+        return [found[place] for place in range(len(found))]
+    return _named_by(step, columns)
+
+
+def _named_by(step: Any, columns: list[_Feature]) -> list[_Feature] | None:
+    """By the names that a transformer gives to its output, if it had been fitted on columns with tags for names."""
+    bare = object.__new__(type(step))
+    bare.__dict__.update({name: value for name, value in vars(step).items() if name != "feature_names_in_"})
+    try:
+        names = bare.get_feature_names_out(np.array([f"\ue000{j}\ue001" for j in range(len(columns))], dtype=object))
+    except (AttributeError, TypeError, ValueError):
+        return None
+    found = []
+    for name in map(str, names):
+        text = TAG.sub(lambda tag: columns[int(tag[1])].name, name)
+        sources = {columns[int(j)].source for j in TAG.findall(name)}
+        found.append(_Feature(text, sources.pop() if len(sources) == 1 else text))
+    return found
