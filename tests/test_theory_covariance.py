@@ -11,7 +11,7 @@ from scipy.stats import norm
 import theory_simulation as sim
 from loops import case
 from olsen import theory
-from olsen.theory import _laws
+from olsen.theory import _distributions
 
 # Covariances
 
@@ -175,7 +175,7 @@ def test_negligible_rejection_joins_the_sum_over_accepted_pairs(monkeypatch):
     for n in (57, 61, 62, 200):
         plain = theory.expected_diagonal_risk(1.0, beta, alpha, 0.5, n=n)
         with monkeypatch.context() as patch:
-            patch.setattr(_laws, "NEGLIGIBLE", -1.0)
+            patch.setattr(_distributions, "NEGLIGIBLE", -1.0)
             accepted = theory.expected_diagonal_risk(1.0, beta, alpha, 0.5, n=n)
         assert plain == pytest.approx(accepted, rel=1e-12)
 

@@ -12,7 +12,7 @@ from scipy.stats import binom
 import theory_simulation as sim
 from loops import case
 from olsen import subsets, theory
-from olsen.theory import _coin_rows, _laws, finite
+from olsen.theory import _coin_rows, _distributions, finite
 
 GAMMA = np.geomspace(0.05, 20, 31)[:, None]
 SIGMA = np.geomspace(0.01, 10, 29)[None, :]
@@ -262,7 +262,7 @@ def test_replaced_members_of_a_balanced_pair():
                 mean += weight * (fresh_weight @ [(len(kept[0] & s), p - len(kept[0] | s)) for s in fresh])
             total += weight * (len(kept) > 0)
         with case(alpha, most):
-            _, same, *_ = finite._coin_laws(p, alpha, most, "balanced")
+            _, same = finite._coin_overlaps(p, alpha, most, "balanced")
             assert same[1].sum() == pytest.approx(1, abs=1e-12)
             np.testing.assert_allclose([same[1] @ same[0], same[1] @ same[2]], mean / total, atol=1e-12)
 
@@ -287,16 +287,19 @@ def test_balanced_coin_flips():
 # Finite samples: identities
 
 
-def test_fewer_terms_agree_with_the_exact_sum(monkeypatch):
+def test_fewer_terms_agree_with_the_exact_sum():
     """Two values for the overlap of given sizes instead of all; every third number of columns instead of all."""
-    for name, less, n, p in [("_laws.PAIR_TERMS", 0, 70, 60), ("_coin_rows.SIZES", 100, 600, 500)]:
+    for how, n, p in [({"terms": 0}, 70, 60), ({"most_sizes": 100}, 600, 500)]:
         inflations = [lambda a, n=n: a / (n - a), lambda a, n=n: a / (2 * n - a)]
         for alpha, eta in [(0.3, 0.4), (0.5, 0.6), (0.7, 0.8)]:
-            exact = _coin_rows.pair_terms(n, p, alpha, eta, inflations)
-            with monkeypatch.context() as patch, case(name, alpha):
-                patch.setattr(f"olsen.theory.{name}", less)
-                found = _coin_rows.pair_terms(n, p, alpha, eta, inflations)
-                np.testing.assert_allclose(found, exact, rtol=2e-4, atol=1e-9)
+            exact, fewer = (_coin_rows.pair_terms(n, p, alpha, eta, inflations, **few) for few in ({}, how))
+            with case(how, alpha):
+                np.testing.assert_allclose(fewer, exact, rtol=2e-4, atol=1e-9)
+    n, p, design = 762, 1500, "balanced"  # half of the subsets of 750 columns are rejected, and nothing else is
+    inflation = lambda a: a / (n - a - 1)  # noqa: E731
+    overlaps = finite._coin_overlaps(p, 0.5, n - 2, design)
+    exact = [finite._average(p, pair, inflation(pair[0])) for pair in overlaps]
+    np.testing.assert_allclose(_coin_rows.pair_terms(n, p, 0.5, 1.0, [inflation] * 2), exact * 2, rtol=1e-5)
 
 
 def test_coin_flip_rows_leave_a_positive_risk_at_twice_the_scale():
@@ -365,28 +368,22 @@ def test_finite_tends_to_the_limit_like_one_over_n():
             np.testing.assert_allclose(gaps[1] * 10, gaps[0], rtol=0.02)
 
 
-def test_shorter_sums_join_the_exact_ones():
-    """Around the threshold of rejection, in cells of sizes, and with every s-th term of a long smooth law."""
+def test_shorter_sums_join_the_exact_ones(monkeypatch):
+    """Around the threshold of rejection, and with every s-th term of a long smooth distribution."""
     p, both, one, most = 60, 0.16, 0.24, 54
-    assert 1e-16 < _laws.rejection(p, both + one, most) < 1e-13
-    plain, _ = _laws.coin_pair(p, both, one, most)
-    exact, accepted = _laws._truncated_pair(p, both, one, most, plain[0], plain[1])
+    assert 1e-16 < 1 - _distributions.at_most(most, p, both + one) < 1e-13
+    plain, _ = _distributions.coin_pair(p, both, one, most)
+    monkeypatch.setattr(_distributions, "NEGLIGIBLE", -1.0)
+    exact, accepted = _distributions.coin_pair(p, both, one, most)
     assert accepted == pytest.approx(1, abs=1e-12)
     np.testing.assert_allclose(exact[1], plain[1], atol=1e-12)
     np.testing.assert_allclose(exact[1] * exact[2], plain[1] * plain[2], atol=1e-11)
-
-    p, alpha, most = 1500, 0.5, 760
-    a, weight = _laws.binomial(p, alpha**2, most)
-    exact, _ = _laws._truncated_pair(p, alpha**2, alpha * (1 - alpha), most, a, weight)
-    cells = _laws._celled_pair(p, alpha, most)
-    for value in (lambda law: law[0] / (most + 1 - law[0]), lambda law: law[2] / (most + 1 - law[0])):
-        assert cells[1] @ value(cells) == pytest.approx(exact[1] @ value(exact), rel=1e-5)
-
-    for law in (_laws.hypergeometric(5000, 3000, 3000), _laws.binomial(2000, 0.1), _laws.hypergeometric(300, 150, 150)):
-        values, weights = _laws.thin(*law)
+    long = _distributions.binomial(2000, 0.1)
+    for one in (long, *(_distributions.hypergeometric(*n) for n in ((5000, 3000, 3000), (300, 150, 150)))):
+        values, weights = _distributions.thin(*one)
         assert len(values) < 200
         for function in (lambda x: x / (1e4 - x), lambda x: x**2):
-            assert weights @ function(values) == pytest.approx(law[1] @ function(law[0]), rel=1e-13)
+            assert weights @ function(values) == pytest.approx(one[1] @ function(one[0]), rel=1e-13)
 
 
 def test_given_pairs_reduce_to_the_ensemble_and_the_best_size_is_the_best_of_all():

@@ -112,34 +112,6 @@ def balanced(total, size, k):
     return draw
 
 
-def coins(p, alpha, k, most):
-    """Independent coin flips; a subset above `most` columns is flipped again."""
-
-    def one(rng):
-        while True:
-            chosen = np.flatnonzero(rng.random(p) < alpha)
-            if len(chosen) <= most:
-                return chosen
-
-    return lambda rng: [one(rng) for _ in range(k)]
-
-
-def balanced_coins(p, alpha, k, most):
-    """One uniform number per column and group, turned by b / B for member b; a group above `most` is drawn again."""
-    group = int(1 / min(alpha, 1 - alpha) + 1e-9)
-
-    def draw(rng):
-        subsets = []
-        while len(subsets) < k:
-            u = rng.random(p)
-            members = [np.flatnonzero((u + b / group) % 1 < alpha) for b in range(group)]
-            if max(map(len, members)) <= most:
-                subsets += members
-        return subsets[:k]
-
-    return draw
-
-
 def ar1(p, rho):
     return rho ** np.abs(np.subtract.outer(np.arange(p), np.arange(p)))
 

@@ -55,33 +55,6 @@ def test_finite_bias_and_variance(rng):
     check("variance", variance.ensemble, theory.expected_variance(n, p, m, 1.3, k=k))
 
 
-COINS = [
-    ("independent", sim.coins, 36, 20, 0.4, 3),
-    ("independent", sim.coins, 24, 40, 0.4, 3),  # one subset in ten is rejected
-    ("balanced", sim.balanced_coins, 36, 20, 0.3, 4),
-    ("balanced", sim.balanced_coins, 40, 20, 0.7, 4),
-]
-
-
-@pytest.mark.parametrize(("design", "draw", "n", "p", "alpha", "k"), COINS)
-def test_coin_flips(rng, design, draw, n, p, alpha, k):
-    # Risks of sizes close to n - 2 have no variance, so simulation and theory both reject eight rows earlier.
-    most = n - 10
-    risk = sim.simulate(rng, n, sim.unit_signal(p), 0.8, draw(p, alpha, k, most), trials=4000)
-    expected = coin_risk(n, p, alpha, 0.8, k, design, most)
-    check(f"coins {design} {n, p, alpha, k}", risk.ensemble, expected)
-
-
-def coin_risk(n, p, alpha, sigma, k, design, most):
-    """`expected_risk` under a stricter rejection: the laws for `most`, the inflation for n."""
-    own, same, other, group, _ = finite._coin_laws(p, alpha, most, design)
-    terms = [finite._average(p, law, law[0] / (n - law[0] - 1)) for law in (own, other, same)]
-    own, other, same = (bias + sigma**2 * variance for bias, variance in terms)
-    full, rest = divmod(k, group)
-    pairs = full * group * (group - 1) + rest * (rest - 1)
-    return (k * own + pairs * same + (k * k - k - pairs) * other) / k**2
-
-
 @pytest.mark.parametrize(
     ("n", "p", "m", "tau", "k", "design"),
     [
@@ -352,7 +325,8 @@ def test_the_estimator_has_the_expected_risk(seed, design, m, max_samples, sampl
 def test_rejected_coin_flips_as_the_estimator_redraws_them(seed, alpha, n):
     """Overlaps alone, so no heavy tails: mean of the pair formula over same-group pairs of the drawn subsets."""
     p, most = 20, n - 2
-    _, same, _, group, _ = finite._coin_laws(p, alpha, most, "balanced")
+    _, same = finite._coin_overlaps(p, alpha, most, "balanced")
+    group = int(1 / min(alpha, 1 - alpha) + 1e-9)
     values = []
     for trial in range(400):
         how = {"max_features": np.full(p, alpha), "sampling": "bernoulli", "design": "balanced"}

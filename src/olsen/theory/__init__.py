@@ -1,6 +1,6 @@
 r"""What risk will this ensemble have? Formulas of the paper, corrected, and the ones it leaves open.
 
-`limits`, `ridge`, `scaling`: n and p to infinity, identity covariance. `finite`: exact expectations at given n, p, k.
+`limits`, `ridge`: n and p to infinity, identity covariance. `finite`: exact expectations at given n, p, k.
 `interpolators`: members with fewer rows than columns. `covariance`: any covariance and signal. `inclusion`: a
 probability for each column.
 Risks are noise-free excess risks; arguments are the paper's letters and broadcast like NumPy ufuncs.
@@ -26,10 +26,12 @@ from .limits import (
     limiting_risk_derivative,
     limiting_variance,
     optimal_alpha,
+    optimal_mu,
+    optimally_scaled_risk,
     required_members,
+    scaled_risk,
 )
 from .ridge import alpha_from_penalty, optimal_ridge_penalty, optimal_ridge_risk, penalty_from_alpha, ridge_risk
-from .scaling import optimal_mu, optimally_scaled_risk, scaled_risk
 
 __all__ = [
     "alpha_from_penalty",

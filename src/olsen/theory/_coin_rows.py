@@ -11,18 +11,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy.special import gammaln
 
-from . import _laws
+from . import _distributions
 from ._arguments import Counts, Floats, require
 
-SIZES = 300  # numbers of columns from which on only some are summed, evenly spaced: 300 to 599 of them
 Inflation = Callable[[Floats], Floats]
 
 
 def member_terms(n: int, p: int, alpha: float, eta: float) -> tuple[float, float, float, float]:
     """Bias for unit signal, variance for unit noise and E|S|/p of one member; the probability that it is accepted."""
-    sizes, probability = _laws.binomial(p, alpha)
+    sizes, probability = _distributions.binomial(p, alpha)
     accepted, columns, bias, variance = 0.0, 0.0, 0.0, 0.0
-    for tau, mass in zip(*_laws.thin(*_laws.binomial(n, eta)), strict=True):
+    for tau, mass in zip(*_distributions.thin(*_distributions.binomial(n, eta)), strict=True):
         x, weight = sizes[sizes <= tau - 2], mass * probability[sizes <= tau - 2]
         inflation = x / (tau - x - 1.0)
         accepted, columns = accepted + weight.sum(), columns + weight @ x
@@ -36,12 +35,22 @@ def member_terms(n: int, p: int, alpha: float, eta: float) -> tuple[float, float
     return bias / accepted, variance / accepted, columns / (p * accepted), accepted
 
 
-def pair_terms(n: int, p: int, alpha: float, eta: float, inflations: Sequence[Inflation]) -> list[tuple[float, float]]:
+def pair_terms(
+    n: int,
+    p: int,
+    alpha: float,
+    eta: float,
+    inflations: Sequence[Inflation],
+    most_sizes: int = 300,
+    terms: int = 2 << 20,
+) -> list[tuple[float, float]]:
     """Bias and variance of pairs: of no common group, of one column group, of one row group, of both.
 
-    `inflations` give v for numbers of shared columns, where rows are independent and in a row group.
+    `inflations` give v for numbers of shared columns, where rows are independent and in a row group. From twice
+    `most_sizes` numbers of columns on only some are summed, evenly spaced, and above so many `terms` the overlap of two
+    sizes has two values.
     """
-    x, w = _laws.thin(*_laws.binomial(p, alpha), SIZES)
+    x, w = _distributions.thin(*_distributions.binomial(p, alpha), most_sizes)
     possible = x <= n - 2
     columns = [np.outer(w, w), _column_groups(p, alpha, x, w)]
     columns = [joint[np.ix_(possible, possible)] for joint in columns]
@@ -49,9 +58,9 @@ def pair_terms(n: int, p: int, alpha: float, eta: float, inflations: Sequence[In
     single, together = _acceptance(n, eta, x)
     fresh = w * single / np.sum(w * single)
     least = np.maximum(0, x[:, None] + x - p)[None]
-    overlaps = [_overlaps(p, x), (least, np.ones(least.shape))]
+    overlaps = [_overlaps(p, x, terms), (least, np.ones(least.shape))]
     redrawn = _given_sizes(p, x, *overlaps[0], inflations[0])
-    terms = []
+    found = []
     for accepted, inflation in zip((np.outer(single, single), together), inflations, strict=True):
         for joint, overlap in zip(columns, overlaps, strict=True):
             kept = joint * accepted
@@ -59,8 +68,8 @@ def pair_terms(n: int, p: int, alpha: float, eta: float, inflations: Sequence[In
             given = _given_sizes(p, x, *overlap, inflation)
             total = np.sum(given * kept, axis=(1, 2)) + 2 * (redrawn @ fresh @ once)
             bias, variance = total / (kept.sum() + 2 * once.sum())
-            terms.append((float(bias), float(variance)))
-    return terms
+            found.append((float(bias), float(variance)))
+    return found
 
 
 def _given_sizes(p: int, x: Counts, a: Floats, weight: Floats, inflation: Inflation) -> Floats:
@@ -71,14 +80,14 @@ def _given_sizes(p: int, x: Counts, a: Floats, weight: Floats, inflation: Inflat
 
 
 def _column_groups(p: int, alpha: float, x: Counts, w: Floats) -> Floats:
-    """Joint law of the sizes of two members of a group, who are disjoint, or leave out disjoint sets."""
+    """Joint distribution of the sizes of two members of a group, who are disjoint, or leave out disjoint sets."""
     joint = np.zeros((len(x), len(x)))
     step = int(x[1] - x[0]) if len(x) > 1 else 1
     for row, size in enumerate(x.tolist()):
         if alpha <= 0.5:
-            y, probability = _laws.binomial(p - size, alpha / (1 - alpha))
+            y, probability = _distributions.binomial(p - size, alpha / (1 - alpha))
         else:
-            left_out, probability = _laws.binomial(size, (1 - alpha) / alpha)
+            left_out, probability = _distributions.binomial(size, (1 - alpha) / alpha)
             y = p - left_out
         nearest = np.clip((y - x[0] + step // 2) // step, 0, len(x) - 1)
         np.add.at(joint[row], nearest, w[row] * probability)
@@ -87,23 +96,23 @@ def _column_groups(p: int, alpha: float, x: Counts, w: Floats) -> Floats:
 
 def _acceptance(n: int, eta: float, x: Counts) -> tuple[Floats, Floats]:
     """Probability that a member of x columns has rows enough; that both of a row group have, for each pair of sizes."""
-    tau, weight = _laws.thin(*_laws.binomial(n, eta))
+    tau, weight = _distributions.thin(*_distributions.binomial(n, eta))
     enough = np.where(tau >= x[:, None] + 2, weight, 0.0)
     if eta <= 0.5:
-        partner = 1 - _laws.at_most(x + 1, (n - tau)[:, None], eta / (1 - eta))
+        partner = 1 - _distributions.at_most(x + 1, (n - tau)[:, None], eta / (1 - eta))
     else:
-        partner = _laws.at_most(n - x - 2, tau[:, None], (1 - eta) / eta)
+        partner = _distributions.at_most(n - x - 2, tau[:, None], (1 - eta) / eta)
     return enough.sum(axis=1), enough @ partner
 
 
-def _overlaps(p: int, x: Counts) -> tuple[Floats, Floats]:
+def _overlaps(p: int, x: Counts, terms: int) -> tuple[Floats, Floats]:
     """Values and weights of the overlap of uniform subsets, for each pair of sizes: shape (values, sizes, sizes).
 
     Hypergeometric, or one standard deviation either side of its mean where that would be too many terms.
     """
     y = x[:, None]
     low, high = np.maximum(0, x + y - p), np.minimum(x, y)
-    if len(x) ** 2 * (x[-1] + 1) <= _laws.PAIR_TERMS:
+    if len(x) ** 2 * (x[-1] + 1) <= terms:
         a = np.arange(x[-1] + 1)[:, None, None]
         inside = (low <= a) & (a <= high)
         shared = np.where(inside, a, low)

@@ -12,10 +12,6 @@ from scipy.optimize import brentq, minimize_scalar
 
 from ._arguments import Floats
 
-SHORT = 1e-9  # relative distance that searches keep from n columns, where members interpolate
-REACH = 9.0  # standard deviations of an estimate that are integrated: 2e-19 are beyond
-SCANNED = 60  # levels, before the search
-
 
 class Coins(NamedTuple):
     """Probabilities of each column to be in a member, in both of a pair, and in neither; means if they are random."""
@@ -30,7 +26,7 @@ def coins_of(alpha: Floats) -> Coins:
 
 
 class Family:
-    """All laws of one rule, "power" or "ratio", on coefficients `b` that are known up to errors of `spread`."""
+    """All probabilities of one rule, "power" or "ratio", on coefficients `b` known up to errors of `spread`."""
 
     def __init__(self, rule: str, b: Floats, spread: float, q: float) -> None:
         self.rule, self.spread, self.q = rule, spread, q
@@ -80,9 +76,10 @@ def best_coins(family: Family, risk: Callable[[Coins], float], n: float) -> Coin
     def at(level: float) -> float:
         return risk(family.coins(level))
 
-    levels = np.linspace(family.level(SHORT * most), family.level((1 - SHORT) * most), SCANNED)
+    short = 1e-9  # relative distance kept from n columns, where members interpolate
+    levels = np.linspace(family.level(short * most), family.level((1 - short) * most), 60)
     best = int(np.argmin([at(level) for level in levels]))
-    around = levels[max(best - 1, 0)], levels[min(best + 1, SCANNED - 1)]
+    around = levels[max(best - 1, 0)], levels[min(best + 1, len(levels) - 1)]
     found = minimize_scalar(at, bounds=around, method="bounded", options={"xatol": 1e-9})
     candidates = [family.coins(float(level)) for level in (found.x, levels[best])]
     if family.spread == 0 and most < n:  # everything that has a signal
@@ -98,12 +95,13 @@ def normal_nodes(b: Floats, spread: float, kink: float) -> tuple[Floats, Floats]
     """
     if spread == 0:
         return b[:, None], np.ones((len(b), 1))
+    reach = 9  # standard deviations that are integrated: 2e-19 are beyond
     halving = 2.0 ** -np.arange(20)
     with np.errstate(over="ignore"):  # what is infinitely many deviations away is cut off below
         zero = -b[:, None] / spread + np.concatenate([-halving, [0.0], halving])
         kinks = (np.array([-kink, kink]) - b[:, None]) / spread
-    edges = np.broadcast_to(np.arange(-REACH, REACH + 1), (len(b), int(2 * REACH) + 1))
-    edges = np.sort(np.clip(np.concatenate([edges, zero, kinks], axis=1), -REACH, REACH), axis=1)
+    edges = np.broadcast_to(np.arange(-reach, reach + 1.0), (len(b), 2 * reach + 1))
+    edges = np.sort(np.clip(np.concatenate([edges, zero, kinks], axis=1), -reach, reach), axis=1)
     x, w = np.polynomial.legendre.leggauss(10)
     half = np.diff(edges, axis=1)[:, :, None] / 2
     z = (edges[:, :-1, None] + half * (1 + x)).reshape(len(b), -1)

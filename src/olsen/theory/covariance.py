@@ -34,8 +34,6 @@ from ._arguments import (
 )
 from ._pairs import mean_of_pairs
 
-SUBSETS = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
-
 
 class _Member(NamedTuple):
     features: Counts
@@ -111,18 +109,14 @@ def _effective_penalty(s: Floats, tau: float, penalty: float) -> float:
 
 def _member(Sigma: Floats, beta: Floats, S: Counts, rows: float, penalty: float) -> _Member:
     own = Sigma[np.ix_(S, S)]
-    mu = _effective_penalty(_eigenvalues(own), rows, penalty) if penalty > 0 or len(S) > rows else 0.0
+    mu = 0.0
+    if penalty > 0 or len(S) > rows:
+        mu = _effective_penalty(np.maximum(np.linalg.eigvalsh(own), 0.0), rows, penalty)  # negative ones are rounding
     inverse = _inverse(own + mu * np.eye(len(S)), S)
     error = beta.copy()
     error[S] -= inverse @ (Sigma[S] @ beta)
     smoother = own @ inverse
     return _Member(S, inverse, error, rows, float(np.sum(smoother * smoother.T)), mu == 0)
-
-
-def _eigenvalues(own: Floats) -> Floats:
-    """Those of a semidefinite matrix: what is negative is rounding."""
-    values: Floats = np.maximum(np.linalg.eigvalsh(own), 0.0)
-    return values
 
 
 def _inverse(matrix: Floats, S: Counts) -> Floats:
@@ -145,21 +139,6 @@ def _inverse(matrix: Floats, S: Counts) -> Floats:
     return inverse
 
 
-def _overlap(Sigma: Floats, first: _Member, second: _Member) -> tuple[float, float, float, float]:
-    """q, T = tr(M), tr(M**2) and the swapped product for M = Q_i Sigma_ij Q_j Sigma_ji."""
-    cross = Sigma[np.ix_(first.features, second.features)]
-    forth = first.inverse @ cross
-    product = forth @ (second.inverse @ cross.T)
-    weighted_i, weighted_j = Sigma @ first.error, Sigma @ second.error
-    swapped = weighted_j[first.features] @ forth @ second.inverse @ weighted_i[second.features]
-    return (
-        float(weighted_i @ second.error),
-        float(np.trace(product)),
-        float(np.sum(product * product.T)),
-        float(swapped),
-    )
-
-
 def _inflation(trace: Floats | float, t: float, tau_i: float, tau_j: float, correction: float = 0.0) -> Floats:
     """1 / (1 - kappa) - 1, with the finite-n correction of the denominator."""
     room = tau_i * tau_j - t * (trace + correction)
@@ -168,11 +147,16 @@ def _inflation(trace: Floats | float, t: float, tau_i: float, tau_j: float, corr
 
 
 def _pair_risk(Sigma: Floats, first: _Member, second: _Member, t: float, noise: Floats) -> Floats:
-    q, trace, square, swapped = _overlap(Sigma, first, second)
-    plain = first.plain and second.plain
-    inflation = _inflation(trace, t, first.rows, second.rows, square / trace if plain and trace > 0 else 0.0)
-    if plain:
-        q = q + t / (first.rows * second.rows) * swapped
+    cross = Sigma[np.ix_(first.features, second.features)]
+    forth = first.inverse @ cross
+    product = forth @ (second.inverse @ cross.T)  # M = Q_i Sigma_ij Q_j Sigma_ji
+    weighted_i, weighted_j = Sigma @ first.error, Sigma @ second.error
+    q, trace, correction = float(weighted_i @ second.error), float(np.trace(product)), 0.0
+    if first.plain and second.plain:
+        correction = float(np.sum(product * product.T)) / trace if trace > 0 else 0.0
+        swapped = weighted_j[first.features] @ forth @ second.inverse @ weighted_i[second.features]
+        q = q + t / (first.rows * second.rows) * float(swapped)
+    inflation = _inflation(trace, t, first.rows, second.rows, correction)
     with np.errstate(invalid="ignore"):
         return q + (noise + q) * inflation
 
@@ -305,7 +289,8 @@ def covariance_risk(
     True
     """
     Sigma, beta = _problem("covariance_risk", Sigma, beta)
-    scalar("covariance_risk", "n_subsets", n_subsets, SUBSETS)
+    enough = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
+    scalar("covariance_risk", "n_subsets", n_subsets, enough)
     sigma, k = letters("covariance_risk", sigma=sigma, k=k)
     for name, given in (("n", n), ("eta", eta), ("penalty", penalty)):
         scalar("covariance_risk", name, given)
@@ -314,20 +299,14 @@ def covariance_risk(
     alpha = checked("covariance_risk", "alpha", alpha, PROBABILITY)
     subsets = _draw(alpha, len(beta), int(n_subsets), rows, np.random.default_rng(rng), penalty)
     members = [_member(Sigma, beta, S, rows, penalty) for S in subsets]
-    value, spread = _by_projector(Sigma, members, n, sigma[..., None] ** 2, k[..., None])
-    return (value[()], spread[()]) if return_std else value[()]
-
-
-def _by_projector(Sigma: Floats, members: list[_Member], n: float, noise: Floats, k: Floats) -> tuple[Floats, Floats]:
-    """Ensemble risk from U-statistics over all members, and its delete-one jackknife standard error."""
     bias, trace, own_bias, own_variance = _leave_one_out(Sigma, members)
-    rows = members[0].rows
-    correction = 1.0 if all(member.plain for member in members) else 0.0
-    inflation = _inflation(trace, rows**2 / n, rows, rows, correction)
+    inflation = _inflation(trace, rows**2 / n, rows, rows, float(all(member.plain for member in members)))
+    noise = sigma[..., None] ** 2
     with np.errstate(invalid="ignore"):
-        risk = mean_of_pairs(own_bias + noise * own_variance, bias + (noise + bias) * inflation, k)
+        risk = mean_of_pairs(own_bias + noise * own_variance, bias + (noise + bias) * inflation, k[..., None])
         spread = np.sqrt(len(members) - 1.0) * risk[..., 1:].std(axis=-1)
-    return risk[..., 0], np.where(np.isnan(spread), np.inf, spread)  # an infinite risk has no other error
+    spread = np.where(np.isnan(spread), np.inf, spread)  # an infinite risk has no other error
+    return (risk[..., 0][()], spread[()]) if return_std else risk[..., 0][()]
 
 
 def _draw(alpha: Floats, p: int, count: int, rows: int, rng: np.random.Generator, penalty: float) -> list[Counts]:

@@ -4,18 +4,18 @@ For two members that share :math:`a` columns and leave :math:`u` columns to neit
 
 .. math:: bias_{ij} = \|\beta_{(S_i\cup S_j)^c}\|^2 (1+v), \qquad var_{ij} = \sigma^2 v, \qquad v = \frac{a}{n-a-1}
 
-(all rows in use; :math:`i=j` is :math:`a = m`). The expected risk is the average of these over the law of
-:math:`(a, u)` that the sampling and the design imply, and that law is summed, not approximated.
+(all rows in use; :math:`i=j` is :math:`a = m`). The expected risk is the average of these over the distribution of
+:math:`(a, u)` that the sampling and the design imply, and that is summed, not approximated.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import _coin_rows, _laws
+from . import _coin_rows, _distributions
 from ._arguments import EXPECTED_COLUMNS, Floats, checked, letters, require, require_choice, scalar
-from ._laws import Law, Numbers
+from ._distributions import Numbers, Overlaps
 from ._pairs import group_shares, mean_of_pairs, rescale, times_square
 
 SAMPLINGS = ("fixed", "bernoulli")
@@ -193,9 +193,9 @@ def expected_risk(
     .. math:: E R_k = \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same}
               + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}
 
-    where each :math:`R` averages :math:`\frac up (1+v)\|\beta\|^2 + \sigma^2 v` over the law of the shared columns
-    :math:`a` and the columns :math:`u` outside both members: hypergeometric for fixed sizes (:math:`u = p-2m+a`),
-    binomial for coin flips.
+    where each :math:`R` averages :math:`\frac up (1+v)\|\beta\|^2 + \sigma^2 v` over the distribution of the shared
+    columns :math:`a` and the columns :math:`u` outside both members: hypergeometric for fixed sizes
+    (:math:`u = p-2m+a`), binomial for coin flips.
 
     Parameters
     ----------
@@ -228,13 +228,13 @@ def expected_risk(
     Status: exact for ``n_samples=None``; with row subsampling the pairs use the refined approximation of
     `overlap_variance`, averaged over the hypergeometric number of shared rows; the single member stays exact.
     Coin flips with a rejection probability above 1e-13: members exact; pairs conditioned on the acceptance of both,
-    exactly while the sum stays below two million terms (p up to about ten thousand), in cells of sizes beyond (relative
-    error about 1e-6). In a balanced group a rejected member is replaced by an independent one, which is counted
-    exactly in the same range; beyond it, what the rejection says about the size of the partner is neglected.
-    Coin-flip rows: accepted together with the columns. The law of a pair's columns is exact up to p of about 125, with
-    two values for the overlap of given sizes beyond; its inflation v is taken at the mean number of rows, or at two
-    more than the shared columns if that is more. Whatever v, the risk is at least :math:`(1-\delta)^2\|\beta\|^2`,
-    :math:`\delta` being the mean share of the columns in a member, and at no scale negative.
+    where a rejected member of a balanced group is replaced by an independent one: exactly up to ten thousand columns,
+    with some of the sizes and two values for the overlap of given sizes beyond.
+    Coin-flip rows: accepted together with the columns. The distribution of a pair's columns is exact up to p of about
+    125, with two values for the overlap of given sizes beyond; its inflation v is taken at the mean number of rows, or
+    at two more than the shared columns if that is more. Whatever v, the risk is at least
+    :math:`(1-\delta)^2\|\beta\|^2`, :math:`\delta` being the mean share of the columns in a member, and at no scale
+    negative.
     ``inf`` for fixed sizes within one of `n_samples`, where the expectation is infinite.
 
     Examples
@@ -320,32 +320,39 @@ def _terms(
     if sampling == "fixed" and tau - 1 <= m <= tau + 1:
         return np.full(5, np.inf if m < p else 0.0), np.full(5, np.inf), 1, 1, m / p
     row_group = n // max(1, min(tau, n - tau)) if design == "balanced" and tau < n else 1
-    if sampling == "bernoulli" and tau < n:
-        bias, variance, group, shrinkage = _coin_row_terms(int(n), int(p), m / p, tau, design)
-        return bias, variance, group, row_group, shrinkage
-    # A law of overlaps is (shared columns, weights, mean columns outside both).
-    laws = _fixed_laws(p, int(m), design) if sampling == "fixed" else _coin_laws(p, m / p, int(tau) - 2, design)
-    own, same, other, group, shrinkage = laws
-    member = _average(p, own, own[0] / (tau - own[0] - 1))
-    bias, variance = np.transpose([member, *_pair_averages(n, p, tau, other, same)])
+    of_sampling = _fixed_terms if sampling == "fixed" else _coin_terms
+    own, pairs, group, shrinkage = of_sampling(int(n), int(p), m, tau, design)
+    bias, variance = np.transpose([own, *pairs])
     return bias, variance, group, row_group, shrinkage
 
 
-def _coin_row_terms(n: int, p: int, alpha: float, tau: float, design: str) -> tuple[Floats, Floats, int, float]:
-    """The same where rows are coin flips too: sizes are summed where members are rejected, overlaps otherwise."""
+def _fixed_terms(n: int, p: int, m: float, tau: float, design: str) -> tuple[Any, list[Any], int, float]:
+    """Bias and variance of one member and of pairs (`_pair_averages`), group size, E|S|/p."""
+    m = int(m)
+    own = _average(p, (np.array([m]), np.ones(1), np.array([p - m])), m / (tau - m - 1))
+    least = max(0, 2 * m - p)
+    same = (np.array([least]), np.ones(1), np.array([p - 2 * m + least]))
+    a, weight = _distributions.hypergeometric(p, m, m)
+    group = p // max(1, min(m, p - m)) if design == "balanced" else 1
+    return own, _pair_averages(n, p, tau, (a, weight, p - 2 * m + a), same), group, m / p
+
+
+def _coin_terms(n: int, p: int, m: float, tau: float, design: str) -> tuple[Any, list[Any], int, float]:
+    """The same for coin flips: by sizes where rows are flipped too and members rejected, or columns very many."""
+    alpha = m / p
     *own, shrinkage, accepted = _coin_rows.member_terms(n, p, alpha, tau / n)
-    if accepted < 1 - _laws.NEGLIGIBLE:
+    if accepted < 1 - _distributions.NEGLIGIBLE and (tau < n or p > 10_000):
         pairs = _coin_rows.pair_terms(n, p, alpha, tau / n, [_coin_inflation(n, tau, rows) for rows in DESIGNS])
     else:
-        _, same, other, *_ = _coin_laws(p, alpha, int(tau) - 2, design)
-        pairs = _pair_averages(n, p, tau, other, same)
-    bias, variance = np.transpose([own, *pairs])
-    return bias, variance, _coin_group(alpha, design), shrinkage
+        pairs = _pair_averages(n, p, tau, *_coin_overlaps(p, alpha, int(tau) - 2, design))
+    smaller = min(alpha, 1 - alpha)
+    group = int(1 / max(smaller, 2.0**-53) + 1e-9) if design == "balanced" and smaller > 0 else 1
+    return own, pairs, group, shrinkage
 
 
-def _pair_averages(n: int, p: int, tau: float, other: Law, same: Law) -> list[tuple[float, float]]:
+def _pair_averages(n: int, p: int, tau: float, other: Overlaps, same: Overlaps) -> list[tuple[float, float]]:
     """Pairs of no common group, of one column group, of one row group, of both."""
-    return [_average(p, law, _mean_inflation(law[0], n, tau, rows)) for rows in DESIGNS for law in (other, same)]
+    return [_average(p, pair, _mean_inflation(pair[0], n, tau, rows)) for rows in DESIGNS for pair in (other, same)]
 
 
 def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: str) -> None:
@@ -362,10 +369,10 @@ def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: 
     )
 
 
-def _average(p: int, law: Law, inflation: Floats) -> tuple[float, float]:
-    """Bias (unit signal) and variance (unit noise) of a pair under a law of overlaps."""
-    _, weight, outside = law
-    return float(weight @ (outside / p * (1 + inflation))), float(weight @ inflation)
+def _average(p: int, overlaps: Overlaps, inflation: Floats | float) -> tuple[float, float]:
+    """Bias (unit signal) and variance (unit noise) of a pair."""
+    _, weight, outside = overlaps
+    return float(weight @ (outside / p * (1 + inflation))), float(np.sum(weight * inflation))
 
 
 def _mean_inflation(a: ArrayLike, n: int, tau: float, rows: str) -> Floats:
@@ -373,7 +380,7 @@ def _mean_inflation(a: ArrayLike, n: int, tau: float, rows: str) -> Floats:
     a = np.asarray(a, dtype=float)
     if tau == n or rows == "balanced":
         return _inflation(a, tau, max(0, 2 * tau - n))
-    t, weight = _laws.thin(*_laws.hypergeometric(int(n), int(tau), int(tau)))
+    t, weight = _distributions.thin(*_distributions.hypergeometric(int(n), int(tau), int(tau)))
     total = np.zeros(len(a))
     for shared, mass in zip(t, weight, strict=True):
         total += mass * _inflation(a, tau, shared)
@@ -393,36 +400,14 @@ def _coin_inflation(n: int, tau: float, rows: str) -> _coin_rows.Inflation:
     return inflation
 
 
-def _fixed_laws(p: int, m: int, design: str) -> tuple[Law, Law, Law, int, float]:
-    """Laws of one member, of a same-group pair and of another pair for fixed sizes; group size; E|S|/p."""
-    own = (np.array([m]), np.ones(1), np.array([p - m]))
-    least = max(0, 2 * m - p)
-    same = (np.array([least]), np.ones(1), np.array([p - 2 * m + least]))
-    a, weight = _laws.hypergeometric(p, m, m)
-    group = p // max(1, min(m, p - m)) if design == "balanced" else 1
-    return own, same, (a, weight, p - 2 * m + a), group, m / p
-
-
-def _coin_laws(p: int, alpha: float, most: int, design: str) -> tuple[Law, Law, Law, int, float]:
-    """The same for one coin per column, sizes above `most` being redrawn."""
-    kept = 1 - _laws.rejection(p, alpha, most)
-    require(
-        kept > 1e-6,
-        f"coin flips that expect {alpha * p:.6g} columns are accepted up to n_samples - 2 = {most} only, which has "
-        f"probability {kept:.1g}: every subset is rejected. Use fewer expected columns, or theory.minimum_norm_risk.",
-    )
-    sizes, weight = _laws.binomial(p, alpha, most)
-    other, _ = _laws.coin_pair(p, alpha**2, alpha * (1 - alpha), most)
-    same = other
-    if design != "independent":
-        both = max(0.0, 2 * alpha - 1)
-        least, accepted = _laws.coin_pair(p, both, alpha - both, most)
-        once = 2 * (kept - accepted)  # exactly one of the two is redrawn
-        replaced = _laws.replaced_pair(p, alpha, most) if once > _laws.NEGLIGIBLE else None
-        same = _laws.mixture(least, accepted, other if replaced is None else replaced, once)
-    return (sizes, weight, p - sizes), same, other, _coin_group(alpha, design), float(weight @ sizes) / p
-
-
-def _coin_group(alpha: float, design: str) -> int:
-    smaller = min(alpha, 1 - alpha)
-    return int(1 / max(smaller, 2.0**-53) + 1e-9) if design == "balanced" and smaller > 0 else 1
+def _coin_overlaps(p: int, alpha: float, most: int, design: str) -> tuple[Overlaps, Overlaps]:
+    """Of two members of different groups, and of one group, sizes above `most` being drawn again."""
+    other, _ = _distributions.coin_pair(p, alpha**2, alpha * (1 - alpha), most)
+    if design == "independent":
+        return other, other
+    both = max(0.0, 2 * alpha - 1)
+    same, accepted = _distributions.coin_pair(p, both, alpha - both, most)
+    once = 2 * (float(_distributions.at_most(most, p, alpha)) - accepted)  # exactly one of the two is drawn again
+    if once > _distributions.NEGLIGIBLE:
+        same = _distributions.mixture(same, accepted, _distributions.replaced_pair(p, alpha, most), once)
+    return other, same

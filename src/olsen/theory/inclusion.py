@@ -1,17 +1,17 @@
-r"""Laws of inclusion: members flip one coin per column, with a probability of its own, and columns are uncorrelated.
+r"""Unequal probabilities: members flip one coin per column, with its own probability, and columns are uncorrelated.
 
 Write :math:`\alpha_j` for the probability of column j and :math:`b_j^2 = \Sigma_{jj}\beta_j^2` for its signal. Two
 members share column j with probability :math:`\alpha_j^2` and both miss it with :math:`(1-\alpha_j)^2`, and that is all
-their risk depends on: at finite n through the law of the number of shared columns (`expected_diagonal_risk`), in the
-limit through sums over columns (`diagonal_risk`). What is best for a known signal, what restricted laws reach, and
-what is lost when the signal is estimated follow from these two.
+their risk depends on: at finite n through the distribution of the number of shared columns (`expected_diagonal_risk`),
+in the limit through sums over columns (`diagonal_risk`). What is best for a known signal, what restricted rules reach,
+and what is lost when the signal is estimated follow from these two.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from . import _laws
+from . import _distributions
 from ._arguments import (
     LEAST,
     ROWS,
@@ -28,12 +28,6 @@ from ._arguments import (
 from ._families import Coins, Family, best_coins, coins_of
 from ._pairs import mean_of_pairs
 from .covariance import _effective_penalty
-
-NOISE = SPREAD._replace(
-    words="a standard deviation, positive and finite", least=LEAST,
-    way_out="Without noise take every feature of non-zero signal.",
-)  # fmt: skip
-RULES = ("ratio", "power")
 
 
 def diagonal_risk(
@@ -108,7 +102,7 @@ def expected_diagonal_risk(
 
     where the shared columns :math:`a` are a sum of independent coins of probabilities :math:`\alpha_l^2`
     (Poisson-binomial), and :math:`a_{-j}` leaves out column j, which is in neither member. One member:
-    :math:`\alpha_l` and :math:`1-\alpha_j` in their place. The laws are summed, not approximated.
+    :math:`\alpha_l` and :math:`1-\alpha_j` in their place. All of it is summed, nothing approximated.
 
     Parameters
     ----------
@@ -159,29 +153,29 @@ def _expected(function: str, coins: Coins, signal: Floats, sigma: ArrayLike, n: 
         f"{function} needs sum(probabilities) <= n - 1 (least-squares members); got {columns:.6g} and n = {n:.6g}. Use "
         "smaller probabilities, or theory.covariance_risk for minimum-norm members.",
     )
-    own, rejected = _laws.coins_one_by_one(coins.once, (1 - coins.once) * signal, most)
+    own, rejected = _distributions.coins_one_by_one(coins.once, (1 - coins.once) * signal, most)
     require(
         rejected < 1 - 1e-6,
         f"{function}: coin flips that expect {columns:.6g} columns are accepted up to n - 2 = {n - 2:.6g} only, which "
         f"has probability {1 - rejected:.1g}. Use smaller probabilities, or more rows n.",
     )
-    if rejected < _laws.NEGLIGIBLE:
-        pair, _ = _laws.coins_one_by_one(coins.both, coins.neither * signal, most)
+    if rejected < _distributions.NEGLIGIBLE:
+        pair, _ = _distributions.coins_one_by_one(coins.both, coins.neither * signal, most)
     else:
-        cost = _laws.accepted_coins_cost(coins.once, coins.both, most)
+        cost = _distributions.accepted_coins_cost(coins.once, coins.both, most)
         require(
-            cost <= _laws.COIN_TERMS,
+            cost <= 4e8,  # seconds
             f"{function}: members of {columns:.6g} expected columns have more than n - 2 = {n - 2:.6g} with a "
             f"probability of {rejected:.1g} and are drawn again; to count this exactly takes {cost:.1g} terms. Use "
             "smaller probabilities, or the limit, theory.diagonal_risk.",
         )
-        pair = _laws.accepted_coins(coins.once, coins.both, coins.neither * signal, most)
+        pair = _distributions.accepted_coins(coins.once, coins.both, coins.neither * signal, most)
     return mean_of_pairs(_inflated(own, sigma, n), _inflated(pair, sigma, n), k)
 
 
-def _inflated(law: Floats, sigma: ArrayLike, n: float) -> Floats:
-    """Risk of a pair from the law of its shared columns and of the signal it leaves out, conditioned on its event."""
-    probability, left_out = law / law[0].sum()
+def _inflated(counts: Floats, sigma: ArrayLike, n: float) -> Floats:
+    """Risk of a pair from the distribution of its shared columns and the signal left out, conditioned on its event."""
+    probability, left_out = counts / counts[0].sum()
     a = np.arange(len(probability))
     inflation = a / (n - a - 1)
     risk: Floats = left_out @ (1 + inflation) + np.square(sigma) * (probability @ inflation)
@@ -234,7 +228,8 @@ def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *
     variances, beta = letters("optimal_probabilities", variances=variances, beta=beta)
     _require_columns("optimal_probabilities", beta.shape, beta=beta, variances=variances)
     scalar("optimal_probabilities", "n", n, ROWS_OF_A_LIMIT)
-    scalar("optimal_probabilities", "sigma", sigma, NOISE)
+    positive = SPREAD._replace(least=LEAST, way_out="Without noise take every feature of non-zero signal.")
+    scalar("optimal_probabilities", "sigma", sigma, positive)
     signal = variances * beta**2
 
     def excess(risk: float) -> float:
@@ -251,8 +246,8 @@ def power_probabilities(variances: ArrayLike, beta: ArrayLike, q: float, size: f
 
     .. math:: \alpha_j = \min(1,\, c\,|b_j|^q), \qquad \sum_j \alpha_j = m, \qquad b_j^2 = \Sigma_{jj}\beta_j^2
 
-    Uniform for q = 0. The law of a known signal that is best (`optimal_probabilities`) is none of these, unless all
-    coefficients other than zero are of one size: it behaves as q = 2 for small and as q = 0 for large ones.
+    Uniform for q = 0. The best ones for a known signal (`optimal_probabilities`) are none of these, unless all
+    coefficients other than zero are of one size: they behave as q = 2 for small and as q = 0 for large ones.
 
     Parameters
     ----------
@@ -363,7 +358,7 @@ def estimated_probabilities_risk(
     k : int or inf
         Members.
     exact : bool
-        Whether to use the finite-n law of shared columns; the best size is that of the limit all the same.
+        Whether to use the finite-n distribution of shared columns; the best size is that of the limit all the same.
 
     Notes
     -----
@@ -386,7 +381,7 @@ def estimated_probabilities_risk(
     """
     name = "estimated_probabilities_risk"
     b = _coefficients(name, variances, beta)
-    require_choice("rule", rule, RULES)
+    require_choice("rule", rule, ("ratio", "power"))
     sigma, spread, q, k = (
         scalar(name, letter, value) for letter, value in (("sigma", sigma), ("spread", spread), ("q", q), ("k", k))
     )

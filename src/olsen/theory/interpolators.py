@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ._arguments import Counts, Floats, letters, require, require_choice
-from ._laws import hypergeometric, thin
+from ._distributions import hypergeometric, thin
 from ._pairs import mean_of_pairs, rescale, same_group_share
 
 

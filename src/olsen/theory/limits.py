@@ -4,6 +4,8 @@ Letters as in the paper: :math:`\alpha = |S_i|/p`, :math:`\eta = |T_i|/n`, `k` m
 Below the interpolation peak (:math:`\alpha\gamma < \eta`) members are ordinary least squares and the formulas are the
 paper's theorem; above it they are minimum-norm interpolators. With :math:`\delta = \min(\alpha, \eta/\gamma)`
 two different members follow one formula on both sides. For a signal of norm r use sigma / r and multiply by r**2.
+The paper scales the large ensemble by mu (section 4.4). Only one fact is used, :math:`E\langle\beta, b\rangle =
+\delta\|\beta\|^2`, which holds for one member already, so that part holds for every `k` with the risk of that `k`.
 """
 
 import numpy as np
@@ -19,26 +21,17 @@ def _gap(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
     return np.where(np.abs(gap) <= 4 * np.finfo(float).eps * eta, 0.0, gap)
 
 
-def _bias_terms(alpha: Floats, gamma: Floats, eta: Floats) -> tuple[Floats, Floats]:
-    """Bias for i == j and for i != j."""
+def _terms(alpha: Floats, gamma: Floats, eta: Floats) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Bias, and variance at sigma = 1, each for i == j and for i != j."""
     gap = _gap(alpha, gamma, eta)
     delta = np.minimum(alpha, eta / gamma)
+    shared = delta**2 * gamma
     with np.errstate(divide="ignore", invalid="ignore"):
         left_out = np.where(alpha < 1, eta * (1 - alpha) / np.abs(gap), 0.0)
-        own = np.where(gap > 0, left_out, 1 - eta / gamma + left_out)
-        pair = np.where(delta < 1, (1 - delta) ** 2 / (1 - delta**2 * gamma), 0.0)
-    return own, pair
-
-
-def _variance_terms(alpha: Floats, gamma: Floats, eta: Floats) -> tuple[Floats, Floats]:
-    """Variance at sigma = 1 for i == j and for i != j."""
-    gap = _gap(alpha, gamma, eta)
-    delta = np.minimum(alpha, eta / gamma)
-    with np.errstate(divide="ignore"):
-        own = np.where(gap > 0, alpha * gamma, eta) / np.abs(gap)
-        signal = delta**2 * gamma
-        pair = signal / (1 - signal)
-    return own, pair
+        own_bias = np.where(gap > 0, left_out, 1 - eta / gamma + left_out)
+        pair_bias = np.where(delta < 1, (1 - delta) ** 2 / (1 - shared), 0.0)
+        own_variance = np.where(gap > 0, alpha * gamma, eta) / np.abs(gap)
+        return (own_bias, pair_bias), (own_variance, shared / (1 - shared))
 
 
 def limiting_bias(alpha: ArrayLike, gamma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0) -> Floats:
@@ -59,8 +52,8 @@ def limiting_bias(alpha: ArrayLike, gamma: ArrayLike, *, k: ArrayLike = np.inf, 
     (0.285714, 0.666667)
     """
     alpha, gamma, k, eta = letters("limiting_bias", alpha=alpha, gamma=gamma, k=k, eta=eta)
-    own, pair = _bias_terms(alpha, gamma, eta)
-    return mean_of_pairs(own, pair, k)[()]
+    bias, _ = _terms(alpha, gamma, eta)
+    return mean_of_pairs(*bias, k)[()]
 
 
 def limiting_variance(
@@ -80,8 +73,8 @@ def limiting_variance(
     (0.142857, 0.333333)
     """
     alpha, gamma, sigma, k, eta = letters("limiting_variance", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
-    own, pair = _variance_terms(alpha, gamma, eta)
-    return times_square(sigma, mean_of_pairs(own, pair, k))[()]
+    _, variance = _terms(alpha, gamma, eta)
+    return times_square(sigma, mean_of_pairs(*variance, k))[()]
 
 
 def limiting_risk(
@@ -116,14 +109,12 @@ def limiting_risk(
         "limiting_risk", alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta, mu=mu
     )
     risk = risk_of_members(alpha, gamma, sigma, k, eta)
-    unscaled = mu.ndim == 0 and mu == 1
-    return risk[()] if unscaled else rescale(risk, np.minimum(alpha, eta / gamma), mu)[()]
+    return rescale(risk, np.minimum(alpha, eta / gamma), mu)[()]
 
 
 def risk_of_members(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
     """`limiting_risk` at mu = 1, of letters already checked."""
-    bias, variance = _bias_terms(alpha, gamma, eta), _variance_terms(alpha, gamma, eta)
-    own, pair = (b + times_square(sigma, v) for b, v in zip(bias, variance, strict=True))
+    own, pair = (b + times_square(sigma, v) for b, v in zip(*_terms(alpha, gamma, eta), strict=True))
     return mean_of_pairs(own, pair, k)
 
 
@@ -268,3 +259,84 @@ def better_side(gamma: ArrayLike, sigma: ArrayLike) -> NDArray[np.str_]:
     gamma, sigma = letters("better_side", gamma=gamma, sigma=sigma)
     alpha = _large_ensemble_alpha(gamma, sigma)
     return np.where((1 - alpha * gamma) ** 2 < gamma * (1 - alpha), "rows", "features")[()]
+
+
+def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
+    r"""Risk of `mu` times an estimator of known risk and shrinkage, unit-norm signal (paper, eq. mu-scaled-risk).
+
+    .. math:: \mu^2 R + (1-\mu)^2 + 2\mu(1-\mu)(1-\delta)
+
+    `shrinkage` is :math:`\delta = E\langle\beta, b\rangle`: alpha for least-squares members, :math:`\tau/p` for
+    minimum-norm members on :math:`\tau` rows.
+
+    Status: exact at any n, p, k when `risk` is. All arguments broadcast.
+
+    Examples
+    --------
+    >>> float(scaled_risk(0.5, 0.5, 1.0)), float(scaled_risk(0.5, 0.5, 0.0))
+    (0.5, 1.0)
+    """
+    risk, shrinkage, mu = letters("scaled_risk", risk=risk, shrinkage=shrinkage, mu=mu)
+    least = (1 - shrinkage) ** 2  # its projection on the signal: the variance of <beta, b> is not negative
+    require(
+        risk >= least * (1 - 1e-9) - 1e-15,  # what rounding may take from a risk that a formula gave
+        f"scaled_risk: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for a signal of norm 1; "
+        f"got a risk {np.max(least - risk):.6g} below that. For a signal of norm r divide the risk by r**2.",
+    )
+    return rescale(risk, shrinkage, mu)[()]
+
+
+def optimal_mu(
+    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
+) -> Floats:
+    r"""The best scale of `k` members in the limit.
+
+    .. math:: \mu_* = \frac{\delta}{R_k + 2\delta - 1}, \qquad \delta = \min(\alpha, \eta/\gamma)
+
+    with :math:`R_k` the limiting risk of that `k`. It is 1 at the optimal alpha of the large ensemble, below 1 for
+    larger alpha and above 1 for smaller (paper, section 4.4).
+
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments broadcast.
+
+    Examples
+    --------
+    >>> round(float(optimal_mu(0.5, 1.0, 0.5**0.5)), 12), round(float(optimal_mu(0.25, 1.0, 0.5**0.5)), 4)
+    (1.0, 1.875)
+    """
+    mu, _ = _scale_and_shrinkage("optimal_mu", alpha, gamma, sigma, k, eta)
+    return mu[()]
+
+
+def optimally_scaled_risk(
+    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
+) -> Floats:
+    r"""Limiting risk at the best scale.
+
+    .. math:: 1 - \frac{\delta^2}{R_k + 2\delta - 1} = 1 - \mu_*\delta
+
+    Status: theorem for :math:`\alpha\gamma < \eta`, asymptotic above the peak. All arguments broadcast.
+
+    Examples
+    --------
+    >>> round(float(optimally_scaled_risk(0.25, 1.0, 0.5**0.5)), 4)
+    0.5312
+    """
+    mu, shrinkage = _scale_and_shrinkage("optimally_scaled_risk", alpha, gamma, sigma, k, eta)
+    return (1 - mu * shrinkage)[()]
+
+
+def _scale_and_shrinkage(
+    function: str, alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, k: ArrayLike, eta: ArrayLike
+) -> tuple[Floats, Floats]:
+    r"""With :math:`(R_k + 2\delta - 1)/\delta` written out, for a risk minus 1 leaves no digit for few columns."""
+    alpha, gamma, sigma, k, eta = letters(function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
+    require(alpha > 0, f"{function} needs alpha > 0: an ensemble without columns is zero at every scale.")
+    delta, gap, noisy = np.minimum(alpha, eta / gamma), _gap(alpha, gamma, eta), gamma * (1 + sigma**2)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        below = (eta + noisy - 2 * alpha * gamma) / gap
+        above = 1 + gamma * (1 - alpha + sigma**2) / -gap
+        own = np.where(gap > 0, below, np.where(gap < 0, above, np.inf))
+        pair = delta * (1 + noisy - 2 * delta * gamma) / (1 - delta**2 * gamma)
+        mu = 1 / mean_of_pairs(own, pair, k)
+    solved = (alpha == 1) & (gap == 0) & (sigma == 0)  # a square system without noise is exact
+    return np.where(solved, 1.0, mu), delta

@@ -1,4 +1,4 @@
-r"""Laws of subset sizes and overlaps, as weights on the window that carries the mass.
+r"""Distributions of subset sizes and overlaps, as weights on the window that carries the mass.
 
 Weights come from ratios of neighbouring probabilities, accumulated in logarithms from the mode:
 no factorial is formed, so a million columns cost a few thousand terms and keep full precision.
@@ -14,11 +14,9 @@ from ._arguments import Counts, Floats
 
 Weighted: TypeAlias = tuple[Counts, Floats]  # values of a count, their weights
 Numbers: TypeAlias = NDArray[np.floating[Any] | np.integer[Any]]
-Law: TypeAlias = tuple[Numbers, Floats, Numbers]  # columns shared, weights, mean number of columns outside both
+Overlaps: TypeAlias = tuple[Numbers, Floats, Numbers]  # columns shared, weights, mean number of columns outside both
 
 NEGLIGIBLE = 1e-13  # rejection probability below which the truncation is not felt
-PAIR_TERMS = 2_000_000  # most (overlap, remainder) terms summed exactly under rejection
-COIN_TERMS = 400_000_000  # the same where every column has its own coin: seconds
 
 
 def window(mean: float, variance: float, low: int, high: int) -> Counts:
@@ -57,7 +55,7 @@ def binomial(trials: int, probability: float, most: int | None = None) -> Weight
 
 
 def thin(values: Counts, weights: Floats, most: int = 100) -> Weighted:
-    """Every s-th term of a long smooth law, renormalised.
+    """Every s-th term of a long smooth distribution, renormalised.
 
     An equally spaced sum of a bell-shaped function is the trapezoidal rule, whose error falls like exp(-2 (pi s)^2)
     with s terms to a standard deviation; here s is at least 2, which leaves rounding.
@@ -67,46 +65,27 @@ def thin(values: Counts, weights: Floats, most: int = 100) -> Weighted:
     return values[::step], kept / kept.sum()
 
 
-def rejection(p: int, alpha: float, most: int) -> float:
-    """Probability that coin flips give more than `most` columns."""
-    return 0.0 if alpha == 0 or most >= p else float(1 - bdtr(most, p, alpha)) if alpha < 1 else 1.0
+def at_most(count: Counts | int, trials: Counts | int, probability: float) -> Floats:
+    """P(Bin(trials, probability) <= count), elementwise, with the degenerate cases SciPy leaves out."""
+    if probability >= 1:
+        return np.where(np.asarray(trials) <= count, 1.0, 0.0)
+    inside = bdtr(np.minimum(count, np.maximum(trials, 0)), np.maximum(trials, 0), probability)
+    return np.where(np.asarray(trials) <= count, 1.0, inside)
 
 
-def coin_pair(p: int, both: float, one: float, most: int) -> tuple[Law, float]:
-    """Law of the overlap of two coin-flip subsets, and the probability that both are accepted.
+def coin_pair(p: int, both: float, one: float, most: int) -> tuple[Overlaps, float]:
+    """Overlaps of two coin-flip subsets, and the probability that both are accepted.
 
-    The law is: values, weights, and the mean number of columns outside both. Each column is in both subsets with
-    probability `both`, in exactly the first with `one`, in exactly the second with `one`. The pair is conditioned on
-    both sizes being at most `most`: ignored when the probability is negligible, summed exactly when the sum is small
-    enough, in cells of sizes otherwise.
+    Each column is in both subsets with probability `both`, in exactly the first with `one`, in exactly the second with
+    `one`. The pair is conditioned on both sizes being at most `most`, which is ignored when its probability of failing
+    is negligible. Given the overlap, columns of the first alone are summed; those of the second alone are a tail.
     """
     outside = 1 - both - 2 * one
     outside = outside if outside > 1e-15 else 0.0
     a, weight = binomial(p, both, most)
-    if rejection(p, both + one, most) < NEGLIGIBLE:
+    if 1 - at_most(most, p, both + one) < NEGLIGIBLE:
         return (a, weight, (p - a) * (outside / (1 - both) if both < 1 else 0.0)), 1.0
-    weight = weight * (1 - rejection(p, both, most))  # a is conditioned on a <= most; the pair is not
-    if outside == 0:
-        return _covering_pair(p, most, a, weight)
-    widest = 24 * np.sqrt(p * one) + 90
-    if len(a) * min(widest, p) <= PAIR_TERMS:
-        return _truncated_pair(p, both, one, most, a, weight)
-    return _celled_pair(p, both + one, most), (1 - rejection(p, both + one, most)) ** 2
-
-
-def _covering_pair(p: int, most: int, a: Counts, weight: Floats) -> tuple[Law, float]:
-    """Two subsets that together hold every column: fair coins split the p - a others, both parts being short."""
-    low, high = p - most, most - a
-    below = np.where(low > 0, at_most(np.minimum(low - 1, p - a), p - a, 0.5), 0.0)
-    mass = np.where(high >= low, at_most(np.maximum(high, 0), p - a, 0.5) - below, 0.0)
-    total = weight * np.maximum(mass, 0)
-    accepted = float(total.sum())  # zero when the two cannot both be short
-    return (a, total / (accepted or 1.0), np.zeros(len(a))), accepted
-
-
-def _truncated_pair(p: int, both: float, one: float, most: int, a: Counts, weight: Floats) -> tuple[Law, float]:
-    """Exact conditioning: given the overlap, sum over the columns of S_i alone; those of S_j alone are a tail."""
-    outside = max(0.0, 1 - both - 2 * one)
+    weight = weight * at_most(most, p, both)  # a is conditioned on a <= most; the pair is not
     tail = one / (one + outside)
     mass, uncovered = np.zeros(len(a)), np.zeros(len(a))
     for index, overlap in enumerate(a):
@@ -118,44 +97,15 @@ def _truncated_pair(p: int, both: float, one: float, most: int, a: Counts, weigh
         # E[(N - c) 1{c <= C}] = N (1 - q) P(Bin(N - 1, q) <= C)
         uncovered[index] = probability @ (rest * (1 - tail) * at_most(most - overlap, rest - 1, tail))
     total = weight * mass
-    with np.errstate(invalid="ignore", divide="ignore"):
-        law = a, total / total.sum(), np.where(mass > 0, uncovered / mass, 0.0)
-    return law, float(total.sum())
+    accepted = float(total.sum())  # zero when the two cannot both be short
+    return (a, total / (accepted or 1.0), uncovered / np.where(mass > 0, mass, 1.0)), accepted
 
 
-def at_most(count: Counts | int, trials: Counts, probability: float) -> Floats:
-    """P(Bin(trials, probability) <= count), elementwise, with the degenerate cases SciPy leaves out."""
-    if probability >= 1:
-        return (trials <= count).astype(float)
-    inside = bdtr(np.minimum(count, np.maximum(trials, 0)), np.maximum(trials, 0), probability)
-    return np.where(trials <= count, 1.0, inside)
-
-
-def _celled_pair(p: int, alpha: float, most: int, cells: int = 160) -> Law:
-    """Large p under rejection: accepted sizes in cells, the overlap of two sizes one deviation either side of its mean.
-
-    For independent subsets only, when the exact sum would exceed `PAIR_TERMS`. Sizes are independent, each conditioned
-    on its own acceptance; at p = 1000 and 2000 the mean inflation is off by 3e-6 and 2e-6 of its value.
-    """
-    sizes, weights = binomial(p, alpha, most)
-    groups = np.array_split(np.arange(len(sizes)), min(cells, len(sizes)))
-    mass = np.array([weights[g].sum() for g in groups])
-    centre = np.array([(weights[g] @ sizes[g] + 1e-300 * sizes[g[0]]) / (weights[g].sum() + 1e-300) for g in groups])
-    first, second = np.meshgrid(centre, centre)
-    mean = first * second / p
-    spread = np.sqrt(np.maximum(0, first * second * (p - first) * (p - second) / (p**2 * (p - 1))))
-    joint = np.outer(mass, mass)
-    a = np.concatenate([(mean - spread).ravel(), (mean + spread).ravel()])
-    a = np.clip(a, 0, most)
-    union = np.tile((first + second).ravel(), 2) - a
-    return a, np.tile(joint.ravel(), 2) / (2 * joint.sum()), np.maximum(0, p - union)
-
-
-def replaced_pair(p: int, alpha: float, most: int) -> Law | None:
-    """Overlap law of two members of a balanced group when the coin flips of exactly one of them were rejected.
+def replaced_pair(p: int, alpha: float, most: int) -> Overlaps:
+    """Overlaps of two members of a balanced group when the coin flips of exactly one of them were rejected.
 
     The accepted size is conditioned on the rejection of the partner, whose columns (or left-out columns, for alpha
-    above one half) are disjoint from its own; the replacement is independent. None when the sum would be too long.
+    above one half) are disjoint from its own; the replacement is independent.
     """
     sizes, weight = binomial(p, alpha, most)
     if alpha <= 0.5:
@@ -164,8 +114,6 @@ def replaced_pair(p: int, alpha: float, most: int) -> Law | None:
         refused = at_most(p - most - 1, sizes, (1 - alpha) / alpha)
     weight = weight * np.maximum(refused, 0)
     keep = weight > NEGLIGIBLE * weight.max()
-    if keep.sum() * min(most + 1, 24 * np.sqrt(p) + 90) > PAIR_TERMS:
-        return None
     mass, uncovered = np.zeros(most + 1), np.zeros(most + 1)
     for size, share in zip(sizes[keep], weight[keep], strict=True):
         a, probability = binomial(int(size), alpha)
@@ -177,7 +125,7 @@ def replaced_pair(p: int, alpha: float, most: int) -> Law | None:
 
 
 def coins_one_by_one(inside: Floats, left_out: Floats, most: int) -> tuple[Floats, float]:
-    """Law of the number of columns inside a set, and the signal outside another, where every column has its own coin.
+    """Distribution of the number of columns inside a set, and the signal outside another; a coin for every column.
 
     Column j is inside with probability ``inside[j]``, and otherwise adds ``left_out[j]`` in the mean (an energy times
     the probability of being outside). Row 0: the probability of each count up to `most` or to the end of the window;
@@ -186,38 +134,38 @@ def coins_one_by_one(inside: Floats, left_out: Floats, most: int) -> tuple[Float
     """
     flipped = inside > 0
     last = _last_count(inside, most)
-    law, beyond = np.zeros((2, last + 1)), 0.0
-    law[0, 0] = 1.0
+    mass, beyond = np.zeros((2, last + 1)), 0.0
+    mass[0, 0] = 1.0
     for probability, energy in zip(inside[flipped], left_out[flipped], strict=True):
-        beyond += probability * law[0, last]
-        grown = (1 - probability) * law
-        grown[1] += energy * law[0]
-        grown[:, 1:] += probability * law[:, :-1]
-        law = grown
-    law[1] += left_out[~flipped].sum() * law[0]
-    return law, float(beyond)
+        beyond += probability * mass[0, last]
+        grown = (1 - probability) * mass
+        grown[1] += energy * mass[0]
+        grown[:, 1:] += probability * mass[:, :-1]
+        mass = grown
+    mass[1] += left_out[~flipped].sum() * mass[0]
+    return mass, float(beyond)
 
 
 def accepted_coins(once: Floats, both: Floats, left_out: Floats, most: int) -> Floats:
     """`coins_one_by_one` of the overlap of two members, on the event that neither has more than `most` columns.
 
     Columns in exactly one of the two, d of them, are in the one or in the other with equal chances, whatever their
-    probabilities. So the joint law of the overlap and of d is enough, and given these, acceptance is the middle of a
-    fair binomial. Not divided by the probability of that event.
+    probabilities. So the joint distribution of the overlap and of d is enough, and given these, acceptance is the
+    middle of a fair binomial. Not divided by the probability of that event.
     """
     alone = 2 * (once - both)
     last_both, last_alone = _last_count(both, most), _last_count(alone, 2 * most)
-    law = np.zeros((2, last_both + 1, last_alone + 1))
-    law[0, 0, 0] = 1.0
+    mass = np.zeros((2, last_both + 1, last_alone + 1))
+    mass[0, 0, 0] = 1.0
     for two, one, energy in zip(both, alone, left_out, strict=True):
-        grown = (1 - two - one) * law
-        grown[1] += energy * law[0]
-        grown[:, 1:] += two * law[:, :-1]
-        grown[:, :, 1:] += one * law[:, :, :-1]
-        law = grown
+        grown = (1 - two - one) * mass
+        grown[1] += energy * mass[0]
+        grown[:, 1:] += two * mass[:, :-1]
+        grown[:, :, 1:] += one * mass[:, :, :-1]
+        mass = grown
     a, d = np.arange(last_both + 1)[:, None], np.arange(last_alone + 1)
     accepted = np.maximum(0.0, 2 * at_most(most - a, d + 0 * a, 0.5) - 1)
-    overlaps: Floats = np.sum(law * accepted, axis=2)
+    overlaps: Floats = np.sum(mass * accepted, axis=2)
     return overlaps
 
 
@@ -232,10 +180,8 @@ def _last_count(probability: Floats, most: int) -> int:
     return int(min(most, reach[-1]))
 
 
-def mixture(first: Law, mass_first: float, second: Law, mass_second: float) -> Law:
-    """The law that is `first` or `second` in the proportion of the two masses."""
-    share = mass_first / (mass_first + max(mass_second, 0.0))
-    if share >= 1 - NEGLIGIBLE:
-        return first
+def mixture(first: Overlaps, mass_first: float, second: Overlaps, mass_second: float) -> Overlaps:
+    """`first` or `second`, in the proportion of the two masses."""
+    share = mass_first / (mass_first + mass_second)
     values, outside = (np.concatenate([first[i], second[i]]) for i in (0, 2))
     return values, np.concatenate([share * first[1], (1 - share) * second[1]]), outside
