@@ -21,7 +21,7 @@ import sklearn
 from sklearn.utils import validation
 
 from olsen import OLSEnsembleRegressor
-from olsen._execution import arrays, blas, callbacks, memory
+from olsen._execution import arrays, callbacks, memory, threads
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files of Linux")
 
@@ -359,13 +359,13 @@ def test_the_namespace_comes_from_a_private_function_of_scikit_learn(monkeypatch
 
 def test_the_product_that_lets_other_threads_run_comes_from_the_table_of_scipy(monkeypatch):
     """``__pyx_capi__``, through SciPy's LowLevelCallable. Without it the wrapper of the same routine does the work."""
-    assert blas._dsyrk() is not None, gone(scipy, "linalg.cython_blas.dsyrk with the arguments that it had")
+    assert threads._dsyrk() is not None, gone(scipy, "linalg.cython_blas.dsyrk with the arguments that it had")
     rng = np.random.default_rng(0)
     Z, start = rng.standard_normal((30, 7)), np.asfortranarray(rng.standard_normal((7, 7)))
     results = [start.copy(order="F"), start.copy(order="F")]
-    blas.add_gram(Z, results[0])
-    monkeypatch.setattr(blas, "_dsyrk", lambda: None)
-    blas.add_gram(Z, results[1])
+    threads.add_gram(Z, results[0])
+    monkeypatch.setattr(threads, "_dsyrk", lambda: None)
+    threads.add_gram(Z, results[1])
     np.testing.assert_allclose(results[0], start + np.tril(Z.T @ Z), rtol=0, atol=1e-12)
     np.testing.assert_array_equal(results[0], results[1])
 
@@ -377,8 +377,8 @@ def test_a_table_that_is_not_as_expected_is_not_used(table, monkeypatch):
             raise ValueError(f"No function {name!r} found in __pyx_capi__ of the module")
         return types.SimpleNamespace(function=None, signature=table[name])
 
-    monkeypatch.setattr(blas, "LowLevelCallable", types.SimpleNamespace(from_cython=from_cython))
-    assert blas._dsyrk.__wrapped__() is None
+    monkeypatch.setattr(threads, "LowLevelCallable", types.SimpleNamespace(from_cython=from_cython))
+    assert threads._dsyrk.__wrapped__() is None
 
 
 def test_callbacks_use_private_names_of_scikit_learn():

@@ -27,7 +27,7 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -208,15 +208,19 @@ class BlockSource:
 
 
 def ahead(blocks: Iterator[T], count: int) -> Iterator[T]:
-    """The same blocks, read while those before are worked on."""
-    if not room_for_a_thread():
-        yield from blocks
-        return
+    """The same blocks, read while those before are worked on; one after the other where no thread can be had."""
+    coming, threaded = deque[Future[T | None]](), room_for_a_thread()
     with ThreadPoolExecutor(1) as reader:
-        coming = deque(reader.submit(next, blocks, None) for _ in range(count))
         try:
-            while (block := coming.popleft().result()) is not None:
-                coming.append(reader.submit(next, blocks, None))
+            while True:
+                try:
+                    while threaded and len(coming) <= count:
+                        coming.append(reader.submit(next, blocks, None))
+                except RuntimeError:  # the system has no more threads, or the interpreter is ending
+                    threaded = False
+                block = coming.popleft().result() if coming else next(blocks, None)
+                if block is None:
+                    return
                 yield block
         finally:
             reader.shutdown(cancel_futures=True)

@@ -1,4 +1,4 @@
-"""Threads over members, and how many threads BLAS uses meanwhile.
+"""Threads over members, how many threads BLAS uses meanwhile, and a BLAS routine that lets other threads run.
 
 Members are independent and their kernels release the interpreter lock, so plain threads are enough: no data is copied
 and no process is started. BLAS is held to one thread meanwhile; otherwise every thread would start its own set of BLAS
@@ -16,29 +16,47 @@ limit holds in the thread that asks for it, and pooled threads always have one.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_void_p
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
 
 import joblib
+import numpy as np
+from numpy.typing import NDArray
+from scipy import LowLevelCallable
+from scipy.linalg import blas, cython_blas
 from threadpoolctl import ThreadpoolController
 
 from . import memory
 
-__all__ = ["Report", "Sharing", "blas_threads", "count_threads", "one_blas_thread", "room_for_a_thread"]
+__all__ = [
+    "BLAS_HELD",
+    "Report",
+    "Sharing",
+    "add_gram",
+    "blas_threads",
+    "count_threads",
+    "one_blas_thread",
+    "room_for_a_thread",
+]
 
 T = TypeVar("T")
 Report = Callable[[int], None]  # called with the number of finished items
 
 THREAD_BYTES = 1 << 25
 CHUNK_SECONDS = 0.1  # compiled work cannot be interrupted, and Ctrl-C should work at once
+
+BLAS_HELD = ContextVar("BLAS_HELD", default=False)  # whether the caller is within a limit to one thread
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -96,7 +114,7 @@ class Sharing:
         """
         parts = 4 * self.n_threads if self.n_threads > 1 or self.report else 1
         most = chunk or max(1, -(-n_items // parts))
-        with one_blas_thread() if uses_blas else nullcontext():
+        with one_blas_thread() if uses_blas and not BLAS_HELD.get() else nullcontext():
             return _map_chunks(function, n_items, chunk or 1, most, self.n_threads, self.report)
 
     def quiet(self) -> Sharing:
@@ -146,9 +164,8 @@ def _map_chunks(
             begun = n_items  # after an error nobody begins another chunk
 
     try:
-        for number in range(1, min(n_threads, -(-n_items // most))):
-            if not _submit(take_chunks, number, helpers):
-                break
+        while len(helpers) < min(n_threads, -(-n_items // most)) - 1 and _submit(take_chunks, helpers):
+            pass
         take_chunks(report)
     finally:
         at_work = [helper for helper in helpers if not helper.cancel()] if helpers else helpers
@@ -161,7 +178,7 @@ def _map_chunks(
         helper.result()  # or its error
     if report and reported < done:
         report(done)
-    return [*map(results.__getitem__, sorted(results))]
+    return list(map(results.__getitem__, sorted(results)))
 
 
 _most_helpers = 0  # that were ever asked for at once
@@ -174,16 +191,16 @@ def _pool() -> ThreadPoolExecutor:
     )
 
 
-def _submit(function: Callable[[], None], number: int, helpers: list[Future[None]]) -> bool:
+def _submit(function: Callable[[], None], helpers: list[Future[None]]) -> bool:
     """Have a pooled thread call a function as if it were this one, when it is free; False if there is none."""
     global _most_helpers
-    if number > _most_helpers and not room_for_a_thread():
+    if len(helpers) >= _most_helpers and not room_for_a_thread():
         return False
     try:
         helpers.append(_pool().submit(copy_context().run, function))
     except RuntimeError:  # the interpreter is ending, or the system has no more threads
         return False
-    _most_helpers = max(_most_helpers, number)
+    _most_helpers = max(_most_helpers, len(helpers))
     return True
 
 
@@ -204,9 +221,10 @@ _changed: list[list[Any]] = []  # meanwhile: library, its number before, and the
 @contextmanager
 def blas_threads(count: int | None) -> Iterator[None]:
     """Context in which BLAS uses so many threads; None means as many as it had before any limit of ours."""
-    limit = object()
+    limit, held = object(), BLAS_HELD.get()
     own = [(library, library.get_num_threads()) for library, _ in _libraries()[1]]
     try:
+        BLAS_HELD.set(count == 1)
         _limit_own(count)
         with _lock:
             if not _in_force:
@@ -215,6 +233,7 @@ def blas_threads(count: int | None) -> Iterator[None]:
             _apply_latest()
         yield
     finally:
+        BLAS_HELD.set(held)
         try:
             _leave(limit)
         except BaseException:  # an interrupt from the keyboard must not keep what others use
@@ -264,6 +283,7 @@ def _start_again() -> None:
     """A forked child has none of its parent's threads, and none of the contexts that they were in."""
     global _lock, _most_helpers
     _lock, _most_helpers = threading.Lock(), 0
+    BLAS_HELD.set(False)
     _pool.cache_clear()
     _in_force.clear()
     _apply_latest()
@@ -271,3 +291,45 @@ def _start_again() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_again)
+
+
+def add_gram(Z: NDArray[np.float64], M: NDArray[np.float64]) -> None:
+    """Add Z'Z to the lower triangle of M, in place; Z in C order, M in Fortran order, both float64.
+
+    SciPy's wrappers hold the interpreter lock, NumPy's product cannot add to what is there; SciPy's table of BLAS
+    routines for compiled callers, called through ctypes, does both. Where that table is not as expected, the wrapper
+    does the same work, one thread at a time.
+
+    >>> M = np.zeros((2, 2), order="F")
+    >>> add_gram(np.array([[1.0, 2.0], [3.0, 4.0]]), M)
+    >>> np.tril(M).tolist()
+    [[10.0, 0.0], [14.0, 20.0]]
+    """
+    rows, width = Z.shape
+    if not (Z.flags.c_contiguous and M.flags.f_contiguous and Z.dtype == M.dtype == np.float64):
+        raise TypeError("Z must be C-ordered and M Fortran-ordered, both float64.")
+    if not rows:
+        return
+    dsyrk = _dsyrk()
+    if dsyrk is None:
+        blas.dsyrk(1.0, Z.T, beta=1.0, c=M, lower=1, overwrite_c=1)
+    else:
+        n, k, one = byref(c_int(width)), byref(c_int(rows)), byref(c_double(1.0))
+        dsyrk(b"L", b"N", n, k, one, Z.ctypes.data, n, one, M.ctypes.data, n)
+
+
+@cache
+def _dsyrk() -> Callable[..., None] | None:
+    """The routine for compiled callers, or None if it is not there or takes other arguments (integers of 64 bits)."""
+    try:
+        found = LowLevelCallable.from_cython(cython_blas, "dsyrk")
+    except ValueError:
+        return None
+    # of Fortran's dsyrk(uplo, trans, n, k, alpha, a, lda, beta, c, ldc); Cython has a name of its own for double
+    expected = r"void \(char \*, char \*, int \*, int \*, (\w+ \*), \1, int \*, \1, \1, int \*\)"
+    if not re.fullmatch(expected, found.signature):
+        return None
+    pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)  # of our own: pythonapi's is everybody's
+    address = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(found.function, found.signature.encode())
+    i, x, A = POINTER(c_int), POINTER(c_double), c_void_p
+    return ctypes.CFUNCTYPE(None, c_char_p, c_char_p, i, i, x, A, i, x, A, i)(address)

@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.arrays import HOST, Space
-from .._execution.blas import add_gram
+from .._execution.threads import add_gram
 from .._trust import LARGEST, SMALLEST, constant_columns, refuse_extremes
 from .moments import Moments, mirror_lower, weighted_mean
 

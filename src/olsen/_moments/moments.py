@@ -9,6 +9,7 @@ the data when it is not to be trusted (see ``_members.gram``).
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import accumulate
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.arrays import HOST, Space
-from .._execution.threads import Sharing, one_blas_thread
+from .._execution.threads import BLAS_HELD, Sharing, one_blas_thread
 from .._trust import EPS, constant_columns, ordinary_weights
 
 __all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "training_moments", "weighted_mean"]
@@ -137,7 +138,7 @@ def from_data(
     total = float(n) if weight is None else float(weight.sum())
     square = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
     # one thread of BLAS, so that sums round alike however many threads the members have; large products ask for more
-    with one_blas_thread():
+    with nullcontext() if BLAS_HELD.get() else one_blas_thread():
         mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
         mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
         G, C, yy = square(X, Y, weight, mean_x, mean_y)

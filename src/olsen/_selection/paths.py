@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import subsets
-from .._execution.threads import Sharing
+from .._execution.threads import Sharing, one_blas_thread
 from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 from .._members.problem import Columns, Problem
 from .._moments import Moments, from_data, training_moments
@@ -304,6 +304,7 @@ def moments_of_training_rows(problem: Problem, splits: Splits, mapper: Sharing |
     n = problem.shape[0]
     tests = np.sort(np.concatenate([test for _, test in splits]))
     complements = all(len(train) + len(test) == n for train, test in splits)
-    if not complements or not np.array_equal(tests, np.arange(n)):
-        return [moments(train) for train, _ in splits]
-    return training_moments([moments(test) for _, test in splits])
+    with one_blas_thread():  # held once for all of them
+        if not complements or not np.array_equal(tests, np.arange(n)):
+            return [moments(train) for train, _ in splits]
+        return training_moments([moments(test) for _, test in splits])

@@ -28,7 +28,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import Sharing
+from .._execution.threads import Sharing, one_blas_thread
 from .._members.problem import Units
 from ..subsets import Subsets
 from .combining import simplex_weights
@@ -228,7 +228,8 @@ class _InFolds:
         n, p = self.data.n_rows, len(self.data.unit)
         pairs = list(zip(self.data.folds, fits, strict=False))
         if n * p * min(n, p) < WORTH_A_THREAD:
-            return [work(*pair) for pair in pairs]
+            with one_blas_thread():  # held once for all of them
+                return [work(*pair) for pair in pairs]
         return self.sharing.quiet()(lambda start, _: work(*pairs[start]), len(pairs), chunk=1)
 
     def inclusion(self, schemes: list[int], found: Penalties) -> list[Array]:
