@@ -12,11 +12,10 @@ from .._execution.memory import require
 from . import dask, device, sources
 from .blocks import Blocks
 from .dask import DaskRows, is_dask
-from .determinantal import limit_of, process_of
+from .determinantal import process_of
 from .device import Device, lives_elsewhere
 from .engine import Engine, FoldFit, NeedsRows, Options, Refit, nobody
-from .memory import Memory
-from .stream import Stream
+from .memory import Memory, Stream
 
 __all__ = [
     "Blocks",
@@ -31,7 +30,6 @@ __all__ = [
     "Stream",
     "engine_of",
     "is_dask",
-    "limit_of",
     "lives_elsewhere",
     "nobody",
     "predict",

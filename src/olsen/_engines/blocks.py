@@ -16,7 +16,7 @@ from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial, reduce
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,36 +30,19 @@ from .._members.problem import Submatrix
 from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
 from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size, row_groups
-from .determinantal import limit_of
-from .engine import Engine, FoldFit, NeedsRows, Options, Refit, fold_design, nobody
-from .sources import Block, require_positive
+from .dask import DaskRows
+from .engine import Engine, FoldFit, NeedsRows, Options, Refit, nobody
+from .sources import Block, BlockSource, require_positive
 
-__all__ = ["GROUPS", "Blocks", "Source", "Summary", "fold_errors", "merge_errors", "sum_rows", "triangles_of"]
+__all__ = ["GROUPS", "Blocks", "Summary"]
 
 Array = NDArray[np.float64]
+T = TypeVar("T")
 GROUPS = 20  # groups of rows when members draw rows
 MOST_LANES, LANES_BYTES = 16, 1 << 26  # sums that are made side by side
 
 
-class Source(Protocol):
-    """Rows in blocks, here or on a cluster."""
-
-    @property
-    def kind(self) -> str:
-        """What it is, for messages."""
-
-    @property
-    def names(self) -> list[str] | None:
-        """Names of the columns, where they are known before any row."""
-
-    @property
-    def rereadable(self) -> bool:
-        """Whether there can be another pass."""
-
-    def collect(
-        self, work: Callable[..., Any], merge: Callable[[list[Any]], Any], options: Options | None = None
-    ) -> Any:
-        """``work(blocks)`` of all rows; with options, ``work(blocks, n_threads)``, with progress."""
+Source = BlockSource | DaskRows
 
 
 @dataclass(frozen=True)
@@ -81,18 +64,18 @@ class Summary:
     @staticmethod
     def merge(summaries: list[Summary]) -> Summary:
         """Of all rows together."""
-        parts = [Moments.merge_all(list(own)) for own in zip(*(one.parts for one in summaries), strict=True)]
+        parts = _merge_groups(Moments.merge_all, [one.parts for one in summaries])
         distinct = reduce(DistinctRows.merge, [one.distinct for one in summaries if one.distinct is not None])
         return replace(summaries[0], parts=parts, n_given=sum(one.n_given for one in summaries), distinct=distinct)
 
 
-def sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, seed: int, centre: bool) -> Summary:
+def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, seed: int, centre: bool) -> Summary:
     """Moments of random groups of rows.
 
     Blocks go in turn to a few lanes, each with accumulators of every group, which are summed side by side by as many
     threads as there are. The number of lanes depends on the shape alone, so threads do not change the result.
     """
-    lanes, found = list[list[Accumulator]](), Summary([])
+    lanes, n_given, distinct, about = list[list[Accumulator]](), 0, DistinctRows.of_columns(0), tuple[Any, ...]()
 
     def add(some: list[Block], i: int, _: int) -> None:
         for g, *rows in some[i].groups(n_groups, seed):
@@ -103,20 +86,20 @@ def sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, see
     with one_blas_thread() if n_threads > 1 else nullcontext(), closing(blocks):
         while some := list(islice(blocks, min(n_threads, len(lanes) or 1))):  # of different lanes
             if not lanes:
-                p, q = some[0].X.shape[1], some[0].y.shape[1]
-                lanes = _lanes(p, q, n_groups, centre)
-                dtype = np.float32 if some[0].X.dtype == np.float32 else np.float64
-                found = Summary([], 0, DistinctRows.of_columns(p), some[0].single, dtype, some[0].names)
+                (p, q), dtype = (some[0].X.shape[1], some[0].y.shape[1]), some[0].X.dtype
+                lanes, distinct = _lanes(p, q, n_groups, centre), DistinctRows.of_columns(p)
+                about = (some[0].single, np.float32 if dtype == np.float32 else np.float64, some[0].names)
             Sharing(n_threads)(partial(add, some), len(some), chunk=1, uses_blas=False)
-            distinct = found.distinct
             for block in some:
-                if distinct is not None and len(distinct) < distinct.enough:
+                n_given += len(block.X)
+                if len(distinct) < distinct.enough:
                     distinct = distinct.add(block.X if block.weight is None else block.X[block.weight > 0])
-            found = replace(found, n_given=found.n_given + sum(len(block.X) for block in some), distinct=distinct)
+    if not lanes:
+        return Summary([])
     for lane in lanes[1:]:
         for group, other in zip(lanes[0], lane, strict=True):
             group.absorb(other)
-    return replace(found, parts=[group.moments() for group in lanes[0]] if lanes else [])
+    return Summary([group.moments() for group in lanes[0]], n_given, distinct, *about)
 
 
 def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator]]:
@@ -127,7 +110,7 @@ def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator
     return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(count)]
 
 
-def triangles_of(blocks: Iterator[Block], p: int, q: int, n_groups: int, seed: int, centre: bool) -> list[Triangle]:
+def _triangles_of(blocks: Iterator[Block], p: int, q: int, n_groups: int, seed: int, centre: bool) -> list[Triangle]:
     """Triangular factors of the same groups of rows."""
     out = [Triangle.empty(p, q) for _ in range(n_groups)]
     for block in blocks:
@@ -138,7 +121,7 @@ def triangles_of(blocks: Iterator[Block], p: int, q: int, n_groups: int, seed: i
     return out
 
 
-def fold_errors(blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows: int, most: int) -> list[Array]:
+def _fold_errors(blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows: int, most: int) -> list[Array]:
     """Errors of the fit without each fold for its rows; of many rows only some, chosen by their numbers."""
     errors: list[list[Array]] = [[np.zeros((0, len(fit.coef)))] for fit in fits]
     for block in blocks:
@@ -151,13 +134,9 @@ def fold_errors(blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows:
     return [np.concatenate(own) for own in errors]
 
 
-def merge_errors(parts: list[list[Array]]) -> list[Array]:
-    """Of consecutive rows."""
-    return [np.concatenate(own) for own in zip(*parts, strict=True)]
-
-
-def _merge_triangles(parts: list[list[Triangle]]) -> list[Triangle]:
-    return [reduce(Triangle.join, own) for own in zip(*parts, strict=True)]
+def _merge_groups(merge: Callable[[list[T]], T], parts: list[list[T]]) -> list[T]:
+    """What belongs to each group of rows, from that of consecutive rows."""
+    return [merge(list(own)) for own in zip(*parts, strict=True)]
 
 
 class Blocks(Engine):
@@ -242,24 +221,20 @@ class Blocks(Engine):
         whole, fits = Blocks(self.source, self.options), []
         summary = whole._sum(count, seed)
         for f in range(count):
-            others = partial(_without, f)
-            parts, triangles = others(summary.parts), partial(lambda others: others(whole.triangles()), others)
-            rest = Blocks(None, self.options, replace(summary, parts=parts), triangles)
-            members = rest.solve(fold_design(refit, rest.summary.n_rows), 0, refit.number)
+            parts = [part for g, part in enumerate(summary.parts) if g != f]
+            rest = Blocks(None, self.options, replace(summary, parts=parts), partial(whole.triangles, without=f))
+            members = rest.solve(refit.design_for(rest.summary.n_rows), 0, refit.number)
             fits.append(FoldFit.from_members(members, refit.scale))
         return whole.solve(refit.design, 0, refit.number), self.errors_of(fits, seed, most, summary.n_given)
 
     def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
         assert self.source is not None
-        work = partial(fold_errors, fits=fits, seed=seed, n_rows=n_rows, most=most)
-        errors = self.source.collect(work, merge_errors)
+        work = partial(_fold_errors, fits=fits, seed=seed, n_rows=n_rows, most=most)
+        errors = self.source.collect(work, partial(_merge_groups, np.concatenate))
         return [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)]
 
-    def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
+    def _solve_drawn(self, features: Subsets, groups: Subsets | None, weights: Array | None) -> Members:
         """Members with the same groups of rows are solved together."""
-        if stop == np.inf:
-            return limit_of(self, design)
-        features, groups = design.draw(start, int(stop), self.options.quietly.without_blas)
         k, (p, q) = len(features), self.summary.parts[0].C.shape
         sharing = self.options.sharing("members", k)
         coef, intercept, mean_y, refitted = np.zeros((p, q)), np.zeros(q), np.zeros(q), 0
@@ -292,15 +267,15 @@ class Blocks(Engine):
         )  # fmt: skip
         return problem.with_moments(replace(moments, mean_x=np.zeros(p), mean_y=np.zeros(q), centred=False))
 
-    def triangles(self) -> list[Triangle]:
+    def triangles(self, without: int | None = None) -> list[Triangle]:
         """Triangular factors of the groups: another pass, at the first member that needs it."""
         assert self._triangles is not None
-        return self._triangles()
+        return [triangle for g, triangle in enumerate(self._triangles()) if g != without]
 
     def _sum(self, n_groups: int, seed: int) -> Summary:
         assert self.source is not None
         how: dict[str, Any] = {"n_groups": n_groups, "seed": seed, "centre": self.options.fit_intercept}
-        found: Summary = self.source.collect(partial(sum_rows, **how), Summary.merge, self.options)
+        found: Summary = self.source.collect(partial(_sum_rows, **how), Summary.merge, self.options)
         if found.n_given > found.n_rows:
             require_positive(found.n_rows, found.n_given)
         if found.n_rows < 2:
@@ -323,18 +298,14 @@ class Blocks(Engine):
                 f"{kind} cannot be read again to solve them from the data. Pass a function that returns the iterator, "
                 f"or a file, or use partial_fit, which keeps a triangular factor."
             )
-        p, q = parts[0].C.shape
-        found: list[Triangle] = self.source.collect(partial(triangles_of, p=p, q=q, **how), _merge_triangles)
+        (p, q), merge = parts[0].C.shape, partial(_merge_groups, partial(reduce, Triangle.join))
+        found: list[Triangle] = self.source.collect(partial(_triangles_of, p=p, q=q, **how), merge)
         now = sum(one.n_rows for one in found)
         if not all(map(_same_sums, parts, found)):
             raise ValueError(
                 _reread(kind, f"{before} rows", f"{now} whose sums are others" if now == before else f"{now}")
             )
         return found
-
-
-def _without(number: int, parts: list[Any]) -> list[Any]:
-    return parts[:number] + parts[number + 1 :]
 
 
 def _reread(kind: str, before: str, now: str) -> str:

@@ -19,7 +19,6 @@ from .._members import Members, on_device
 from .._members.problem import Units
 from ..subsets import Design
 from ..subsets._on_device import draw_on_device
-from .determinantal import limit_of
 from .engine import Options
 from .memory import Rows, memory_named
 
@@ -58,29 +57,26 @@ class Device(Rows):
         return cls.from_checked(X, y, Y[:, None] if y.ndim == 1 else Y, weight, options, 2, space=space)
 
     def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
-        space, mapper = self.rows.space, self.options.quietly.without_blas
-        if stop == np.inf:
-            found = limit_of(self, design)
-            coef, intercept, mean_y = (space.put(array) for array in (found.coef, found.intercept, found.mean_y))
-            return replace(found, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
-        drawn = draw_on_device(design, start, int(stop), space)
-        features, samples = design.draw(start, int(stop), mapper) if drawn is None else drawn
+        found, space = super().solve(design, start, stop, weights), self.rows.space
+        if stop < np.inf:
+            return found
+        coef, intercept, mean_y = (space.put(array) for array in (found.coef, found.intercept, found.mean_y))
+        return replace(found, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
+
+    def _draw(self, design: Design, start: int, stop: int) -> tuple[Any, Any]:
+        return draw_on_device(design, start, stop, self.rows.space) or super()._draw(design, start, stop)
+
+    def _solve_drawn(self, features: Any, samples: Any, weights: NDArray[np.float64] | None) -> Members:
         k, (rows, units) = len(features), self.rows.in_units
         with memory_named(rows):
             total = on_device.solve_sum(rows, features, samples, self.options.solver, self.options.quietly)
         coef = total.coef / k
         if units != Units():
-            coef = space.put(units.coefficients(space.get(coef)))
-        return Members(
-            coef,
-            total.intercept / k * units.y,
-            total.mean_y / k * units.y,
-            features.counts(),
-            np.full(k, 1 / k),
-            "masked_cg" if self.options.solver == "auto" else self.options.solver,
-            total.refitted,
-            space,
-        )
+            coef = rows.space.put(units.coefficients(rows.space.get(coef)))
+        intercept, mean_y = total.intercept / k * units.y, total.mean_y / k * units.y
+        solver = "masked_cg" if self.options.solver == "auto" else self.options.solver
+        weights, counts = np.full(k, 1 / k), features.counts()
+        return Members(coef, intercept, mean_y, counts, weights, solver, total.refitted, rows.space)
 
 
 def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> Any:

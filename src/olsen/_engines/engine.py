@@ -15,8 +15,9 @@ from .._execution.threads import Report, Sharing
 from .._members import Members, Problem
 from .._moments import Moments
 from ..subsets import Design
+from .determinantal import limit_of
 
-__all__ = ["Engine", "FoldFit", "NeedsRows", "Options", "Refit", "fold_design", "nobody"]
+__all__ = ["Engine", "FoldFit", "NeedsRows", "Options", "Refit", "nobody"]
 
 Array = NDArray[np.float64]
 Listener = Callable[[str, int | str], Report | None]  # (what is done, how many items) -> who hears of finished ones
@@ -63,6 +64,17 @@ class Refit(NamedTuple):
     def number(self) -> float:
         """How many members; without weights they are infinitely many."""
         return len(self.weights) or math.inf
+
+    def design_for(self, n_rows: int) -> Design:
+        """The design for fewer rows: the same columns, and the same share of the rows.
+
+        The limit of determinantal members is that of the rows there are.
+        """
+        rows = self.design.max_samples
+        if isinstance(rows, (int, np.integer)):
+            rows = max(1, int(rows) * n_rows // self.design.n_rows)
+        process = self.design.process if len(self.weights) else None
+        return replace(self.design, n_rows=n_rows, n_given=n_rows, kept_rows=None, max_samples=rows, process=process)
 
 
 class FoldFit(NamedTuple):
@@ -118,6 +130,15 @@ class Engine(Protocol):
 
     def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
         """Members `start` to `stop` of a completed design; of a determinantal one, infinitely many too."""
+        if stop == math.inf:
+            return limit_of(self, design)
+        return self._solve_drawn(*self._draw(design, start, int(stop)), weights)
+
+    def _draw(self, design: Design, start: int, stop: int) -> tuple[Any, Any]:
+        return design.draw(start, stop, self.options.quietly.without_blas)
+
+    def _solve_drawn(self, features: Any, samples: Any, weights: Array | None) -> Members:
+        """Members with these columns and rows (or groups of rows; None: all)."""
 
     def again(self) -> Engine | None:
         """The data before anything was read of them, to be kept with a fit; None where they cannot be had again."""
@@ -137,15 +158,3 @@ class Engine(Protocol):
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:
         """The ensemble as the data give it now, and without each of some random folds, with errors of some rows."""
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
-
-
-def fold_design(refit: Refit, n_rows: int) -> Design:
-    """The design for fewer rows: the same columns, and the same share of the rows.
-
-    The limit of determinantal members is that of the rows there are.
-    """
-    design, rows = refit.design, refit.design.max_samples
-    if isinstance(rows, (int, np.integer)):
-        rows = max(1, int(rows) * n_rows // design.n_rows)
-    process = design.process if len(refit.weights) else None
-    return replace(design, n_rows=n_rows, n_given=n_rows, kept_rows=None, max_samples=rows, process=process)

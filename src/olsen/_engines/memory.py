@@ -1,4 +1,4 @@
-"""Rows that stay at hand: arrays in memory, dense or sparse, and what arrays on a device have in common with them."""
+"""Rows that were given as arrays: kept in memory, dense or sparse; on a device; or gone after partial_fit."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from .. import _members
 from .._execution.arrays import out_of_memory
 from .._execution.memory import describe
 from .._members import Members, Problem
-from .._moments import DistinctRows, Moments
+from .._moments import DistinctRows, Moments, Triangle
 from .._trust import refuse_extremes
-from ..subsets import Design, row_groups
-from .determinantal import limit_of
-from .engine import Engine, FoldFit, Options, Refit, fold_design, nobody
+from ..subsets import Design, Subsets, row_groups
+from .engine import Engine, FoldFit, Options, Refit, nobody
 from .sources import require_positive
 
-__all__ = ["Memory", "Rows", "memory_named"]
+__all__ = ["Memory", "Rows", "Stream", "memory_named"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -110,7 +109,7 @@ class Rows(Engine):
         found, quiet = [], replace(self.options, listen=nobody)
         for train, test in splits:
             part = replace(self, rows=self.rows.take(train), options=quiet, n_given=len(train), kept_rows=None)
-            members = part.solve(fold_design(refit, len(train)), 0, refit.number, refit.weights)
+            members = part.solve(refit.design_for(len(train)), 0, refit.number, refit.weights)
             fit = FoldFit.from_members(members, refit.scale)
             found.append(fit._replace(residual=self._residuals(fit, test)))
         return found
@@ -166,10 +165,58 @@ class Memory(Rows):
     def problem(self) -> Problem:
         return self.rows
 
-    def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
-        if stop == np.inf:
-            return limit_of(self, design)
-        features, samples = design.draw(start, int(stop), self.options.quietly.without_blas)
+    def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
         sharing = self.options.sharing("members", len(features))
         solution = _members.solve(self.rows, features, samples, solver=self.options.solver, sharing=sharing)
         return Members.of(self.rows, features, samples, solution, weights)
+
+
+@dataclass(frozen=True)
+class Stream(Engine):
+    """Rows that came in batches and are gone: their triangular factor, and how many of them are different."""
+
+    triangle: Triangle
+    distinct: DistinctRows
+    options: Options
+    n_given: int = 0  # rows handed over, those of weight zero included
+    single_target: bool = True
+    dtype: Any = np.float64
+
+    arrays = True
+    why_no_rows = "partial_fit keeps no rows; call fit with all of them in one array to have them"
+
+    @classmethod
+    def empty(cls, p: int, q: int, options: Options) -> Stream:
+        """No rows yet."""
+        return cls(Triangle.empty(p, q), DistinctRows.of_columns(p), options)
+
+    def add(self, batch: Memory) -> Stream:
+        """With the rows of a batch."""
+        rows = batch.rows
+        refuse_extremes(rows.largest_entries)  # later batches may have other entries: there is no unit for all
+        if self.triangle.n_targets != rows.Y.shape[1]:
+            raise ValueError(f"y has {rows.Y.shape[1]} targets, but earlier batches had {self.triangle.n_targets}.")
+        triangle = self.triangle.add(rows.X, rows.Y, rows.weight, self.options.fit_intercept)
+        n_given = self.n_given + batch.n_given
+        return Stream(triangle, self.distinct.add(rows.X), batch.options, n_given, batch.single_target, batch.dtype)
+
+    @property
+    def n_columns(self) -> int:
+        return len(self.triangle.shift) - self.triangle.n_targets
+
+    def complete(self, design: Design) -> Design:
+        n, distinct = self.triangle.n_rows, len(self.distinct)
+        return replace(design, n_rows=n, n_columns=self.n_columns, distinct_rows=distinct, n_given=self.n_given)
+
+    def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
+        X, Y, mean_x, mean_y, cutoff = self.triangle.centred(self.options.fit_intercept)
+        problem = Problem(X, Y, None, False, self.options.rcond, self.options.tol, known_cutoff=cutoff)
+        sharing = self.options.sharing("members", len(features))
+        solution = _members.solve(problem, features, None, solver=self.options.solver, sharing=sharing)
+        members = Members.of(problem, features, None, solution)
+        return replace(members, intercept=mean_y - mean_x @ members.coef, mean_y=mean_y)
+
+    def sums(self) -> Moments:
+        X, Y, mean_x, mean_y, _ = self.triangle.centred(self.options.fit_intercept)
+        n, weight = self.triangle.n_rows, float(self.triangle.R[0, 0] ** 2)
+        return Moments(n, weight, mean_x, mean_y, X.T @ X, X.T @ Y, (Y * Y).sum(axis=0), self.options.fit_intercept)
