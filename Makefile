@@ -64,7 +64,7 @@ test-mutation: $(READY)  ## small random changes of the source: how many do the 
 	$(BIN)/python tests/mutation/run.py --mutants $(or $(MUTANTS),100) --seed $(or $(SEED),0)
 
 test-peers: $(READY) $(TORCH_READY)  ## scikit-learn's own tests with us swapped in, in minutes
-	$(BIN)/python tests/peers/run.py --out out/peers.md
+	PYTHONPATH=tests/peers SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -c tests/peers/pytest.ini
 
 test-lowest:  ## the tests with the lowest versions that pyproject.toml allows
 	rm -rf build/lowest

@@ -53,7 +53,7 @@ except ImportError:
     torch = None
 
 
-def train_with_torch(steps=1500, copies=8):
+def train_with_torch(steps=800, copies=8):
     torch.manual_seed(0)
     rows = torch.from_numpy(np.tile(X, (copies, 1)))
     target = torch.from_numpy(np.tile(y, copies))[:, None]

@@ -11,9 +11,8 @@ model file holds numbers and texts, no code: reading it executes nothing.
 # A table with everything in it
 # -----------------------------
 
-import subprocess
-import sys
 import tempfile
+from contextlib import chdir, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import olsen
+from olsen.cli import main
 
 rng = np.random.default_rng(0)
 
@@ -81,10 +81,13 @@ new_table.to_csv(here / "new.csv", index=False)
 
 
 def shell(*words):
-    return subprocess.run([sys.executable, "-m", "olsen", *words], cwd=here, check=True, capture_output=True, text=True)
+    """What the command prints; it is called in this process here, to save its start."""
+    with chdir(here), redirect_stdout(StringIO()) as printed:
+        assert main(words) == 0
+    return printed.getvalue()
 
 
-answer = shell("predict", "bicycles.skops", "new.csv", "--interval", "0.9").stdout
+answer = shell("predict", "bicycles.skops", "new.csv", "--interval", "0.9")
 print("\n".join(answer.splitlines()[:4]))
 
 from_shell = pd.read_csv(StringIO(answer))
@@ -95,7 +98,7 @@ print(f"largest difference to Python: {difference:.1e}")
 # What is in the file
 # -------------------
 
-print(shell("show", "bicycles.skops").stdout)
+print(shell("show", "bicycles.skops"))
 
 # %%
 # (Columns of numbers went through a ``StandardScaler``, so their coefficients are for one standard deviation.)

@@ -14,10 +14,10 @@ import contextlib
 import doctest
 import importlib
 import io
-import os
 import re
 import shlex
 import sys
+import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,123 +49,87 @@ class Block:
     kind: str
     code: str
     line: int
-    printed: str | None = None
+    said: str | None = None
     where: tuple[int, int] | None = None  # of what it prints, in the text of the page
 
 
-def blocks_of(text):
+def blocks_of(page):
     """What runs on a page, in its order."""
-    found = []
+    found, text = [], page.read_text(encoding="utf-8")
     for match in FENCE.finditer(text):
         info, line = match["info"].strip(), text.count("\n", 0, match.start()) + 1
         if info in ("python", "{picture}", "console"):
-            found.append(Block(info, _without_options(match["text"]), line))
+            code = re.sub(r"\A(:[\w-]+:.*\n|\s*\n)+", "", match["text"])  # without the options of a directive
+            if not code.startswith(NOT_RUN):
+                # what a picture prints is nobody's business; a block of Python without output prints nothing
+                found.append(Block(info, code, line, {"python": "", "console": code}.get(info)))
         elif info == "output":
-            assert found and found[-1].printed is None, f"line {line}: output without a block that prints it"
-            found[-1].printed, found[-1].where = match["text"], match.span("text")
+            assert found and found[-1].where is None, f"line {line}: output without a block that prints it"
+            found[-1].said, found[-1].where = match["text"], match.span("text")
     return found
 
 
-def _without_options(code):
-    """The lines ``:name: value`` at the head of a directive are not code."""
-    lines = code.splitlines(keepends=True)
-    while lines and (re.match(r":[\w-]+:", lines[0]) or not lines[0].strip()):
-        lines.pop(0)
-    return "".join(lines)
-
-
 def run(block, namespace, page):
-    """What a block prints; None where it says that it cannot run here."""
-    if block.code.startswith(NOT_RUN):
-        return None
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+    """What a block prints. Tracebacks name the line of the page."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed, warnings.catch_warnings():
         warnings.simplefilter("error")
         if block.kind == "console":
-            return "".join(_run_command(line) for line in block.code.splitlines(keepends=True))
-        padded = "\n" * block.line + block.code  # tracebacks name the line of the page
-        exec(compile(padded, name_of(page), "exec"), {} if block.kind == "{picture}" else namespace)
+            return "".join(_run_command(line) for line in block.code.splitlines(keepends=True) if line[:2] == "$ ")
+        code = compile("\n" * block.line + block.code, name_of(page), "exec")
+        exec(code, {} if block.kind == "{picture}" else namespace)
     return printed.getvalue()
 
 
 def _run_command(line):
-    """A line of a terminal: a command of ours with what it prints below, or what stands there already."""
+    """A line of a terminal, and what it prints if it is a command of ours."""
     if not line.startswith("$ olsen "):
-        return line if line.startswith("$ ") else ""
+        return line
     from olsen.cli import main
 
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.suppress(SystemExit):
         main(shlex.split(line, comments=True)[2:])
     return line + printed.getvalue()
 
 
-# What pages assume to be there
-
-
-def a_table(folder):
-    """A table with numbers and a category, for the pages that begin with one."""
+def fitted_table(folder):
+    """docs/cli.md goes on from ``olsen fit wine.csv --target quality --out wine.skops``."""
     import numpy as np
     import pandas as pd
 
-    rng = np.random.default_rng(0)
-    table = pd.DataFrame(rng.standard_normal((80, 3)).round(3), columns=["acidity", "sugar", "alcohol"])
-    table["colour"] = rng.choice(["red", "rose", "white"], 80)
-    table["quality"] = (5 + table["alcohol"] - 0.5 * table["acidity"] + 0.5 * rng.standard_normal(80)).round(3)
-    table.to_csv(folder / "wine.csv", index=False)
-    return table
-
-
-def for_command_line(folder):
-    """docs/cli.md goes on from ``olsen fit wine.csv --target quality --out wine.skops``."""
     import olsen
-    from olsen.cli import main
 
-    frame = a_table(folder)
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-        main(["fit", "wine.csv", "--target", "quality", "--out", "wine.skops", "--members", "50"])
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((80, 3)).round(3), columns=["acidity", "sugar", "alcohol"])
+    frame["colour"] = rng.choice(["red", "rose", "white"], 80)
+    frame["quality"] = (5 + frame["alcohol"] - 0.5 * frame["acidity"] + 0.5 * rng.standard_normal(80)).round(3)
+    frame.to_csv(folder / "wine.csv", index=False)
+    _run_command("$ olsen fit wine.csv --target quality --out wine.skops --members 50")
     return {"olsen": olsen, "frame": frame, "pipeline": olsen.load("wine.skops")}
 
 
-def for_nothing(folder):
-    return {}
-
-
-PREPARED = {"docs/cli.md": for_command_line}
-
-
-@contextlib.contextmanager
-def a_place(folder, page):
-    """An empty folder, no windows, and the names that a page takes for granted."""
+def differences(page, folder):
+    """Blocks whose output is not what the page says, and what they print; run in an empty folder, without windows."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield {"__name__": "__main__"} | PREPARED.get(name_of(page), for_nothing)(folder)
-    finally:
+    with contextlib.chdir(folder):
+        namespace = {"__name__": "__main__"} | (fitted_table(folder) if page == DOCS / "cli.md" else {})
+        for block in blocks_of(page):
+            printed = run(block, namespace, page)
+            if block.said is not None and not doctest.OutputChecker().check_output(block.said, printed, SAME):
+                yield block, printed
         plt.close("all")
-        os.chdir(before)
 
 
-WITH_CODE = [page for page in pages() if blocks_of(page.read_text(encoding="utf-8"))]
+WITH_CODE = [page for page in pages() if blocks_of(page)]
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_code_runs_and_prints_what_the_page_says(page, tmp_path):
-    checker = doctest.OutputChecker()
-    with a_place(tmp_path, page) as namespace:
-        for block in blocks_of(page.read_text(encoding="utf-8")):
-            printed = run(block, namespace, page)
-            said = block.code if block.kind == "console" else block.printed
-            if printed is None or (said is None and block.kind != "python"):
-                continue
-            assert checker.check_output(said or "", printed, SAME), (
-                f"{name_of(page)}, line {block.line}: the page says\n{said}\nbut the block prints\n{printed}"
-            )
+    for block, printed in differences(page, tmp_path):
+        pytest.fail(f"{name_of(page)}, line {block.line}: the page says\n{block.said}\nbut the block prints\n{printed}")
 
 
 def test_the_pages_that_must_have_code_have_it():
@@ -176,6 +140,7 @@ def test_the_pages_that_must_have_code_have_it():
 # Links
 
 LINK = re.compile(r"(?<!`)\[[^\]\n]*\]\(\s*<?([^)>\s]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+LISTED = re.compile(r"^   (\w+)$", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}[ ]+(.+?)[ ]*$", re.MULTILINE)
 
 
@@ -208,23 +173,15 @@ MODULES = ("theory", "equivalence", "subsets", "simulation", "figures", "display
 
 
 def test_the_reference_has_everything_public():
+    """Under the module it stands below, or named in full."""
     text = "\n".join(path.read_text(encoding="utf-8") for path in sorted((DOCS / "api").glob("*.md")))
-    listed = {f"{at}.{name}" for at, name in _listed(text)}
+    parts = re.split(r"^\.\. currentmodule:: (\S+)$", text, flags=re.MULTILINE)[1:]
+    listed = {f"{at}.{name}" for at, part in zip(parts[::2], parts[1::2], strict=True) for name in LISTED.findall(part)}
     for module in (importlib.import_module(name) for name in ("olsen", *(f"olsen.{name}" for name in MODULES))):
         public = [name for name in module.__all__ if name not in MODULES and not name.startswith("__")]
         assert public
         for full in (f"{module.__name__}.{name}" for name in public):
             assert full in listed or f"`{full}`" in text, f"docs/api does not list {full}"
-
-
-def _listed(text):
-    """Names in lists of the reference, with the module they are looked up in."""
-    module = ""
-    for line in text.splitlines():
-        if line.startswith(".. currentmodule:: "):
-            module = line.split()[-1]
-        elif re.fullmatch(r"   \w+", line):
-            yield module, line.strip()
 
 
 def test_badges_come_from_the_sentence_about_the_status(monkeypatch):
@@ -264,30 +221,13 @@ def test_a_site_that_needs_other_sites_or_leads_nowhere_is_refused(tmp_path, mon
         assert [line.endswith(complaint or "") for line in found] == [True] * (complaint is not None), (body, found)
 
 
-# The pages, written anew
-
-
-def write(page, folder):
-    """Put what blocks print into a page that has a place for it."""
-    text = page.read_text(encoding="utf-8")
-    changes = []
-    with a_place(folder, page) as namespace:
-        for block in blocks_of(text):
-            printed = run(block, namespace, page)
-            if printed is not None and block.where is not None:
-                said = block.printed or ""
-                if not doctest.OutputChecker().check_output(said, printed, SAME):
-                    changes.append((block.where, printed))
-    for (start, stop), printed in reversed(changes):
-        text = text[:start] + printed + text[stop:]
-    page.write_text(text, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    import tempfile
-
     if sys.argv[1:2] != ["--write"]:
         sys.exit(__doc__)
     for chosen in [Path(name).resolve() for name in sys.argv[2:]] or WITH_CODE:
         with tempfile.TemporaryDirectory() as place:
-            write(chosen, Path(place))
+            changes = [(block.where, printed) for block, printed in differences(chosen, Path(place)) if block.where]
+        written = chosen.read_text(encoding="utf-8")
+        for (start, stop), printed in reversed(changes):
+            written = written[:start] + printed + written[stop:]
+        chosen.write_text(written, encoding="utf-8")

@@ -1,75 +1,69 @@
-"""pytest plugin: puts the stand-ins where scikit-learn's test files import from, and notes the fate of every test."""
+"""pytest plugin: puts the stand-ins where scikit-learn's test files import from, and judges every test.
 
-from __future__ import annotations
+A test passes if it passes with a fit of olsen in it. One that fails or fits nothing of ours fails, unless it is listed
+in ``not_applicable.py``; then it is skipped, with the reason that stands there. An entry of the list that matches no
+test, or one that passes with olsen in it, fails as well.
+"""
 
-import json
-from pathlib import Path
-from typing import Any
+import re
+from collections import Counter
 
 import adapters
 import pytest
-import sklearn.ensemble
 import sklearn.linear_model
-import sklearn.linear_model._ridge
-import sklearn.neighbors
-import sklearn.svm
-import sklearn.tree
+from not_applicable import LISTED
 
-SWAPPED = {
-    sklearn.linear_model: ["LinearRegression", "Ridge", "ridge_regression"],
-    sklearn.linear_model._ridge: ["Ridge"],  # the one that RidgeCV searches with
-    sklearn.ensemble: ["BaggingRegressor", "BaggingClassifier"],
-}
-# Members of bagging: scikit-learn's tests happen to take these, the claims are about the ensemble.
-MEMBERS = {sklearn.tree: "DecisionTreeRegressor", sklearn.neighbors: "KNeighborsRegressor"}
-RESULTS = pytest.StashKey[list[dict[str, Any]]]()
+UNSAID = "scikit-learn skips this combination itself, without a reason"
+REASONS, UNMATCHED = Counter(), set(LISTED)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Where to write what became of the tests."""
-    parser.addoption("--peers-results", type=Path, required=True)
-    parser.addoption("--peers-members", action="store_true", help="swap the members of bagging, too")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Swap before any test file is imported."""
-    config.stash[RESULTS] = []
-    for module, names in SWAPPED.items():
-        for name in names:
-            assert hasattr(module, name), f"scikit-learn has no {module.__name__}.{name} any more"
-            setattr(module, name, getattr(adapters, name))
-    if config.getoption("--peers-members"):
-        for module, name in MEMBERS.items():
-            setattr(module, name, adapters.LinearRegression)
+def pytest_configure(config):
+    """Swap before any test file is imported; RidgeCV searches with the Ridge of a private module."""
+    for module, name in (
+        (sklearn.linear_model, "LinearRegression"),
+        (sklearn.linear_model, "Ridge"),
+        (sklearn.linear_model, "ridge_regression"),
+        (sklearn.linear_model._ridge, "Ridge"),
+    ):
+        assert hasattr(module, name), f"scikit-learn has no {module.__name__}.{name} any more"
+        setattr(module, name, getattr(adapters, name))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Any:
-    """Count the fits of one test."""
-    adapters.fits = 0
-    return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Note the outcome, the reason of a skip and whether olsen was there."""
+def pytest_runtest_makereport(item, call):
     report = yield
-    if report.when == "call" or report.outcome != "passed":
-        outcome, why = report.outcome, ""
-        if report.skipped:
-            xfail = getattr(report, "wasxfail", None)
-            outcome = "skipped" if xfail is None else "xfailed"
-            why = (report.longrepr[2] if isinstance(report.longrepr, tuple) else "") if xfail is None else xfail
-        elif report.failed:
-            why = str(call.excinfo.value).strip().split("\n")[0][:200] if call.excinfo else ""
-        expected_to_fail = item.get_closest_marker("xfail") is not None
-        found = {"test": item.name, "outcome": outcome, "why": why, "fits": adapters.fits}
-        found["expected_to_fail"] = expected_to_fail
-        item.config.stash[RESULTS].append(found)
+    if call.when == "setup" and report.passed:
+        adapters.FITS.clear()
+    if call.when != "call" and report.outcome != "skipped":
+        return report
+    entry = next((pattern for pattern in LISTED if re.fullmatch(pattern, item.name)), None)
+    UNMATCHED.discard(entry)
+    ours = report.passed and bool(adapters.FITS)
+    why = ""
+    if entry and ours:
+        report.outcome, report.longrepr = "failed", f"{item.name}: listed as not applicable, but passes"
+    elif report.passed and not ours and not entry:
+        report.outcome, report.longrepr = "failed", f"{item.name}: passes without us, and is not listed"
+    elif entry:
+        report.outcome, why = "skipped", LISTED[entry]
+        report.longrepr = (str(item.path), 0, why)
+    elif report.skipped:
+        why = getattr(report, "wasxfail", None) or report.longrepr[2].removeprefix("Skipped: ")
+        why = UNSAID if why in ("", "Skipped") else why
+    REASONS[why or ("passed" if report.passed else "failed")] += 1
+    REASONS["passed, and marked as failing there"] += ours and item.get_closest_marker("xfail") is not None
     return report
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand the notes over."""
-    out = session.config.getoption("--peers-results")
-    out.write_text(json.dumps(session.config.stash[RESULTS]))
+def pytest_sessionfinish(session):
+    if UNMATCHED:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Counts by reason, the list of entries without a test, and the version."""
+    terminalreporter.section(f"olsen in the tests of scikit-learn {sklearn.__version__}")
+    for reason, count in REASONS.most_common():
+        terminalreporter.write_line(f"{count:5d}  {reason}")
+    for pattern in sorted(UNMATCHED):
+        terminalreporter.write_line(f"{pattern}: listed, but there is no such test")
