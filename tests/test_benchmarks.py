@@ -30,13 +30,15 @@ GROUPS = {  # rows at toy size
 
 
 # "fresh" is left out: it starts new interpreters, which takes longer than all others together
-def write_table(path, n, p):
-    names = ",".join([*(f"x{j}" for j in range(p)), "target"])
-    np.savetxt(path, np.random.default_rng(0).standard_normal((n, p + 1)), delimiter=",", header=names, comments="")
 
 
-def rows_of(results, group):
-    return json.loads((results / f"{group}.json").read_text(encoding="utf-8"))["rows"]
+def write_table(path, n, p, seed=0):
+    """A target in front, that leans on two columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    table = np.column_stack([X[:, :2].sum(axis=1) + 0.5 * rng.standard_normal(n), X])
+    names = ",".join(["target", *(f"x{j}" for j in range(p))])
+    np.savetxt(path, table, delimiter=",", header=names, comments="")
 
 
 def load(name):
@@ -48,31 +50,50 @@ def load(name):
         sys.path.remove(str(BENCHMARKS))
 
 
-@pytest.fixture
-def once(monkeypatch):
-    """Nothing is called again and again for a steadier time, and nothing rests before it."""
-    for name in ("REST", "SHORT", "TURN"):
-        monkeypatch.setattr(load("timing"), name, 0.0)
-
-
-def test_all_groups_run_at_toy_size(tmp_path, capsys, once):
+def test_all_groups_run_at_toy_size(tmp_path, capsys, monkeypatch):
     """In one test: with several workers, each would run them for itself."""
-    results, data = tmp_path / "results", tmp_path / "data"
-    data.mkdir()
-    write_table(data / "tall.csv", n=40, p=6)
-    write_table(data / "wide.csv", n=15, p=19)
-    assert load("compare").main(["--quick", "--out", str(results), "--data", str(data), "--only", *GROUPS]) == 0
-    for check in (groups_store_their_rows, fits_agree, slopes_are_those_of_powers):
-        check(results)
-    the_report_holds_every_table(results, tmp_path / "docs" / "benchmarks.md")
-    load("growth").main(["--results", str(results), "--out", str(tmp_path / "growth.png")])
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("REST", "SHORT", "TURN"):  # nothing is called again for a steadier time, nothing rests before it
+        monkeypatch.setattr(load("timing"), name, 0.0)
+    results, page = tmp_path / "results", tmp_path / "docs" / "benchmarks.md"
+    write_table(tmp_path / "tall.csv", n=40, p=6)
+    write_table(tmp_path / "wide.csv", n=15, p=19)
+    assert load("compare").main(["--quick", "--out", str(results), "--data", str(tmp_path), "--only", *GROUPS]) == 0
+    load("report").main(["--results", str(results), "--page", str(page)])
+    report = page.read_text(encoding="utf-8")
+    assert "Toy sizes" in report
+    assert "](images/growth.png)" in report
+    assert (page.parent / "images" / "growth.png").read_bytes().startswith(b"\x89PNG")
+    rows = {}
+    for group, n_rows in GROUPS.items():
+        with case(group):
+            stored = json.loads((results / f"{group}.json").read_text(encoding="utf-8"))
+            rows[group] = stored["rows"]
+            assert stored["quick"] and len(stored["rows"]) == n_rows
+            told = {"cpu", "cores", "blas", "packages", "load_average", "dgemm_gflops", "dgemm_scaling"}
+            assert told <= set(stored["machine"])
+            for row in stored["rows"]:
+                assert {"value", "must", "aim", "verdict"} <= set(row) and isinstance(row["value"], float)
+            table = (results / f"{group}.md").read_text(encoding="utf-8")
+            assert table in report and len(table.splitlines()) == 2 + n_rows
+            assert len({line.count("|") for line in table.splitlines()}) == 1, "all rows have the same columns"
+    # with least squares on the same submatrices, and the iteration with the direct solver
+    assert all(row["difference"] < 1e-8 for group in ("fit", "tables") for row in rows[group])
+    assert rows["iteration"][0]["difference"] < 1e-6
+    assert [list(row["shape"].values()) for row in rows["real"]] == [["tall", 40, 6], ["wide", 15, 19]]
+    growth = load("growth")
+    growth.main(["--results", str(results), "--out", str(tmp_path / "growth.png")])
     assert "in rows n (40 to 80, p = 20, m = 5)" in capsys.readouterr().out
+    for row in rows["growth"]:  # slopes are those of powers
+        shape = row["shape"]
+        row["seconds"] = {str(k): 1e-9 * shape["n"] * shape["p"] ** 2 * shape["m"] ** 3 * k for k in row["members"]}
+    found = [growth.slope(*growth.sweep(rows["growth"], letter, rows["growth"][0]["members"][0])) for letter in "npm"]
+    np.testing.assert_allclose(found, [1, 2, 3])
 
 
 def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    monkeypatch.setattr("gc.collect", lambda: 0)
     toy = ["--rows", "3000", "--columns", "20", "--members", "5", "--repeats", "1", "--folder", str(tmp_path)]
     for name, options in (
         ("gpu", ["--quick", "--device", "cpu", "--repeats", "1", "--no-numpy"]),
@@ -87,57 +108,29 @@ def test_scripts_of_scale_run_and_write_their_results(tmp_path, monkeypatch):
                 module.main()
             return SimpleNamespace(stdout=printed.getvalue())
 
-        with monkeypatch.context() as patch:
-            patch.setattr("subprocess.run", run)
-            patch.setattr("gc.collect", lambda: 0)
-            run([sys.executable, name, *options, "--out", str(out)])
+        monkeypatch.setattr("subprocess.run", run)
+        run([sys.executable, name, *options, "--out", str(out)])
         assert json.loads(out.read_text()), name
 
 
-def groups_store_their_rows(results):
-    for group, n_rows in GROUPS.items():
-        with case(group):
-            stored = json.loads((results / f"{group}.json").read_text(encoding="utf-8"))
-            assert stored["quick"] and len(stored["rows"]) == n_rows
-            told = {"cpu", "cores", "blas", "packages", "load_average", "dgemm_gflops", "dgemm_scaling"}
-            assert told <= set(stored["machine"])
-            for row in stored["rows"]:
-                assert {"value", "must", "aim", "verdict"} <= set(row) and isinstance(row["value"], float)
-            table = (results / f"{group}.md").read_text(encoding="utf-8").splitlines()
-            assert len(table) == 2 + n_rows
-            assert len({line.count("|") for line in table}) == 1, "all rows of a table have the same columns"
-
-
-def fits_agree(results):
-    """With least squares on the same submatrices, and the iteration with the direct solver."""
-    assert all(row["difference"] < 1e-8 for group in ("fit", "tables") for row in rows_of(results, group))
-    assert rows_of(results, "iteration")[0]["difference"] < 1e-6
-    assert [list(row["shape"].values()) for row in rows_of(results, "real")] == [["tall", 40, 6], ["wide", 15, 19]]
-
-
-def slopes_are_those_of_powers(results):
-    growth, rows = load("growth"), rows_of(results, "growth")
-    for row in rows:
-        shape = row["shape"]
-        row["seconds"] = {str(k): 1e-9 * shape["n"] * shape["p"] ** 2 * shape["m"] ** 3 * k for k in row["members"]}
-    found = [growth.slope(*growth.sweep(rows, letter, rows[0]["members"][0])) for letter in "npm"]
-    np.testing.assert_allclose(found, [1, 2, 3])
-
-
-def the_report_holds_every_table(results, page):
-    load("report").main(["--results", str(results), "--page", str(page)])
-    text = page.read_text(encoding="utf-8")
-    assert "Toy sizes" in text
-    for group in GROUPS:
-        assert (results / f"{group}.md").read_text(encoding="utf-8") in text
-    assert "](images/growth.png)" in text and (page.parent / "images" / "growth.png").stat().st_size > 0
-
-
-def test_without_a_folder_of_tables_their_group_is_skipped(tmp_path, capsys):
-    for data, said in (([], "no folder was given"), (["--data", "nowhere"], "nowhere is not there")):
-        assert load("compare").main(["--quick", "--only", "real", "--out", str(tmp_path), *data]) == 0
-        assert said in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
+def test_scripts_say_what_they_lack(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mapie", None)
+    nothing, only = tmp_path / "nothing", ["--quick", "--only", "real", "--out", str(tmp_path / "out")]
+    nothing.mkdir()
+    for script, arguments, code, said in (
+        ("compare", only, 0, "no folder was given"),
+        ("compare", [*only, "--data", "nowhere"], 0, "nowhere is not there"),
+        ("report", ["--results", str(nothing)], 2, "compare.py"),
+        ("real_data", [str(nothing)], 2, "no table to read"),
+        ("uncertainty", ["--quick"], 0, "pip install 'mapie"),
+    ):
+        with case(script, *arguments):
+            try:
+                assert load(script).main(arguments) == code
+            except SystemExit as end:
+                assert end.code == code
+            assert said in "".join(capsys.readouterr())
+    assert not list((tmp_path / "out").glob("*"))
 
 
 def centred_rank(X):
@@ -167,47 +160,14 @@ def test_problems_are_what_they_are_named_after(seed):
     assert abs(y.var() - noise.var() - 1) < 5 * 2 / np.sqrt(n)  # twice the covariance of signal and noise
 
 
-def test_report_without_results_says_what_to_run(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        load("report").main(["--results", str(tmp_path)])
-    assert "compare.py" in capsys.readouterr().err
-
-
-@pytest.fixture(scope="module")
-def real_data(tmp_path_factory):
-    """A folder of tables, and the JSON and the Markdown of the script."""
-    folder = tmp_path_factory.mktemp("real")
-    for seed, (name, n, p) in enumerate(zip("abc", (40, 25, 30), (4, 30, 3), strict=True)):
-        write_signal(folder / f"{name}.csv", n, p, seed)
-    files = ["--json", str(folder / "all.json"), "--markdown", str(folder / "all.md")]
-    load("real_data").main([str(folder), "--splits", "4", "--models", "uniform", *files])
-    return folder, json.loads((folder / "all.json").read_text(encoding="utf-8"))["folder"]
-
-
-def write_signal(path, n, p, seed):
-    """A target in front, that leans on two columns."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, p))
-    table = np.column_stack([X[:, :2].sum(axis=1) + 0.5 * rng.standard_normal(n), X])
-    names = ",".join(["target", *(f"x{j}" for j in range(p))])
-    np.savetxt(path, table, delimiter=",", header=names, comments="")
-
-
-def test_real_data_scores_are_those_of_scikit_learn(real_data):
+def test_real_data_differences_are_paired_and_scores_those_of_scikit_learn(tmp_path):
     """The same shuffled splits for all models, and R2 about the mean of the training rows."""
-    folder, found = real_data
-    table = np.loadtxt(folder / "a.csv", delimiter=",", skiprows=1)
-    X, y = table[:, 1:], table[:, 0]
-    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 41)))
-    expected = []
-    for train, test in ShuffleSplit(4, test_size=0.2, random_state=0).split(X):
-        left = y[test] - model.fit(X[train], y[train]).predict(X[test])
-        expected.append(1 - np.sum(left**2) / np.sum((y[test] - y[train].mean()) ** 2))
-    np.testing.assert_allclose(found["tables"][0]["r2"]["RidgeCV"], expected, rtol=1e-9)
-
-
-def test_real_data_differences_are_paired_and_summarised(real_data):
-    folder, found = real_data
+    for seed, (name, n, p) in enumerate(zip("abc", (40, 25, 30), (4, 30, 3), strict=True)):
+        write_table(tmp_path / f"{name}.csv", n, p, seed)
+    files = ["--json", str(tmp_path / "all.json"), "--markdown", str(tmp_path / "all.md")]
+    load("real_data").main([str(tmp_path), "--splits", "4", "--models", "uniform", *files])
+    found = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))["folder"]
+    assert (tmp_path / "all.md").read_text(encoding="utf-8").count("\n| ") >= 8
     for row in found["tables"]:
         assert row["best"] == max(("RidgeCV", "LassoCV", "PLS"), key=lambda name: np.mean(row["r2"][name]))
         for name in ("default", "uniform"):
@@ -217,13 +177,12 @@ def test_real_data_differences_are_paired_and_summarised(real_data):
     counted = [row for row in found["tables"] if row["table"] not in found["summary"]["left out"]]
     values = [row["to_best"]["default"]["mean"] for row in counted]
     assert found["summary"]["models"]["default"]["mean"] == pytest.approx(np.mean(values))
-    assert (folder / "all.md").read_text(encoding="utf-8").count("\n| ") >= 8
-
-
-def test_real_data_without_tables_says_so(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        load("real_data").main([str(tmp_path)])
-    assert "no table to read" in capsys.readouterr().err
+    y, X = np.split(np.loadtxt(tmp_path / "a.csv", delimiter=",", skiprows=1), [1], axis=1)
+    model, expected = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 41))), []
+    for train, test in ShuffleSplit(4, test_size=0.2, random_state=0).split(X):
+        left = y[test, 0] - model.fit(X[train], y[train, 0]).predict(X[test])
+        expected.append(1 - np.sum(left**2) / np.sum((y[test] - y[train].mean()) ** 2))
+    np.testing.assert_allclose(found["tables"][0]["r2"]["RidgeCV"], expected, rtol=1e-9)
 
 
 def test_partial_least_squares_is_that_of_the_best_number_of_components(seed):
@@ -304,15 +263,9 @@ def test_uncertainty_has_an_oracle_of_its_own(seed):
     np.testing.assert_allclose(mean.predict(X), model.predict(X), atol=1e-12)
 
 
-def test_uncertainty_without_mapie_says_how_to_install_it(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "mapie", None)
-    assert load("uncertainty").main(["--quick"]) == 0
-    assert "pip install 'mapie" in capsys.readouterr().out
-
-
 def test_uncertainty_is_that_of_mapie(tmp_path, capsys, monkeypatch):
     pytest.importorskip("mapie")
-    write_signal(tmp_path / "a.csv", 40, 6, seed=0)
+    write_table(tmp_path / "a.csv", 40, 6)
     run, module = ["--quick", "--data", str(tmp_path), "--only", "a", "b"], load("uncertainty")
     assert module.main([*run, "--json", str(tmp_path / "rows.json"), "--markdown", str(tmp_path / "rows.md")]) == 0
     assert "b.csv is not there" in capsys.readouterr().out
