@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -111,33 +112,32 @@ def test_bad_arguments_are_refused_and_nothing_is_written():
         _kernel.solve_principal(*good.values())
 
 
-def test_arrays_that_are_not_aligned_or_too_long_are_refused():
-    given = principal()
+def test_arrays_that_are_not_aligned_too_long_or_no_eigenvectors_are_refused():
+    """Of the last ones nothing is left of any column, or not a number: they would be drawn from for ever."""
+    given, none = principal(), np.zeros(1, np.int64)
     given["scale"] = np.frombuffer(bytearray(73), np.uint8)[1:73].view(np.float64)
     with pytest.raises(ValueError, match="scale"):
         _kernel.solve_principal(*given.values())
-    none, many = np.zeros(1, np.int64), (2**64 + 257) // 258  # its product with a size of a slab wraps around
+    many = (2**64 + 257) // 258  # its product with a size of a slab wraps around
     empty = np.zeros((0, 0)), np.zeros((0, many)), np.zeros((0, 0)), np.zeros((0, many)), 0, np.zeros(0), np.zeros(0)
     with pytest.raises(ValueError, match="too long"):
         _kernel.factor_members(0, 1, *empty, 0.0, none, none + 0, none[:0], np.zeros((1, 8)), np.zeros(1))
     for columns in (2**32, 2**40, -1):
         with pytest.raises(ValueError, match="go together"):
             _kernel.member_size(columns, 1)
+    for vectors in (np.zeros((5, 3)), np.full((5, 3), np.nan), np.empty((0, 3)), np.ones((5, 3))):
+        with pytest.raises(ValueError, match="go together"):
+            _kernel.draw_determinantal(
+                0, 2, np.arange(2), vectors, np.ones(3), np.empty((2, 3), np.int64), np.empty(2, np.int64)
+            )
     X = np.frombuffer(bytearray(8 * 600 + 1), np.uint8)[1:].view(np.float64).reshape(60, 10)
     X[:], y = np.random.default_rng(0).standard_normal((60, 10)), np.arange(60.0)
     coef = [OLSEnsembleRegressor(30, 4, max_samples=0.5, random_state=0).fit(Z, y).coef_ for Z in (X, X.copy())]
     np.testing.assert_array_equal(*coef)
 
 
-def test_eigenvectors_that_are_none_are_refused():
-    """They would be drawn from for ever: nothing is left of any column, or not a number."""
-    for vectors in (np.zeros((5, 3)), np.full((5, 3), np.nan), np.empty((0, 3)), np.ones((5, 3))):
-        drawn, sizes = np.empty((2, 3), np.int64), np.empty(2, np.int64)
-        with pytest.raises(ValueError, match="go together"):
-            _kernel.draw_determinantal(0, 2, np.arange(2), vectors, np.ones(3), drawn, sizes)
-
-
 def test_stores_and_sums_of_other_sizes_are_refused():
+    """And a pair without a slot is left out."""
     rng = np.random.default_rng(0)
     A, Y, one, lists = rng.standard_normal((9, 16)), rng.standard_normal((16, 1)), np.ones(9), np.array([0, 9, 18])
     columns, room = (lists[:-1], lists[1:], np.tile(np.arange(9), 2)), _kernel.member_size(9, 1)
@@ -146,22 +146,13 @@ def test_stores_and_sums_of_other_sizes_are_refused():
         _kernel.factor_members(*given, np.empty((2, room - 1)), np.empty(2))
     store = np.empty((2, room))
     _kernel.factor_members(*given, store, np.empty(2))
-    right = {"end": 2, "rows": 16, "sizes": [4, 9, 4, 9], "stops": [2, 4], "slot": 0, "pair": 0, "store": store}
-    wrong = [
-        {"end": 3}, {"rows": 17}, {"sizes": [4, 10, 4, 9]}, {"stops": [2, 3]}, {"slot": 1}, {"slot": -1}, {"pair": 1},
-        {"pair": -1}, {"store": np.empty((2, room - 1))},
-    ]  # fmt: skip
-    for changed in ({}, *wrong):
-        a = {**right, **changed}
-        sums, states = [np.zeros((2, 1, 16)) for _ in range(3)], np.zeros(16, np.int64)
-        sizes = np.array([0, 2]), np.array(a["stops"]), np.array(a["sizes"])
-        arguments = (
-            0, a["end"], A, Y, np.zeros(16), np.ones(16), a["rows"], True, *columns, *sizes, np.array([a["slot"]]),
-            np.array([a["pair"]]), a["store"], *sums, states,
-        )  # fmt: skip
-        if changed:
-            with pytest.raises(ValueError, match="go together"):
-                _kernel.sum_pairs(*arguments)
-        else:
-            _kernel.sum_pairs(*arguments)
-        assert bool(np.any(sums[0])) is not bool(changed), changed
+    right = {"begin": 0, "end": 2, "rows": 16, "sizes": [4, 9], "slots": [0], "store": store}
+    wrong = [{"begin": -1}, {"end": 3}, {"rows": 17}, {"sizes": [4, 10]}, {"slots": [1]}, {"slots": [0, 0]},
+             {"store": np.empty((2, room - 1))}]  # fmt: skip
+    for changed in ({}, {"slots": [-1]}, *wrong):
+        begin, end, rows, sizes, slots, factors = (right | changed).values()
+        sums, states = np.zeros((3, 2, 1, 16)), np.zeros(16, np.int64)
+        beside = np.array(sizes), np.array(slots), factors, *sums, states
+        with pytest.raises(ValueError, match="go together") if changed in wrong else nullcontext():
+            _kernel.sum_pairs(begin, end, A, Y, np.zeros(16), np.ones(16), rows, True, *columns, *beside)
+        assert np.any(sums) != bool(changed), changed

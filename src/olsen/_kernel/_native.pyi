@@ -85,11 +85,8 @@ def sum_pairs(
     starts: Indices,
     stops: Indices,
     columns: Indices,
-    size_starts: Indices,
-    size_stops: Indices,
-    sizes: Indices,
-    slots: Indices,  # (pairs,) place of the first size of a pair in the sums; pair i are members 2i and 2i + 1
-    use: Indices,  # pairs that are summed
+    sizes: Indices,  # of all members, ascending
+    slots: Indices,  # (pairs,) place of the first size of members 2i and 2i + 1 in the sums; -1: they are left out
     store: Array,  # of factor_members
     total: Array,  # (slots, q, n) += both errors
     square: Array,  # += their squares
@@ -105,7 +102,6 @@ def lasso_path(
     penalties: Array,  # falling
     most: float,  # ends when more columns are in
     tol: float,  # a sweep that changes no fit by more, squared, is the last for a penalty
-    sweeps: int,  # at most
     from_rows: bool,
     found: Array,  # (penalties, p, q) coefficients
 ) -> int:

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "tiles.h"
 
@@ -41,17 +40,9 @@ struct member {
     double ratio, probed; /* smallest pivot over its diagonal entry, 0 after a breakdown; largest entry of the probes */
 };
 
-INLINE ptrdiff_t round_up(ptrdiff_t count) {
-    return (count + LANES - 1) / LANES * LANES;
-}
-
-INLINE ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b) {
-    return a > b ? a : b;
-}
-
-INLINE ptrdiff_t smaller(ptrdiff_t a, ptrdiff_t b) {
-    return a < b ? a : b;
-}
+INLINE ptrdiff_t round_up(ptrdiff_t count) { return (count + LANES - 1) / LANES * LANES; }
+INLINE ptrdiff_t larger(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+INLINE ptrdiff_t smaller(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 
 /* Numbers before panel r: a triangle of tiles, then full rows of tiles for the right-hand sides. */
 INLINE ptrdiff_t panel_offset(ptrdiff_t r, ptrdiff_t n_blocks) {
@@ -81,19 +72,17 @@ static struct member member_room(struct scratch *room, ptrdiff_t largest, ptrdif
     return a;
 }
 
-INLINE double *panel_of(const struct member *a, ptrdiff_t r) {
-    return a->panels + panel_offset(r, a->n_blocks);
-}
+INLINE double *panel_of(const struct member *a, ptrdiff_t r) { return a->panels + panel_offset(r, a->n_blocks); }
 
 /* Row i of the matrix, or right-hand side i - m, whose entries are LANES apart. */
-INLINE double *row_of(const struct member *a, ptrdiff_t i) {
-    return panel_of(a, i / LANES) + i % LANES;
-}
+INLINE double *row_of(const struct member *a, ptrdiff_t i) { return panel_of(a, i / LANES) + i % LANES; }
 
-/* Copy an index list, padded to whole panels by its own last index, which brings in no foreign NaN. */
-static void copy_padded(int64_t *out, const int64_t *indices, ptrdiff_t count) {
+/* Copy list i, padded to whole panels by its own last index, which brings in no foreign NaN; its length. */
+static ptrdiff_t copy_padded(int64_t *out, const struct lists *lists, ptrdiff_t i) {
+    ptrdiff_t count = lists->stop[i] - lists->start[i];
     for (ptrdiff_t j = 0; j < round_up(count); j++)
-        out[j] = indices[smaller(j, count - 1)];
+        out[j] = lists->indices[lists->start[i] + smaller(j, count - 1)];
+    return count;
 }
 
 /* Block column s of the factor, right-hand sides included. */

@@ -163,8 +163,7 @@ static int solve_gathered(struct call *call) {
         double *own_values = values + targets * features.start[i];
         from.rows = samples.indices + samples.start[i], from.n_rows = samples.stop[i] - samples.start[i];
         from.weights = weights ? weights + samples.start[i] : NULL;
-        place(&a, work, features.stop[i] - features.start[i]);
-        copy_padded(a.own, features.indices + features.start[i], a.m);
+        place(&a, work, copy_padded(a.own, &features, i));
         factor_gathered(&a, &from);
         a.ratio = from.n_rows ? a.ratio : 0.0; /* without rows there is no solution */
         solve_targets(&a, targets, scale, own_values);

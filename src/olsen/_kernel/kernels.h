@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* What a kernel returns. */
 #define DONE 0
@@ -12,7 +13,6 @@
 #define MOST_ARGUMENTS 24
 #define LARGEST_LENGTH ((ptrdiff_t)1 << 31)
 #define MOST_COLUMNS ((ptrdiff_t)1 << 24) /* of a member: its factor takes half of their square */
-#define MOST_SWEEPS 1000000
 
 /* Numerical tolerances: those of olsen/_trust.py, where the reasons are; a test compares the two. */
 #define EPS 0x1p-52
@@ -47,19 +47,14 @@ struct call {
 
 /* The argument of a name that the signature has. */
 static inline const struct argument *get(const struct call *call, const char *name) {
-    int i = 0, j = 0;
-    for (;; i++) {
-        for (j = 0; name[j] && call->argument[i].name[j] == name[j]; j++)
-            ;
-        if (!name[j] && call->argument[i].name[j] == ':')
-            return &call->argument[i];
-    }
+    const struct argument *at = call->argument;
+    while (strncmp(at->name, name, strlen(name)) || at->name[strlen(name)] != ':')
+        at++;
+    return at;
 }
 
 /* A number as a count, -1 if it is none. */
-static inline ptrdiff_t count_of(double number) {
-    return number >= 0.0 && number <= 0x1p52 ? (ptrdiff_t)number : -1;
-}
+static inline ptrdiff_t count_of(double number) { return number >= 0.0 && number <= 0x1p52 ? (ptrdiff_t)number : -1; }
 
 #define ARRAY(name) (get(call, #name)->array)
 #define NUMBER(name) (get(call, #name)->number)
@@ -69,8 +64,7 @@ static inline ptrdiff_t count_of(double number) {
 
 /* Every kernel: its name, and its arguments in order, as name:type and letters for the lengths. Types: d array of
  * doubles, D to be written to, x the same in any order, i and I integers of 64 bits, f number, R range (two numbers) of
- * the lists that follow, L lists (three arrays: starts, stops, indices) by their number and what the indices are below
- * (-: anything). */
+ * the lists that follow, L lists (three arrays: starts, stops, indices) by their number and what indices are below. */
 #define KERNEL_LIST(KERNEL)                                                                                            \
     KERNEL(solve_principal, "range:R G:dpp C:dpq scale:dp A:dpn Y:drs far:dp relative:f features:Lkp values:Dvt "      \
                             "ratios:Dk probed:Dk")                                                                     \
@@ -78,9 +72,9 @@ static inline ptrdiff_t count_of(double number) {
                            "values:Dvt intercepts:Dkt ratios:Dk probed:Dk")                                            \
     KERNEL(factor_members, "range:R G:dgg C:dcq A:dpn Y:dnq rows:f scale:dp far:dp relative:f features:Lkp "           \
                            "store:Dks ratios:Dk")                                                                      \
-    KERNEL(sum_pairs, "begin:f end:f A:dpn Y:dnq share:dn root:dn rows:f own_rows:f features:Lkp sizes:Lk- slots:ih "  \
-                      "use:iu store:dks total:Dzqn square:Dzqn pair_square:Dzqn states:In")                            \
-    KERNEL(lasso_path, "M:dpn left:Dqn squares:dp penalties:dl most:f tol:f sweeps:f from_rows:f found:Dlpq")          \
+    KERNEL(sum_pairs, "begin:f end:f A:dpn Y:dnq share:dn root:dn rows:f own_rows:f features:Lkp sizes:ie slots:ih "   \
+                      "store:dks total:Dzqn square:Dzqn pair_square:Dzqn states:In")                                   \
+    KERNEL(lasso_path, "M:dpn left:Dqn squares:dp penalties:dl most:f tol:f from_rows:f found:Dlpq")                   \
     KERNEL(member_size, "columns:f targets:f")                                                                         \
     KERNEL(draw_determinantal, "members:R key:iy vectors:dpr chances:dr subsets:Ikr sizes:Ik")
 

@@ -10,6 +10,8 @@
 
 #include "factor.h"
 
+#define MOST_SWEEPS 60 /* at a penalty: coefficients only say where the signal lies */
+
 struct lasso {
     ptrdiff_t p, n, q; /* n: rows, or p where M is a Gram matrix */
     int from_rows;
@@ -70,13 +72,13 @@ static int lasso_path(struct call *call) {
     const double *penalties = ARRAY(penalties);
     double *found = ARRAY(found);
     ptrdiff_t size = given.p * given.q;
-    if ((!given.from_rows && given.n != given.p) || COUNT(sweeps) < 0 || COUNT(sweeps) > MOST_SWEEPS)
+    if (!given.from_rows && given.n != given.p)
         return MISMATCH;
     struct scratch room = {.count = 0};
     given.b = take(&room, size), given.z = take(&room, given.q), given.inside = take(&room, given.p);
     for (call->result = 0; call->result < LENGTH(l) && !room.failed;) {
         int everything = 1;
-        for (ptrdiff_t i = 0; i < COUNT(sweeps); i++) {
+        for (ptrdiff_t i = 0; i < MOST_SWEEPS; i++) {
             int settled = sweep(&given, penalties[call->result], everything) <= NUMBER(tol);
             if (settled && everything)
                 break;

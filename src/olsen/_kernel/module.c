@@ -9,7 +9,6 @@
 #include <Python.h>
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "kernels.h"
 
@@ -79,47 +78,40 @@ static int read_lists(struct reader *from, struct argument *out, const char *let
         *parts[i] = view->buf;
     }
     lists->count = from->call.length['_'];
-    uint64_t limit = letters[1] == '-' ? INT64_MAX : from->call.length[(int)letters[1]];
+    uint64_t limit = from->call.length[(int)letters[1]];
     ptrdiff_t k = from->call.length[(int)letters[0]], begin = range ? range->begin : 0, end = range ? range->end : k;
-    if (end > k)
-        return refuse(range->name, "is not within what is there");
-    for (ptrdiff_t i = begin; i < end; i++) {
+    int within = end <= k;
+    for (ptrdiff_t i = begin; within && i < end; i++) {
         int64_t start = lists->start[i], stop = lists->stop[i];
-        int within = 0 <= start && start <= stop && stop <= lists->count;
+        within = 0 <= start && start <= stop && stop <= lists->count;
         for (int64_t j = start; within && j < stop; j++)
             within = (uint64_t)lists->indices[j] < limit;
-        if (!within)
-            return refuse(out->name, "has an index out of range");
         lists->longest = stop - start > lists->longest ? stop - start : lists->longest;
     }
-    return 0;
+    return within ? 0 : refuse(out->name, "are fewer than the range says, or have an index out of range");
 }
 
 static int read_argument(struct reader *from, struct argument *out, char type, const char *letters) {
-    if (type == 'f') {
-        out->number = PyFloat_AsDouble(*from->next++);
-        return PyErr_Occurred() ? -1 : 0;
-    }
-    if (type == 'R') {
-        out->begin = count_of(PyFloat_AsDouble(from->next[0])), out->end = count_of(PyFloat_AsDouble(from->next[1]));
-        from->next += 2;
-        if (!PyErr_Occurred() && (out->begin < 0 || out->begin > out->end))
-            refuse(out->name, "is not within what is there");
-        return PyErr_Occurred() ? -1 : 0;
-    }
     const struct argument *first = &from->call.argument[0];
     if (type == 'L')
         return read_lists(from, out, letters, strncmp(first->name, "range:", 6) ? NULL : first);
-    Py_buffer *view = read_array(from, out->name, type, letters);
-    if (!view)
-        return -1;
-    out->array = view->buf;
-    if (type == 'x') {
-        out->begin = view->strides[0] / 8, out->end = view->strides[1] / 8;
-        if (view->strides[0] % 8 || view->strides[1] % 8)
-            return refuse(out->name, "has strides that are no multiples of eight bytes");
+    if (type == 'f' || type == 'R') {
+        out->number = PyFloat_AsDouble(*from->next++);
+        out->begin = out->end = count_of(out->number);
+        if (type == 'R' && !PyErr_Occurred())
+            out->end = count_of(PyFloat_AsDouble(*from->next++));
+        if (type == 'R' && !PyErr_Occurred() && (out->begin < 0 || out->begin > out->end))
+            refuse(out->name, "is no range");
+        return PyErr_Occurred() ? -1 : 0;
     }
-    return 0;
+    Py_buffer *view = read_array(from, out->name, type, letters);
+    if (view) {
+        out->array = view->buf;
+        out->begin = view->strides[0] / 8, out->end = view->ndim > 1 ? view->strides[1] / 8 : 0;
+    }
+    if (view && type == 'x' && (view->strides[0] % 8 || view->strides[1] % 8))
+        return refuse(out->name, "has strides that are no multiples of eight bytes");
+    return view ? 0 : -1;
 }
 
 static int read_call(struct reader *from, Py_ssize_t nargs, const char *signature) {
@@ -170,20 +162,16 @@ KERNEL_LIST(FUNCTION)
 
 /* Whether this processor, and the system on it (which saves the registers), have an instruction set. */
 static int has(const char *instruction_set) {
-    if (!strcmp(instruction_set, "plain"))
-        return 1;
 #if defined(X86_SETS)
-    unsigned a, b, c, d, saved, high;
-    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_FMA) || !(c & bit_OSXSAVE))
-        return 0;
-    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
-    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d))
-        return 0;
+    unsigned a, b, c, d, saved = 0, high, wide = bit_AVX512F | bit_AVX512DQ | bit_AVX512VL;
+    if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_FMA) && (c & bit_OSXSAVE))
+        __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
     if (!strcmp(instruction_set, "avx2"))
-        return (saved & 0x06) == 0x06 && (b & bit_AVX2);
-    return (saved & 0xe6) == 0xe6 && (b & bit_AVX512F) && (b & bit_AVX512DQ) && (b & bit_AVX512VL);
+        return (saved & 0x06) == 0x06 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
+    if (!strcmp(instruction_set, "avx512"))
+        return (saved & 0xe6) == 0xe6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & wide) == wide;
 #endif
-    return 0;
+    return !strcmp(instruction_set, "plain");
 }
 
 /* The widest instruction set there is, or the one that OLSEN_INSTRUCTION_SET names. */

@@ -27,8 +27,7 @@ static int factor_members(struct call *call) {
     struct member a = member_room(&room, features.longest, LENGTH(q));
     take_slab(&rows, &room, from_gram ? 0 : round_up(features.longest + a.q) / LANES);
     for (ptrdiff_t i = range->begin; i < range->end && !status && !room.failed; i++) {
-        place(&a, kept + LENGTH(s) * i, features.stop[i] - features.start[i]);
-        copy_padded(a.own, features.indices + features.start[i], a.m);
+        place(&a, kept + LENGTH(s) * i, copy_padded(a.own, &features, i));
         if (from_gram)
             factor_principal(&a, &gram, NULL);
         else
@@ -51,7 +50,7 @@ struct sums {
     double *total, *square, *pair_square; /* (slots, q, padded) */
     int64_t *states;                      /* (padded,): 1 where an exactly fitted row needs a refit without it */
     struct member a;
-    const int64_t *cols, *sizes;  /* of the member */
+    const int64_t *sizes;
     ptrdiff_t n_sizes, width;     /* width: rows of the errors e (sizes, q, width) */
     double *Z, *z, *hat, *target; /* rows at work; (q, m): right-hand sides of the member; (n,); (q, LANES) */
 };
@@ -102,7 +101,7 @@ static int fill_exact(const struct sums *sums, const double *Z, ptrdiff_t row, p
     for (ptrdiff_t l = 0; l < sums->n; l++)
         hat[l] = sqrt(sums->share[l] * sums->share[row]);
     for (ptrdiff_t j = 0; j < first; j++)
-        subtract_multiple(hat, -p[j], sums->A + sums->padded * sums->cols[j], sums->n);
+        subtract_multiple(hat, -p[j], sums->A + sums->padded * a->own[j], sums->n);
     hat[row] = 0.0;
     if (!(dot(hat, hat, sums->n) <= RANK_COST * sums->n))
         return 1;
@@ -125,7 +124,7 @@ static void member_errors(const struct sums *sums, ptrdiff_t first, ptrdiff_t co
     ptrdiff_t panel = LANES * round_up(a->m);
     for (ptrdiff_t r = 0; r < count; r++) {
         for (ptrdiff_t j = 0; j < a->m; j++)
-            store(sums->Z + panel * r + LANES * j, load(sums->A + sums->padded * sums->cols[j] + first + LANES * r));
+            store(sums->Z + panel * r + LANES * j, load(sums->A + sums->padded * a->own[j] + first + LANES * r));
         memset(sums->Z + panel * r + LANES * a->m, 0, sizeof(double) * LANES * (round_up(a->m) - a->m));
     }
     solve_lower(a, sums->Z, panel, count);
@@ -160,52 +159,39 @@ static void add_pair(const struct sums *sums, ptrdiff_t slot, ptrdiff_t first, p
     }
 }
 
-/* Whether a pair is there, and has equally many sizes for both members, which fit them and find place in the sums. */
-static int is_pair(const struct call *call, ptrdiff_t pair) {
-    struct lists features = LISTS(features), sizes = LISTS(sizes);
-    const int64_t *slots = ARRAY(slots);
-    if (pair < 0 || pair >= LENGTH(h) || 2 * pair + 1 >= LENGTH(k))
-        return 0;
-    for (ptrdiff_t i = 2 * pair; i < 2 * pair + 2; i++)
-        for (ptrdiff_t s = sizes.start[i]; s < sizes.stop[i]; s++)
-            if (sizes.indices[s] > features.stop[i] - features.start[i])
-                return 0;
-    ptrdiff_t count = sizes.stop[2 * pair] - sizes.start[2 * pair];
-    return sizes.stop[2 * pair + 1] - sizes.start[2 * pair + 1] == count && slots[pair] >= 0 &&
-           slots[pair] <= LENGTH(z) - count;
-}
-
-/* Add the pairs in use for the panels of rows begin to end, as many at a time as the cache holds. */
+/* Add the pairs that have a slot for the panels of rows begin to end, as many at a time as the cache holds. */
 static int sum_pairs(struct call *call) {
-    struct lists features = LISTS(features), sizes = LISTS(sizes);
-    const int64_t *use = ARRAY(use), *slots = ARRAY(slots);
+    struct lists features = LISTS(features);
+    const int64_t *sizes = ARRAY(sizes), *slots = ARRAY(slots);
     double *kept = ARRAY(store);
-    ptrdiff_t q = LENGTH(q), n = COUNT(rows), begin = COUNT(begin), end = COUNT(end);
-    if (LENGTH(n) % LANES || n < 0 || n > LENGTH(n) || begin < 0 || end > LENGTH(n) / LANES ||
-        LENGTH(s) < size_of_member(features.longest, q))
+    ptrdiff_t q = LENGTH(q), n = COUNT(rows), begin = COUNT(begin), end = COUNT(end), n_pairs = LENGTH(h);
+    int fits = LENGTH(n) % LANES == 0 && n >= 0 && n <= LENGTH(n) && begin >= 0 && end <= LENGTH(n) / LANES &&
+               2 * n_pairs <= LENGTH(k) && LENGTH(s) >= size_of_member(features.longest, q);
+    for (ptrdiff_t i = 0; fits && i < 2 * n_pairs; i++) {
+        fits = slots[i / 2] <= LENGTH(z) - LENGTH(e);
+        for (ptrdiff_t s = 0; fits && s < LENGTH(e); s++)
+            fits = sizes[s] <= features.stop[i] - features.start[i];
+    }
+    if (!fits)
         return MISMATCH;
-    for (ptrdiff_t k = 0; k < LENGTH(u); k++)
-        if (!is_pair(call, use[k]))
-            return MISMATCH;
     ptrdiff_t panel = LANES * round_up(larger(features.longest, 1)), panels = larger(2, BLOCK_NUMBERS / panel);
     panels = smaller(panels, larger(end - begin, 1));
     struct scratch room = {.count = 0};
     struct sums sums = {n, q, LENGTH(n), NUMBER(own_rows) != 0.0, ARRAY(A), ARRAY(Y), ARRAY(share), ARRAY(root),
                         ARRAY(total), ARRAY(square), ARRAY(pair_square), ARRAY(states),
-                        .a = member_room(&room, features.longest, q), .width = LANES * panels};
+                        member_room(&room, features.longest, q), sizes, LENGTH(e), LANES * panels};
     sums.Z = take(&room, panels * panel), sums.z = take(&room, q * features.longest), sums.hat = take(&room, n);
     sums.target = take(&room, LANES * q);
-    double *e[2] = {take(&room, sizes.longest * q * sums.width), take(&room, sizes.longest * q * sums.width)};
+    double *e[2] = {take(&room, LENGTH(e) * q * sums.width), take(&room, LENGTH(e) * q * sums.width)};
     for (ptrdiff_t start = begin; start < end && !room.failed; start += panels) {
-        ptrdiff_t now = smaller(panels, end - start), first = LANES * start;
-        for (ptrdiff_t k = 0; k < LENGTH(u); k++) {
-            for (ptrdiff_t side = 0, i = 2 * use[k]; side < 2; side++, i++) {
-                place(&sums.a, kept + LENGTH(s) * i, features.stop[i] - features.start[i]);
-                sums.cols = features.indices + features.start[i], sums.sizes = sizes.indices + sizes.start[i];
-                sums.n_sizes = sizes.stop[i] - sizes.start[i];
-                member_errors(&sums, first, now, e[side]);
-            }
-            add_pair(&sums, slots[use[k]], first, LANES * now, e[0], e[1]);
+        ptrdiff_t now = smaller(panels, end - start);
+        for (ptrdiff_t i = 0; i < 2 * n_pairs; i++) {
+            if (slots[i / 2] < 0)
+                continue;
+            place(&sums.a, kept + LENGTH(s) * i, copy_padded(sums.a.own, &features, i));
+            member_errors(&sums, LANES * start, now, e[i % 2]);
+            if (i % 2)
+                add_pair(&sums, slots[i / 2], LANES * start, LANES * now, e[0], e[1]);
         }
     }
     return release(&room, DONE);

@@ -60,13 +60,11 @@ static int solve_principal(struct call *call) {
     int prefetch = sizeof *gram.G * gram.p * gram.p > PREFETCH_BYTES, status = DONE;
     for (ptrdiff_t i = range->begin; i < range->end && !status && !room.failed; i++) {
         double *own_values = values + data.targets * features.start[i];
-        place(&a, work, features.stop[i] - features.start[i]);
-        copy_padded(a.own, features.indices + features.start[i], a.m);
+        place(&a, work, copy_padded(a.own, &features, i));
         if (prefetch) {
             ptrdiff_t ahead = a.m <= PREFETCH_SIZE ? smaller(i + 1, range->end - 1) : i;
-            cursor.row = cursor.column = 0, cursor.size = features.stop[ahead] - features.start[ahead];
+            cursor.row = cursor.column = 0, cursor.size = copy_padded(list, &features, ahead);
             cursor.last_row = cursor.size <= PREFETCH_SIZE ? cursor.size : 0;
-            copy_padded(list, features.indices + features.start[ahead], cursor.size);
         }
         factor_principal(&a, &gram, prefetch ? &cursor : NULL);
         solve_targets(&a, data.targets, scale, own_values);

@@ -72,9 +72,7 @@ typedef struct {
 
 typedef double half __attribute__((vector_size(4 * LANES), aligned(8), may_alias));
 
-INLINE vec broadcast(double value) {
-    return value - (vec){0.0};
-}
+INLINE vec broadcast(double value) { return value - (vec){0.0}; }
 
 /* line[at[0] * stride], line[at[1] * stride], ... */
 INLINE vec gather(const double *line, const int64_t *at, ptrdiff_t stride) {
@@ -88,9 +86,7 @@ INLINE column load(const double *from) {
     return out;
 }
 
-INLINE void store(double *to, column x) {
-    EACH(i, PARTS) *(vec_in_memory *)(to + WIDTH * i) = x.part[i];
-}
+INLINE void store(double *to, column x) { EACH(i, PARTS) *(vec_in_memory *)(to + WIDTH * i) = x.part[i]; }
 
 INLINE column constant(double value) {
     column out;
@@ -98,9 +94,7 @@ INLINE column constant(double value) {
     return out;
 }
 
-INLINE double lane(column x, int i) {
-    return x.part[i / WIDTH][i % WIDTH];
-}
+INLINE double lane(column x, int i) { return x.part[i / WIDTH][i % WIDTH]; }
 
 INLINE column add(column a, column b) {
     EACH(i, PARTS) a.part[i] += b.part[i];
@@ -124,9 +118,7 @@ INLINE column plus_product(column sum, column a, column b) {
 }
 
 /* sum + factor * x and sum - factor * x, rounded once */
-INLINE column plus(column sum, double factor, column x) {
-    return plus_product(sum, constant(factor), x);
-}
+INLINE column plus(column sum, double factor, column x) { return plus_product(sum, constant(factor), x); }
 
 INLINE column minus(column sum, double factor, column x) {
     EACH(i, PARTS) sum.part[i] = FNMA(broadcast(factor), x.part[i], sum.part[i]);

@@ -251,8 +251,8 @@ def sum_pairs(
         some, here, factors = orders[first : first + step], slice(first // 2, (first + step) // 2), store[: k - first]
         columns, ratios = data.factor(some, factors, mapper)
         trusted[here] = (ratios >= SMALLEST_PIVOT).reshape(-1, 2).all(axis=1)
-        place, use = slots[here] * n_sizes, np.flatnonzero(trusted[here])
-        given: tuple[Any, ...] = (*columns, *_lists([sizes] * len(some)), place, use, factors, *sums, states)
+        place = np.where(trusted[here], slots[here] * n_sizes, -1)
+        given: tuple[Any, ...] = (*columns, sizes, place, factors, *sums, states)
 
         def add(start: int, stop: int, given: tuple[Any, ...] = given) -> None:
             panels = start * count, min(stop * count, n_panels)

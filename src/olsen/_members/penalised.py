@@ -83,5 +83,5 @@ def _lasso(M: Array, targets: Array, squares: Array, C: Array, shares: Array, mo
     top, found = largest_lasso_penalty(C), np.empty((len(shares), *C.shape))
     tol = LASSO_TOL * top**2 / max(float(squares.max(initial=0.0)), 1e-300)
     left = np.array(targets.T, order="C")
-    count = _kernel.lasso_path(M, left, squares, shares * top, float(most), tol, 60, from_rows, found)
+    count = _kernel.lasso_path(M, left, squares, shares * top, float(most), tol, from_rows, found)
     return found[:count]
