@@ -13,6 +13,7 @@ import sqlite3
 import subprocess
 import sys
 import tarfile
+import warnings
 import zipfile
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +29,7 @@ pytest.importorskip("skops")
 feather = pytest.importorskip("pyarrow.feather")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from olsen.cli.column_types import learn_encoding  # noqa: E402
+from olsen.cli.encoding import learn_encoding  # noqa: E402
 from olsen.cli.columns import texts_of  # noqa: E402
 from olsen.cli.tables import TableError, read_table  # noqa: E402
 
@@ -290,7 +291,7 @@ REFUSED = {
         spoiled(8, "inf,,1"), ["2 cells missing or not finite (1 infinite)", "--missing drop"], ["--missing mean"]),
     "infinite target.csv": (
         spoiled(8, "1,1,-inf"), ["1 cell infinite", "'y' (1)", "--missing drop"], ["--missing mean", "--drop"]),
-    "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["'a' is infinite in row 1"], ()),
+    "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["1 cell infinite", "'a' (1)", "row 1"], ()),
     "lists.parquet": (as_parquet({"a": A, "c": [[1]] * N, "y": Y}), ["'c' is of type list", "--drop 'c'"], ()),
     "bytes.parquet": (as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}), ["'c' is of type binary"], ()),
     "empty column.csv": (with_column([""] * N), ["40 cells missing", "'c' (40)"], ()),
@@ -533,7 +534,7 @@ def test_categories_with_an_order(tmp_path):
         np.testing.assert_array_equal(stored(encoding).features(table)[:, 1], [order.index(size) for size in sizes])
     with pytest.raises(TableError, match="holds 'L'"):
         encoding_of(table, ordinal=["size=S<M"])
-    with pytest.raises(KeyError, match="no column 'sise=S<M'"):
+    with pytest.raises(ValueError, match="no column 'sise=S<M'"):
         encoding_of(table, ordinal=["sise=S<M"])
     grades = table_of(tmp_path, with_column([str((1, 20, 3)[i % 3]) for i in range(N)], "grade"))
     for given, ranks in (["grade=20<3<1"], (2, 0, 1)), (["grade"], (0, 2, 1)):
@@ -546,8 +547,6 @@ def test_identifiers_are_handed_through_as_they_stand(tmp_path):
     table = table_of(tmp_path, with_column(keys, " key "), verbatim=["key"])
     assert encoding_of(table, "key").names == ["a"] and texts_of(table, ["key"]) == {"key": keys}
     assert texts_of(pa.table({"n": [1.0, None, 2.5]}), ["n"]) == {"n": ["1", "", "2.5"]}
-    with pytest.raises(KeyError, match="no column 'kex'"):
-        texts_of(table, ["kex"])
 
 
 GAPPY = "a,k,y\n1,u,1\n,v,2\n3,,3\n8,u,4\n4,v,5\n5,u,\n"
@@ -606,13 +605,15 @@ EITHER += [content.replace("\n1", "\n1,0").replace("\n2", "\n2,0") for content i
 
 
 @pytest.fixture
-def asked(tmp_path, capsys):
-    """Columns x and f of a table as a model of another table reads them, and the notes about it."""
+def asked(tmp_path):
+    """Columns x and f of a table as a model of another table reads them, and the warnings about it."""
     models = {name: encoding_of(table_of(tmp_path, content)) for name, content in FITTED.items()}
 
     def ask(name, content):
-        found = replace(models[name], stage="predict", messages=[]).features(table_of(tmp_path, content))
-        return found.tolist(), capsys.readouterr().err
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = stored(models[name]).features(table_of(tmp_path, content))
+        return found.tolist(), " ".join(str(w.message) for w in caught)
 
     return ask
 
@@ -632,8 +633,7 @@ def test_a_comma_is_what_it_was_in_training(asked):
 
 def test_another_format_than_that_of_training_is_read_and_said_or_refused(asked):
     found, err = asked("plain", "x;f\n1,5;8033,25\n2;1,500\n")
-    assert found == [[1.5, 8033.25], [2, 1.5]] and "'1,5' is 1.5" in err and "1 other column" in err
-    assert err.count("olsen: note:") == 1
+    assert found == [[1.5, 8033.25], [2, 1.5]] and "'1,5' is 1.5" in err and "'8033,25' is 8033.25" in err
     assert asked("decimal comma", "x,f\n1,8.033\n2,1.500\n") == ([[1, 8.033], [2, 1.5]], "")  # commas separate
     for name, content, words in (
         ("thousands, commas", "x;f\n1;1,500\n1;8033,25\n", "'f' holds '8033,25' in row 2"),

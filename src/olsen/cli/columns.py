@@ -1,9 +1,15 @@
-"""Columns of a table as numbers, days or texts, as scikit-learn's encoders and imputers take them; missing cells."""
+"""Cells of a table as numbers, days or texts, as scikit-learn's encoders and imputers take them; missing cells.
+
+Texts that are numbers to people (thousands marks, decimal commas, percent signs) and dates (orders of day and month)
+are decided upon by columns, from their different texts: each of them must be one in the same format.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,23 +17,35 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from .._execution import messages
 from .._report.formatting import counted, quoted, shortened
-from .number_formats import DATES, NumberFormat, days, number_format, numbers_in, refuse_doubtful_points
-from .tables import SEPARATOR, TableError, is_text, listed
-from .text_tables import BLANKS
+from .tables import BLANKS, TableError, listed, option, separator_of, text_names
 
 __all__ = [
-    "FIRST_ROW", "NumberFormatWarning", "Stage", "TableColumns", "as_text", "distinct_texts", "is_missing",
-    "plain_numbers", "refuse_missing", "separator_of", "texts_of", "typed_numbers", "without_gaps",
+    "DATES", "FIRST_ROW", "NumberFormat", "Stage", "TableColumns", "as_text", "date_order", "days", "distinct_texts",
+    "example", "fits_format", "number_format", "numbers_in", "odd_texts", "plain_columns", "plain_numbers",
+    "possible_decimals", "refuse_doubtful_points", "refuse_missing", "settled_decimals", "texts_of", "unusable",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Stage = Literal["fit", "blocks", "predict"]  # what a table is read for: a fit in memory or in blocks, or a prediction
 FIRST_ROW = b"olsen.first_row"  # among the metadata of a part of a larger table: the number of its first row
 MICROSECONDS_A_DAY = 86_400_000_000
+SPACES = " \u00a0\u202f\u2009"  # between thousands, besides point and comma
 
 
-class NumberFormatWarning(UserWarning):
-    """Numbers that are written otherwise than those a model learned from, without doubt."""
+def _pattern(decimal: str, other: str) -> str:
+    """Numbers with a decimal mark; digits after a leading zero are those of a code, unless there are decimals."""
+    groups = "|".join(rf"(?:[{mark}]\d{{3}})+" for mark in other + SPACES)
+    whole = rf"(?:0|[1-9]\d*|[1-9]\d{{0,2}}(?:{groups}))"
+    return (
+        rf"^[+\-\x{{2212}}]?[{SPACES}]*(?:{whole}(?:[{decimal}]\d*)?|\d*[{decimal}]\d+)(?:[eE][+-]?\d+)?[{SPACES}]*%?$"
+    )
+
+
+PATTERNS = {".": _pattern(".", ","), ",": _pattern(",", ".")}
+DATE = re.compile(r"(\d{1,4})([-/.])(\d{1,2})\2(\d{1,4})(?:[T ]\s*(\d{1,2})(:\d\d.*))?")
+DATES = {"ymd": "2024-12-31", "dmy": "31.12.2024", "mdy": "12/31/2024"}  # order of year, month and day -> example
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -86,32 +104,42 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         cells : ndarray of shape (n_samples, n_columns)
             Of floating-point numbers, or of texts.
         """
-        table = _arrow(X)
-        first_row, separator = int((table.schema.metadata or {}).get(FIRST_ROW, 0)), separator_of(table)
-        read: Any = {"text": _texts, "date": self._days, "number": self._numbers}[self.kind]
-        columns = zip(table.column_names, table.columns, strict=True)
-        return np.column_stack([read(column, name, first_row, separator) for name, column in columns])
-
-    def _days(self, column: Any, name: str, first_row: int, _: str) -> Array:
+        import narwhals as nw
         import pyarrow as pa
 
-        if is_text(column.type):
+        if not isinstance(X, pa.Table):
+            frame = nw.from_native(X, eager_only=True)
+            X = frame.to_arrow().select(frame.columns)
+        texts, separator = set(text_names(X.schema)), separator_of(X)
+        first_row = int((X.schema.metadata or {}).get(FIRST_ROW, 0))
+        return np.column_stack([
+            _texts(column) if self.kind == "text"
+            else self._days(column, name, first_row, name in texts) if self.kind == "date"
+            else self._numbers(column, name, first_row, name in texts, separator)
+            for name, column in zip(X.column_names, X.columns, strict=True)
+        ])  # fmt: skip
+
+    def _days(self, column: Any, name: str, first_row: int, is_text: bool) -> Array:
+        import pyarrow as pa
+
+        if is_text:
             texts, codes = distinct_texts(column)
             values = np.array([days(text, self.order) for text in texts.to_pylist()], dtype=float)
             return _all_read(values, texts, codes, name, f"dates such as {DATES[self.order]} are expected", first_row)
-        if not (pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)):
+        if not pa.types.is_date(column.type) and not pa.types.is_timestamp(column.type):
             raise TableError(f"column {quoted(name)} is of type {shortened(column.type)}, but dates are expected.")
         moments = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast("int64")
         return np.asarray(moments.cast("float64", safe=False).to_numpy(), dtype=float) / MICROSECONDS_A_DAY
 
-    def _numbers(self, column: Any, name: str, first_row: int, separator: str) -> Array:
-        if not is_text(column.type):
-            return typed_numbers(column, f"column {quoted(name)}")
+    def _numbers(self, column: Any, name: str, first_row: int, is_text: bool, separator: str) -> Array:
         plain = plain_numbers(column)
         if plain is not None:
-            if self.decimal == "," and separator not in ("", ","):
+            if is_text and self.decimal == "," and separator not in ("", ","):
                 refuse_doubtful_points(column.drop_null(), f"column {quoted(name)}")
             return plain
+        if not is_text:
+            kind = shortened(column.type)
+            raise TableError(f"column {quoted(name)} is of type {kind}, not numbers; turn it into numbers.")
         texts, codes = distinct_texts(column)
         how = self._format(texts, name)
         expected = f"numbers with {quoted(how.decimal)}{' and ' * bool(how.unit)}{how.unit} are expected"
@@ -127,12 +155,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 f"column {quoted(name)} holds text ({listed(texts.to_pylist(), 3)}), but the model learned numbers "
                 f"there; correct those cells."
             )
-        example = max(texts.to_pylist(), key=len)
-        number = numbers_in(texts, how)[texts.to_pylist().index(example)]
-        messages.warn(
-            f"numbers of column {quoted(name)} are written unlike those in training: {quoted(example)} is {number:g}.",
-            NumberFormatWarning,
-        )
+        messages.warn(f"numbers of column {quoted(name)} are written unlike those in training: {example(texts, how)}.")
         return how
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
@@ -153,20 +176,15 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return True
 
 
-def _arrow(X: Any) -> Any:
-    """A data frame as a table of pyarrow."""
-    import narwhals as nw
-    import pyarrow as pa
-
-    if isinstance(X, pa.Table):
-        return X
-    frame = nw.from_native(X, eager_only=True)
-    return frame.to_arrow().select(frame.columns)
-
-
-def separator_of(table: Any) -> str:
-    """What separated the cells of a table that was read from text; empty for others."""
-    return str((table.schema.metadata or {}).get(SEPARATOR, b"").decode())
+def _all_read(values: Array, texts: Any, codes: Any, name: str, expected: str, first_row: int) -> Array:
+    """The value of each row, NaN where it is missing; raise for the first text that has none."""
+    if np.isnan(values).any():
+        row = int(np.flatnonzero(np.isin(codes, np.flatnonzero(np.isnan(values))))[0])
+        raise TableError(
+            f"column {quoted(name)} holds {quoted(texts[int(codes[row])].as_py())} in row {first_row + row + 1}, where "
+            f"{expected}; correct that cell."
+        )
+    return np.asarray(np.append(values, np.nan)[codes], dtype=float)
 
 
 # Texts
@@ -206,56 +224,205 @@ def as_text(column: Any) -> Any:
 
 def texts_of(table: Any, names: Iterable[str]) -> dict[str, list[str]]:
     """The cells of some columns as text, empty where they are missing: what identifies the rows of a table."""
-    names = list(names)
-    if unknown := [name for name in names if name not in table.column_names]:
-        raise KeyError(f"there is no column {listed(unknown)}; the table has {listed(table.column_names, 12)}.")
     return {name: [text or "" for text in as_text(table.column(name)).to_pylist()] for name in names}
 
 
-def _texts(column: Any, *_: object) -> NDArray[Any]:
+def _texts(column: Any) -> NDArray[Any]:
     texts, codes = distinct_texts(column)
     return np.array([*texts.to_pylist(), np.nan], dtype=object)[codes]
-
-
-def _all_read(values: Array, texts: Any, codes: Any, name: str, expected: str, first_row: int) -> Array:
-    """The value of each row, NaN where it is missing; raise for the first text that has none."""
-    if np.isnan(values).any():
-        row = int(np.flatnonzero(np.isin(codes, np.flatnonzero(np.isnan(values))))[0])
-        raise TableError(
-            f"column {quoted(name)} holds {quoted(texts[int(codes[row])].as_py())} in row {first_row + row + 1}, where "
-            f"{expected}; correct that cell."
-        )
-    return np.asarray(np.append(values, np.nan)[codes], dtype=float)
 
 
 # Numbers
 
 
+class NumberFormat(NamedTuple):
+    """How the numbers of a column are written: decimal point or comma, and a percent sign or nothing."""
+
+    decimal: str
+    unit: str
+
+
 def plain_numbers(column: Any) -> Array | None:
-    """A column of texts as numbers, if all are numbers with a decimal point and nothing else; NaN where missing."""
+    """A column as numbers, NaN where missing; None if its cells are not numbers, or texts with more than a point.
+
+    Whole numbers above 2^53 are rounded.
+    """
     import pyarrow as pa
 
     try:
         if pa.types.is_dictionary(column.type):
             texts, codes = distinct_texts(column)
             return np.append(np.asarray(texts.cast("float64"), dtype=float), np.nan)[codes]
-        return np.asarray(column.cast("float64").to_numpy(), dtype=float)
-    except pa.ArrowInvalid:
+        if pa.types.is_decimal(column.type):
+            column = column.cast("string")  # whose numbers are rounded correctly; a direct cast may miss the last digit
+        return np.asarray(column.cast("float64", safe=False).to_numpy(), dtype=float)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
 
-def typed_numbers(column: Any, where: str, otherwise: str = "") -> Array:
-    """A column that does not hold text as numbers, NaN where they are missing; whole numbers above 2^53 are rounded."""
-    import pyarrow as pa
+def plain_columns(
+    table: Any, names: Iterable[str], decimals: set[str], what: str = "column"
+) -> tuple[dict[str, Array], list[str]]:
+    """Those columns of a training table that are plain numbers, and notes about numbers that may be identifiers.
 
+    Texts are plain numbers only in a text file; with decimal commas in other columns, points must be without doubt.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found, notes, texts, separator = {}, [], set(text_names(table.schema)), separator_of(table)
+    for name in names:
+        column, about = table.column(name), ""
+        values = plain_numbers(column) if separator or name not in texts else None
+        if values is None:
+            if name not in texts and not pa.types.is_date(column.type) and not pa.types.is_timestamp(column.type):
+                drop = f", or leave the column out with {option('--drop', name)}" if what == "column" else ""
+                kind = shortened(column.type)
+                raise TableError(f"{what} {quoted(name)} is of type {kind}, not numbers; turn it into numbers{drop}.")
+            continue
+        if name in texts and "," in decimals:
+            refuse_doubtful_points(column.drop_null(), f"{what} {quoted(name)}")
+        found[name] = values
+        whole, head = pa.types.is_integer(column.type), column.slice(0, 1000)
+        if name in texts:
+            whole = pc.all(pc.match_substring_regex(head, r"^[+-]?\d+$")).as_py()
+            row = pc.index(pc.match_substring_regex(head, r"^0\d+$"), True).as_py() if whole else -1
+            about = f"numbers with leading zeros: {quoted(head[row])} is {values[row]:g}" if row >= 0 else ""
+        if whole and np.nanmax(np.abs(values), initial=0) > 2**53:
+            about = "whole numbers above 2^53, rounded to 16 digits"
+        if about:
+            advice = f"if they are identifiers, leave it out with {option('--drop', name)}"
+            notes.append(f"column {quoted(name)} holds {about}; {advice}.")
+    return found, notes
+
+
+def fits_format(texts: Any, decimal: str) -> Mask:
+    """Which texts of an array are numbers with a decimal mark."""
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.match_substring_regex(texts, PATTERNS[decimal]), dtype=bool)
+
+
+def odd_texts(texts: Any) -> Mask:
+    """Which texts of an array are no numbers, or not written as most others are."""
+    import pyarrow.compute as pc
+
+    usual = max((fits_format(texts, mark) for mark in PATTERNS), key=np.sum)
+    signs = np.asarray(pc.ends_with(texts, "%"), dtype=bool)
+    return np.asarray(~usual | (signs != (2 * signs.sum() > len(signs))), dtype=bool)
+
+
+def possible_decimals(texts: Any) -> list[str]:
+    """Decimal marks with which all texts of an array are numbers.
+
+    >>> import pyarrow as pa
+    >>> [possible_decimals(pa.array(texts)) for texts in (["1,234", "0,5"], ["1,234"], ["a"])]
+    [[','], ['.', ','], []]
+    """
+    return [mark for mark in PATTERNS if len(texts) and fits_format(texts, mark).all()]
+
+
+def settled_decimals(table: Any) -> set[str]:
+    """Decimal marks of the columns that leave no doubt; where cells are separated by commas, numbers have points."""
+    if separator_of(table) in ("", ","):
+        return {"."}
+    found = [possible_decimals(column.slice(0, 1000).drop_null()) for column in table.columns]
+    return {marks[0] for marks in found if len(marks) == 1}
+
+
+def number_format(texts: Any, where: str, doubtful: str = ".") -> NumberFormat | None:
+    """The one format in which all texts of an array are numbers; None if there is none.
+
+    `doubtful` is the decimal mark of texts that are numbers with both, such as 1,234; empty if nobody knows: then they
+    are refused. Shares are below 1000 %, so a lone mark is their decimal mark.
+    """
+    import pyarrow.compute as pc
+
+    decimals, percents = possible_decimals(texts), set(pc.unique(pc.ends_with(texts, "%")).to_pylist())
+    if not decimals or len(percents) > 1:
+        return None
+    unit = "%" if percents == {True} else ""
+    marks = [mark for mark in ".," if pc.any(pc.match_substring(texts, mark)).as_py()]
+    if len(decimals) == 1 or not marks:
+        return NumberFormat(decimals[0], unit)
+    if len(marks) == 1 and (unit or marks == ["."]):
+        return NumberFormat(marks[0], unit)
+    if marks == [","] and doubtful:
+        return NumberFormat(doubtful, unit)
+    raise _doubt(texts, where, marks[-1])
+
+
+def refuse_doubtful_points(texts: Any, where: str) -> None:
+    """Raise if points in all texts of an array may also stand between thousands, as in 1.234."""
+    import pyarrow.compute as pc
+
+    if len(possible_decimals(texts)) == 2 and pc.any(pc.match_substring(texts, ".")).as_py():
+        raise _doubt(texts, where, ".")
+
+
+def _doubt(texts: Any, where: str, mark: str) -> TableError:
+    text = next(text for text in texts.to_pylist() if mark in text)
+    return TableError(
+        f"{where} holds {quoted(text)}, which may be {text.replace(mark, '.')} or {text.replace(mark, '')}; write "
+        f"numbers of all columns with the same decimal mark, and nothing between thousands."
+    )
+
+
+def numbers_in(texts: Any, how: NumberFormat) -> Array:
+    """The numbers that texts are in a format; NaN for texts that are none.
+
+    12.5 % is 12.5, so that a column means the same with the sign and without it.
+
+    >>> import pyarrow as pa
+    >>> numbers_in(pa.array(["1.234,50", "12", "1,5 %"]), NumberFormat(",", ""))
+    array([1234.5,   12. ,    nan])
+    """
+    import pyarrow.compute as pc
+
+    fits = fits_format(texts, how.decimal) & (np.asarray(pc.ends_with(texts, "%"), dtype=bool) == bool(how.unit))
+    digits = pc.replace_substring(texts, "\u2212", "-")
+    digits = pc.replace_substring_regex(digits, rf"[^\d{how.decimal}eE+-]", "")
+    digits = pc.if_else(fits, pc.replace_substring(digits, how.decimal, "."), None)
+    return np.asarray(digits.cast("float64").to_numpy(zero_copy_only=False), dtype=float)
+
+
+def example(texts: Any, how: NumberFormat) -> str:
+    """How texts are read as numbers, by the longest of them."""
+    longest = max(texts.to_pylist(), key=len)
+    return f"{quoted(longest)} is {numbers_in(texts, how)[texts.index(longest).as_py()]:g}"
+
+
+# Dates
+
+
+def date_order(texts: Iterable[str], where: str) -> str | None:
+    """The order of year, month and day in which all texts are dates; None if there is none.
+
+    >>> date_order(["31.12.2024", "01.02.2025"], "here"), date_order(["12/31/2024", "01/02/2025"], "here")
+    ('dmy', 'mdy')
+    """
+    texts = list(texts)
+    found = [order for order in DATES if texts and all(days(text, order) is not None for text in texts)]
+    if len(found) > 1:
+        raise TableError(
+            f"{where} holds dates such as {quoted(texts[0])}, of which the day and the month cannot be told apart; "
+            f"write them as 2024-12-31."
+        )
+    return found[0] if found else None
+
+
+def days(text: str, order: str) -> float | None:
+    """Days from 1970-01-01 to a date, with a fraction where there is a time; None if it is no date in this order."""
+    cell = DATE.fullmatch(text.strip())
+    if cell is None or (order == "mdy" and cell[2] == "."):
+        return None
+    parts = dict(zip(order, cell.group(1, 3, 4), strict=True))
+    time = "" if cell[5] is None else f"T{cell[5]:0>2}{cell[6].replace(' ', '')}"
     try:
-        if pa.types.is_decimal(column.type):
-            column = column.cast("string")  # whose numbers are rounded correctly; a direct cast may miss the last digit
-        whole = pa.types.is_integer(column.type)
-        return np.asarray(column.cast("float64", safe=not whole).to_numpy(), dtype=float)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        kind = shortened(column.type)
-        raise TableError(f"{where} is of type {kind}, not numbers; turn it into numbers{otherwise}.") from error
+        moment = datetime.fromisoformat(f"{parts['y']}-{parts['m']:0>2}-{parts['d']:0>2}{time}")
+    except ValueError:
+        return None
+    return (moment.replace(tzinfo=moment.tzinfo or UTC) - EPOCH) / timedelta(days=1)
 
 
 # Missing cells
@@ -266,25 +433,29 @@ def refuse_missing(
     names: Iterable[str],
     first_row: int = 0,
     *,
-    filled: bool = False,
+    filled: Iterable[str] = (),
     target: str | None = None,
     stage: Stage = "fit",
-) -> None:
+) -> list[str]:
     """Raise if cells are missing or not finite, with their number and the first of their rows.
 
-    `first_row` is the number of the table's first row, where it is part of a larger one. Where missing cells are
-    `filled`, only infinite ones are refused.
+    `first_row` is the number of the table's first row, where it is part of a larger one. In columns that are `filled`
+    only infinite cells are refused; those of them that have gaps are returned.
     """
-    counts, infinite, first = {}, 0, table.num_rows
+    counts, infinite, first, gaps = {}, 0, table.num_rows, []
     for name in names:
-        bad, missing = ~_usable(table.column(name)), is_missing(table.column(name))
-        bad &= ~missing if filled else True
+        missing, endless = unusable(table.column(name))
+        bad = endless if name in filled else missing | endless
+        if stage == "fit" and name in filled and missing.all():
+            raise TableError(f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}.")
+        if name in filled and missing.any():
+            gaps.append(name)
         if bad.any():
             counts[name] = int(bad.sum())
-            infinite += int((bad & ~missing).sum())
+            infinite += int(endless.sum())
             first = min(first, int(np.argmax(bad)))
     if not counts:
-        return
+        return gaps
     worst = sorted(counts, key=lambda name: -counts[name])
     named = ", ".join(f"{quoted(name)} ({counts[name]})" for name in worst[:8])
     more = f" and {len(worst) - 8} more" if len(worst) > 8 else ""
@@ -303,36 +474,11 @@ def refuse_missing(
     )
 
 
-def without_gaps(table: Any, names: Iterable[str]) -> tuple[Any, list[str]]:
-    """The rows in which all of these columns have usable cells, and a message that says how many others there were."""
-    usable = {name: _usable(table.column(name)) for name in names}
-    kept = np.logical_and.reduce(list(usable.values()))
-    if kept.all():
-        return table, []
-    if not kept.any():
-        worst = min(usable, key=lambda name: usable[name].sum())
-        raise TableError(
-            f"every row has a cell that is missing or not finite, most in column {quoted(worst)} "
-            f"({int((~usable[worst]).sum())} of {len(kept)} rows); leave columns out with --drop, or fill them."
-        )
-    return table.filter(kept), [f"{int((~kept).sum())} of {len(kept)} rows left out: cells are missing or not finite."]
-
-
-def is_missing(column: Any) -> NDArray[np.bool_]:
-    """Where a column has no value; infinite numbers are values."""
+def unusable(column: Any) -> tuple[Mask, Mask]:
+    """Where a column has no value, and where it is infinite."""
     import pyarrow.compute as pc
 
-    return np.asarray(pc.is_null(column, nan_is_null=True), dtype=bool)
-
-
-def _usable(column: Any) -> NDArray[np.bool_]:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_floating(column.type):
-        usable = pc.is_finite(column)
-    elif pa.types.is_string(column.type):
-        usable = pc.invert(pc.match_substring_regex(column, r"^[+-]?inf(inity)?$", ignore_case=True))
-    else:
-        usable = pc.is_valid(column)
-    return np.asarray(pc.fill_null(usable, False), dtype=bool)
+    values = plain_numbers(column)
+    if values is not None:
+        return np.isnan(values), np.isinf(values)
+    return np.asarray(pc.is_null(column), dtype=bool), np.zeros(len(column), dtype=bool)

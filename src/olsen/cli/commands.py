@@ -274,7 +274,9 @@ def predict(
     from . import table_models
     from .encoding import Encoding
 
-    saved = _persistence.read(model)
+    notes: list[str] = []
+    with terminal.warnings_as_notes(notes):
+        saved = _persistence.read(model)
     with _persistence.damaged_model(model.name):
         encoding = Encoding.of_model(saved.model, saved.target, unknown)
         _ = encoding.columns, encoding.names
@@ -282,7 +284,7 @@ def predict(
         saved.half_width(interval)  # a model without errors is refused before the table is read
     table, names = table_models.open_rows(data, encoding, list(id), out_of_core)
     quiet = out is None and not json  # a bar would be mixed with predictions on the screen
-    with nullcontext() if quiet else terminal.progress(unit="rows") as tell:
+    with nullcontext() if quiet else terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(notes):
         found = table_models.predictions(saved, encoding, model.name, table, names, interval, tell)
         parts = list(found) if json else found
         if out is not None:
@@ -293,9 +295,9 @@ def predict(
         terminal.show({name: [value for part in parts for value in part[name]] for name in parts[0]}, "")
     if ignored := encoding.ignored:
         columns = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
-        terminal.note(
-            f"{ignored.total()} cells hold categories that the model has not seen, taken for none: {columns}."
-        )
+        notes.append(f"{ignored.total()} cells hold categories that the model has not seen, taken for none: {columns}.")
+    for text in notes:
+        terminal.note(text)
     if out is not None:
         print(f"{n_rows} predictions written to {escape_control(out)}", file=sys.stderr)
 

@@ -1,29 +1,36 @@
-"""Tables as the numbers that a fitted model takes, with errors that name cells."""
+"""Tables as the numbers that a model takes: what each column is, scikit-learn's transformers of that, and their use.
+
+From a training table: numbers are plain or in one format, dates are asked for, other texts are categories; what may be
+two things is refused. Of any fitted pipeline: which columns it takes, with errors that name cells.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import MissingIndicator, SimpleImputer
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from .._report.formatting import counted, quoted
-from . import terminal
-from .columns import FIRST_ROW, NumberFormatWarning, Stage, TableColumns, refuse_missing
-from .tables import TableError, listed
+from .._report.formatting import counted, quoted, shortened
+from . import columns as cells
+from .columns import FIRST_ROW, NumberFormat, Stage, TableColumns, distinct_texts, refuse_missing
+from .tables import TableError, listed, one_line, option, refuse_absent, separator_of, text_names
 
-__all__ = ["Encoding", "InputColumn", "leaves"]
+__all__ = ["MAX_CATEGORIES", "Encoding", "InputColumn", "learn_encoding", "leaves", "numbers_of"]
 
 Array = NDArray[np.float64]
+MAX_CATEGORIES = 200
 
 
 class InputColumn(NamedTuple):
@@ -35,6 +42,250 @@ class InputColumn(NamedTuple):
     ordered: bool = False  # unknown categories have no place in an order
     fills: bool = False  # missing cells
     lenient: bool = False  # about unknown categories, by itself
+
+
+# What the columns of a training table are
+
+
+def learn_encoding(
+    table: Any,
+    target: str,
+    drop: Iterable[str] = (),
+    distinct: Callable[[list[str]], dict[str, list[str]]] | None = None,
+    *,
+    missing: Literal["error", "drop", "mean"] = "error",
+    dates: Iterable[str] = (),
+    ordinal: Iterable[str] = (),
+) -> tuple[Any, Encoding]:
+    """The rows of a table that are used, and how they become numbers.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        As it was read.
+    target : str
+        Column to predict.
+    drop : iterable of str
+        Columns to leave out.
+    distinct : callable, default=None
+        Where `table` is the head of a larger one, finds the different texts of some columns in all of it.
+    missing : {"error", "drop", "mean"}
+        Missing cells are refused, or their rows left out, or "mean" fills those of numbers with their mean and those of
+        texts with the most frequent one, and adds a column that says where they were to every column that has some.
+    dates : iterable of str
+        Columns of dates, which become days since 1970-01-01.
+    ordinal : iterable of str
+        Columns of categories with an order, as ``size`` (by number or alphabet) or ``size=S<M<L``.
+    """
+    orders = _orders(ordinal, table.column_names)
+    refuse_absent([target, *drop, *dates, *orders], table)
+    left_out, special = {target, *drop}, {*dates, *orders}
+    names = [name for name in table.column_names if name not in left_out]
+    if not names:
+        raise TableError(f"the table has no column besides the target {quoted(target)}.")
+    messages: list[str] = []
+    stage: Stage = "fit" if distinct is None else "blocks"
+    decimals = cells.settled_decimals(table)
+    response = _target(table, target, decimals, messages)  # refused before rows are left out
+    table = _without_gaps(table, [target, *names], messages) if missing == "drop" else table
+    filled = names if missing == "mean" else []
+    gaps = refuse_missing(table, [target, *names], filled=set(filled), target=target, stage=stage)
+    found = {} if distinct is None else distinct([n for n in text_names(table.schema) if n not in left_out])
+    plain, notes = cells.plain_columns(table, [name for name in names if name not in special], decimals)
+    messages += notes
+    parser = TableColumns()
+    decided = [
+        InputColumn(name, parser) if name in plain
+        else _decided(table, name, found.get(name), name in dates, orders.get(name), decimals, messages)
+        for name in names
+    ]  # fmt: skip
+    messages += _comma_message(table, [*decided, response])
+    if gaps:
+        messages.append(
+            f"gaps in {counted(len(gaps), 'column')} are filled with means, or the most frequent text, and marked in a "
+            f"column of 0 and 1 each: {listed(gaps)}."
+        )
+    before = ColumnTransformer(list(_parts(decided, bool(filled), gaps)), verbose_feature_names_out=False)
+    encoding = Encoding(target, make_pipeline(before), names, messages, stage, response_parser=response.parser)
+    try:
+        before.fit(table.select(names))
+        _ = encoding.names
+    except ValueError as error:
+        twins = "columns get the names of others when they are encoded; rename them."
+        raise TableError(twins if "not unique" in str(error) else one_line(error)) from error
+    return table, encoding
+
+
+def numbers_of(table: Any, name: str) -> Array:
+    """A column of a training table as numbers, without missing cells."""
+    parser = _target(table, name, cells.settled_decimals(table), []).parser
+    return Encoding(name, None, stage="fit", response_parser=parser).response(table)
+
+
+def _orders(given: Iterable[str], names: list[str]) -> dict[str, list[str]]:
+    """Columns with an order and the order, empty where it was not given; names may hold equals signs themselves."""
+    found: dict[str, list[str]] = {}
+    for text in given:
+        name = next((name for name in names if text not in names and text.startswith(f"{name}=")), text)
+        levels = [level.strip() for level in text[len(name) + 1 :].split("<")] if text != name else []
+        if levels and len(set(levels)) < max(2, len(levels)):
+            raise TableError(f"--ordinal {quoted(text)} needs at least two different levels, as in size=S<M<L.")
+        found[name] = levels
+    return found
+
+
+def _without_gaps(table: Any, names: list[str], messages: list[str]) -> Any:
+    """The rows in which all of these columns have usable cells; how many others there were is said."""
+    bad = {name: np.logical_or(*cells.unusable(table.column(name))) for name in names}
+    kept = ~np.logical_or.reduce(list(bad.values()))
+    if not kept.any():
+        worst = max(bad, key=lambda name: bad[name].sum())
+        raise TableError(
+            f"every row has a cell that is missing or not finite, most in column {quoted(worst)} "
+            f"({int(bad[worst].sum())} of {len(kept)} rows); leave columns out with --drop, or fill them."
+        )
+    if not kept.all():
+        messages.append(f"{int((~kept).sum())} of {len(kept)} rows left out: cells are missing or not finite.")
+    return table.filter(kept)
+
+
+def _numbers(table: Any, name: str, where: str, texts: Any, decimals: set[str], messages: list[str]) -> Any:
+    """The parser of a column with these different texts, if all of them are numbers."""
+    how = cells.number_format(texts, where, next(iter(decimals)) if len(decimals) == 1 else "")
+    if how is None:
+        return None
+    if not separator_of(table) or how != (",", ""):  # commas are said once, for all columns
+        what = f"{where} holds {'percentages' if how.unit else 'numbers as text'}"
+        messages.append(f"{what}, read as numbers: {cells.example(texts, how)}.")
+    return TableColumns("number", *how)
+
+
+def _target(table: Any, target: str, decimals: set[str], messages: list[str]) -> InputColumn:
+    """How the numbers of the target are written."""
+    column, where = table.column(target), f"the target {quoted(target)}"
+    if target in cells.plain_columns(table, [target], decimals, "the target")[0]:
+        return InputColumn(target, TableColumns())
+    texts, codes = distinct_texts(column)
+    parser = _numbers(table, target, where, texts, decimals, messages)
+    if parser is not None:
+        return InputColumn(target, parser)
+    rows = np.flatnonzero((codes >= 0) & np.append(cells.odd_texts(texts), False)[codes])
+    raise TableError(
+        f"{where} holds text, or numbers in another format, in {counted(len(rows), 'cell')}, the first "
+        f"{quoted(texts[int(codes[rows[0]])])} in row {rows[0] + 1}; correct them, empty them and leave their rows out "
+        f"with --missing drop, or choose another --target."
+    )
+
+
+def _comma_message(table: Any, columns: list[InputColumn]) -> list[str]:
+    """What is said once about columns with decimal commas, of which a table may have many."""
+    comma = NumberFormat(",", "")
+    names = [c.name for c in columns if separator_of(table) and (c.parser.decimal, c.parser.unit) == comma]
+    if not names:
+        return []
+    what = f"decimals by a comma in {counted(len(names), 'column')} ({listed(names, 3)})"
+    return [f"{what}, read as numbers: {cells.example(distinct_texts(table.column(names[0]))[0], comma)}."]
+
+
+def _decided(
+    table: Any, name: str, values: list[str] | None, dates: bool, levels: list[str] | None, decimals: set[str],
+    messages: list[str],
+) -> InputColumn:  # fmt: skip
+    """What a column is that is not plain numbers; `values` are its texts, where `table` is the head of a larger one."""
+    import pyarrow as pa
+
+    column, where = table.column(name), f"column {quoted(name)}"
+    temporal = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
+    order: Any = "ymd"
+    if not dates or not temporal:
+        texts = distinct_texts(column if values is None else pa.chunked_array([pa.array(values, "string")]))[0]
+        if levels is not None:
+            return _ordered(sorted(set(texts.to_pylist())), name, levels, messages)
+        if not dates and not temporal:
+            parser = _numbers(table, name, where, texts, decimals, messages)
+            if parser is not None:
+                return InputColumn(name, parser)
+        order = order if temporal else cells.date_order(texts.to_pylist(), where)
+        if not dates and order is None:
+            return _categorical(texts, name, table.num_rows, messages)
+        if not dates:
+            raise TableError(
+                f"{where} holds dates such as {quoted(column.drop_null()[0])}; turn them into days since 1970-01-01 "
+                f"with {option('--dates', name)}, or leave the column out with {option('--drop', name)}."
+            )
+        if order is None:
+            orders = list(cells.DATES)
+            strange = [text for text in texts.to_pylist() if all(cells.days(text, o) is None for o in orders)]
+            raise TableError(
+                f"{where} holds {listed(strange or texts.to_pylist(), 3)}, not only dates in one form; correct these "
+                f"cells, or leave out {option('--dates', name)}."
+            )
+    messages.append(f"{where} holds dates, which become days since 1970-01-01.")
+    return InputColumn(name, TableColumns("date", order=order))
+
+
+def _ordered(values: list[str], name: str, levels: list[str], messages: list[str]) -> InputColumn:
+    """Categories with an order: the given one, or by number, or by the alphabet."""
+    if not levels:
+        with suppress(ValueError):
+            values = sorted(values, key=float)
+        levels = values
+    if missing := sorted(set(values) - set(levels)):
+        raise TableError(
+            f"column {quoted(name)} holds {listed(missing, 5)}, which its order does not name; add it, as in "
+            f"--ordinal '{shortened(name)}={'<'.join(shortened(v) for v in [*levels, *missing][:5])}'."
+        )
+    shown = ", ".join(f"{quoted(level)} = {i}" for i, level in enumerate(levels[:6])) + ", ..." * (len(levels) > 6)
+    messages.append(f"column {quoted(name)} has an order: {shown}.")
+    return InputColumn(name, TableColumns("text"), tuple(levels), ordered=True)
+
+
+def _categorical(texts: Any, name: str, n_rows: int, messages: list[str]) -> InputColumn:
+    """A column of text, if its values can be categories."""
+    values, numeric = texts.to_pylist(), cells.fits_format(texts, ".") | cells.fits_format(texts, ",")
+    where, way_out = f"column {quoted(name)}", f"leave the column out with {option('--drop', name)}"
+    categories = sorted(set(values))
+    if 2 * numeric.sum() > len(values):
+        strange = [value for value, odd in zip(values, cells.odd_texts(texts), strict=True) if odd]
+        raise TableError(
+            f"{where} holds numbers and text such as {listed(strange, 3)}; correct those cells, or {way_out}."
+        )
+    if len(categories) > min(MAX_CATEGORIES, max(20, n_rows / 2)):
+        many = f"more than {MAX_CATEGORIES}" if len(categories) > MAX_CATEGORIES else len(categories)
+        raise TableError(
+            f"{where} holds {many} different texts ({listed(categories, 3)}), too many for categories; {way_out}."
+        )
+    messages.append(
+        f"{where} holds text: its {len(categories)} categories become "
+        f"{counted(len(categories) - 1, 'column')} of 0 and 1 (against {quoted(categories[0])})."
+    )
+    return InputColumn(name, TableColumns("text"), tuple(categories))
+
+
+def _parts(columns: list[InputColumn], fill: bool, gaps: list[str]) -> Iterator[tuple[str, Any, list[str]]]:
+    """Parts of a ColumnTransformer: neighbouring columns of one kind together, texts one by one."""
+
+    def kind(column: InputColumn) -> Any:
+        return column.name if column.categories is not None else list(vars(column.parser).values())
+
+    for _, group in groupby(columns, kind):
+        alike = list(group)
+        names, known = [column.name for column in alike], alike[0].categories
+        steps: list[Any] = [alike[0].parser]
+        if fill:
+            strategy = "mean" if known is None else "most_frequent"
+            steps.append(SimpleImputer(strategy=strategy, add_indicator=known is None))
+        if known is not None:
+            categories = [np.array(known, dtype=object)]
+            dummies = OneHotEncoder(categories=categories, drop="first", sparse_output=False)
+            steps.append(OrdinalEncoder(categories=categories) if alike[0].ordered else dummies)
+        yield names[0], make_pipeline(*steps) if len(steps) > 1 else steps[0], names
+        if known is not None and names[0] in gaps:
+            indicator = make_pipeline(TableColumns("text"), MissingIndicator(features="all"))
+            yield f"{names[0]} is missing", indicator, names
+
+
+# Tables for a fitted model
 
 
 @dataclass(frozen=True)
@@ -123,23 +374,17 @@ class Encoding:
         it is part of a larger one.
         """
         table = self._own_columns(table)
-        whole = [column.name for column in self.columns if not column.fills]
-        if any(table.column(name).null_count for name in whole):
-            refuse_missing(table, whole, first_row, target=self.target, stage=self.stage)
+        gaps = [column.name for column in self.columns if not column.fills and table.column(column.name).null_count]
+        refuse_missing(table, gaps, first_row, target=self.target, stage=self.stage)
         self._refuse_unknown(table, first_row)
         if not table.num_rows:
             return np.empty((0, len(self.names)))
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")  # heard: that columns have no names here, of categories that are ignored
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names|Found unknown categories")
             X = self._rows(table, first_row)
             encoded = X if self.before is None or not len(self.before) else self.before.transform(X)
-            encoded = encoded.toarray() if hasattr(encoded, "toarray") else np.asarray(encoded, dtype=float)
+        encoded = encoded.toarray() if hasattr(encoded, "toarray") else np.asarray(encoded, dtype=float)
         self._refuse_infinite(encoded, table, first_row)
-        news = [str(w.message) for w in caught if issubclass(w.category, NumberFormatWarning)]
-        if news and news[0] not in self.messages:
-            self.messages.append(news[0])
-            more = f" So are those of {counted(len(news) - 1, 'other column')}." if len(news) > 1 else ""
-            terminal.note(news[0] + more)
         return np.asfortranarray(encoded)
 
     def response(self, table: Any, first_row: int = 0) -> Array:
@@ -154,13 +399,13 @@ class Encoding:
         if any(column.parser is not None for column in self.columns):
             metadata = {**(table.schema.metadata or {}), FIRST_ROW: str(first_row).encode()}
             return table.replace_schema_metadata(metadata)
-        cells = {column.name: _cells(table, column) for column in self.columns}
+        held = {column.name: _cells(table, column) for column in self.columns}
         if isinstance(self.given, int) or self.before is None or not isinstance(self.before[0], ColumnTransformer):
-            texts = any(values.dtype == object for values in cells.values())
-            return np.column_stack([values.astype(object) if texts else values for values in cells.values()])
+            texts = any(values.dtype == object for values in held.values())
+            return np.column_stack([values.astype(object) if texts else values for values in held.values()])
         from .._execution.extras import from_extra
 
-        frame = from_extra("pandas", "cli' pandas'", "A pipeline that was fitted on data frames").DataFrame(cells)
+        frame = from_extra("pandas", "cli' pandas'", "A pipeline that was fitted on data frames").DataFrame(held)
         return frame.reindex(columns=self.given)  # columns that are dropped may be missing
 
     def _own_columns(self, table: Any) -> Any:
@@ -187,11 +432,10 @@ class Encoding:
         for column in self.columns:
             if column.categories is None or column.lenient:
                 continue
-            cells = _cells(table, column)
-            known = {*column.categories, *({np.nan} if column.fills else ())}
-            strange = [value for value in dict.fromkeys(cells) if value not in known and value == value]
+            held = _cells(table, column)
+            strange = [v for v in dict.fromkeys(held) if v not in set(column.categories) and v == v]
             if strange and (column.ordered or self.unknown == "error"):
-                row = first_row + list(cells).index(strange[0]) + 1
+                row = first_row + list(held).index(strange[0]) + 1
                 ignore = "" if column.ordered else ", or take them for none of these with --unknown ignore"
                 raise TableError(
                     f"column {quoted(column.name)} holds {listed(strange, 5)}, which the model has not seen; it knows "
@@ -199,19 +443,16 @@ class Encoding:
                     f"{row}{ignore}."
                 )
             if strange:
-                self.ignored[column.name] += int(np.isin(cells, strange).sum())
+                self.ignored[column.name] += int(np.isin(held, strange).sum())
 
     def _refuse_infinite(self, encoded: Array, table: Any, first_row: int) -> None:
         """Raise for cells that are missing or infinite, among those of columns that are not filled."""
         if np.isfinite(encoded).all():
             return
-        names = table.column_names
-        filled = {column.name for column in self.columns if column.fills and names != [self.target]}
-        about: Any = {"target": self.target, "stage": self.stage}
-        refuse_missing(table, [name for name in names if name not in filled], first_row, **about)
-        refuse_missing(table, filled, first_row, filled=True, **about)
+        filled = {column.name for column in self.columns if column.fills} - {self.target}
+        refuse_missing(table, table.column_names, first_row, filled=filled, target=self.target, stage=self.stage)
         row, j = np.argwhere(~np.isfinite(encoded))[0]
-        name = quoted(self.names[j] if encoded.shape[1] == len(self.names) else self.target)
+        name = quoted(self.names[j] if table.column_names != [self.target] else self.target)
         raise TableError(f"column {name} is infinite in row {first_row + row + 1}; correct that cell.")
 
 

@@ -20,10 +20,9 @@ from .._estimators.inputs import options_of
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
 from .._moments import Moments
-from .column_types import MAX_CATEGORIES, learn_encoding
 from .columns import distinct_texts, refuse_missing
-from .encoding import Encoding
-from .tables import TableError, damaged_parquet, is_text, refuse_repeated
+from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
+from .tables import TableError, damaged_parquet, refuse_repeated, text_names
 from .terminal import Tell
 
 __all__ = ["ParquetTable", "fit", "learn", "open_table", "predictions"]
@@ -128,7 +127,7 @@ def _blocks(
     first = 0
     if tell:
         tell(doing, 0, table.n_rows)
-    texts = [name for name in columns if is_text(table.schema.field(name).type)]
+    texts = [name for name in text_names(table.schema) if name in columns]
     for batch in parquet_batches(table.files, columns, rows, table.path.name, texts):
         try:
             done = work(pa.Table.from_batches([batch]), first)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,11 @@ from .._persistence import SavedModel, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted
 from . import large_tables, terminal
-from .column_types import learn_encoding, numbers_of
 from .columns import texts_of
 from .commands import TableOptions
-from .encoding import Encoding
+from .encoding import Encoding, learn_encoding, numbers_of
 from .outputs import LIMITS, OTHER_LIMITS
-from .tables import TableError, is_parquet, read_table, shown_name
-from .text_tables import SEPARATED
+from .tables import SEPARATED, TableError, is_parquet, read_table, refuse_absent, shown_name
 
 __all__ = ["TrainingData", "fit", "open_large", "open_rows", "predictions", "training_data"]
 
@@ -78,7 +75,7 @@ def fit(
         splits = list(GroupKFold(min(5, len(set(rows.groups)))).split(X, y, rows.groups))
         model.set_params(cv=splits)
         folds = options.groups or "", [test for _, test in splits]
-    with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"), _warnings_as_notes(rows.messages):
+    with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"), terminal.warnings_as_notes(rows.messages):
         model.fit(X, y, sample_weight=rows.weight)
         summary = report.summarise(
             model, X, y, encoding.names, weight=rows.weight, groups=folds, standard_errors=standard_errors,
@@ -99,9 +96,8 @@ def _fit_blocks(
     messages = [
         f"read in blocks, out of core ({memory.describe(table.n_bytes)}); errors are those of 3-fold cross-validation."
     ]
-    with terminal.progress(unit="rows") as tell, _warnings_as_notes(messages):
-        with _unknown_column_is_usage_error():
-            encoding = large_tables.learn(table, options.target, [*options.drop, *options.id], tell)
+    with terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(messages):
+        encoding = large_tables.learn(table, options.target, [*options.drop, *options.id], tell)
         messages += encoding.messages
         folds, X, y = large_tables.fit(model, table, encoding, tell)
         summary = report.summarise_folds(model, folds, X, y, encoding.names, data_name=table.path.name,
@@ -123,14 +119,13 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     else:
         (table, messages), name = read_table(data, verbatim=options.id), shown_name(data)
     beside = [name for name in (options.weight, options.groups) if name is not None]
-    with _unknown_column_is_usage_error():
-        if options.target in [*options.drop, *options.id, *beside]:
-            raise KeyError(f"--target {quoted(options.target)} is also left out, or used for something else.")
-        table, encoding = learn_encoding(
-            table, options.target, [*options.drop, *options.id, *beside], missing=options.missing, dates=options.dates,
-            ordinal=options.ordinal,
-        )  # fmt: skip
-        groups = None if options.groups is None else texts_of(table, [options.groups])[options.groups]
+    left_out = [*options.drop, *options.id, *beside]
+    if options.target in left_out:
+        raise terminal.UsageError(f"--target {quoted(options.target)} is also left out, or used for something else.")
+    table, encoding = learn_encoding(
+        table, options.target, left_out, missing=options.missing, dates=options.dates, ordinal=options.ordinal
+    )
+    groups = None if options.groups is None else texts_of(table, [options.groups])[options.groups]
     X, y, weight = encoding.features(table), encoding.response(table), None
     messages = messages + encoding.messages
     if options.weight is not None:
@@ -160,24 +155,6 @@ def _embedded() -> Any:
     return pa.table({**columns, EMBEDDED_TARGET: soil.target})
 
 
-@contextmanager
-def _unknown_column_is_usage_error() -> Iterator[None]:
-    """Turn the KeyError of an unknown column into a UsageError."""
-    try:
-        yield
-    except KeyError as error:
-        raise terminal.UsageError(error.args[0]) from None
-
-
-@contextmanager
-def _warnings_as_notes(messages: list[str]) -> Iterator[None]:
-    """Collect warnings as notes for the summary instead of printing them."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        yield
-    messages += [str(w.message) for w in caught if issubclass(w.category, UserWarning)]
-
-
 # Predictions
 
 
@@ -196,8 +173,8 @@ def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool)
     for message in messages:
         if not message.startswith(SEPARATED):  # another separator than in training is no news: columns have names
             terminal.note(message)
-    with _unknown_column_is_usage_error():
-        names = texts_of(table, ids)
+    refuse_absent(ids, table)
+    names = texts_of(table, ids)
     if encoding.target in names:
         raise terminal.UsageError(f"--id {encoding.target} has the name that the predictions get; rename that column.")
     return table, names

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from .._report.formatting import escape_control
 
-__all__ = ["Tell", "UsageError", "note", "progress", "show"]
+__all__ = ["Tell", "UsageError", "note", "progress", "show", "warnings_as_notes"]
 
 Tell = Callable[[str, float, float], None]  # (what is being done, how much of it is done, how much there is)
 
@@ -23,6 +24,15 @@ class UsageError(ValueError):
 def note(text: str) -> None:
     """Say something that a user should know beside the result, on the error stream."""
     print(f"olsen: note: {escape_control(text)}", file=sys.stderr)
+
+
+@contextmanager
+def warnings_as_notes(notes: list[str]) -> Iterator[None]:
+    """Collect the warnings of libraries as notes, each once, instead of printing them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        yield
+    notes += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))
 
 
 @contextmanager
