@@ -29,8 +29,8 @@ pytest.importorskip("skops")
 feather = pytest.importorskip("pyarrow.feather")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from olsen.cli.encoding import learn_encoding  # noqa: E402
 from olsen.cli.columns import texts_of  # noqa: E402
+from olsen.cli.encoding import learn_encoding  # noqa: E402
 from olsen.cli.tables import TableError, read_table  # noqa: E402
 
 N = 40
@@ -291,7 +291,7 @@ REFUSED = {
         spoiled(8, "inf,,1"), ["2 cells missing or not finite (1 infinite)", "--missing drop"], ["--missing mean"]),
     "infinite target.csv": (
         spoiled(8, "1,1,-inf"), ["1 cell infinite", "'y' (1)", "--missing drop"], ["--missing mean", "--drop"]),
-    "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["1 cell infinite", "'a' (1)", "row 1"], ()),
+    "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["1 cell infinite", "row 1"], ()),
     "lists.parquet": (as_parquet({"a": A, "c": [[1]] * N, "y": Y}), ["'c' is of type list", "--drop 'c'"], ()),
     "bytes.parquet": (as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}), ["'c' is of type binary"], ()),
     "empty column.csv": (with_column([""] * N), ["40 cells missing", "'c' (40)"], ()),
