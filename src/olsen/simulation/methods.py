@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
-import scipy.linalg as la
 from numpy.typing import NDArray
+from sklearn.linear_model import Ridge as RidgeRegressor
 
 from .. import _members, subsets
+from .._dropout.estimator import DropoutRegressor
 from ..equivalence import inclusion_probabilities
 from .problems import Sample
 
@@ -69,14 +70,18 @@ class Ensemble:
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance for every k, of shape (len(k), 3)."""
-        pooled = np.inf in self.k
-        features, values = self._solve(sample, self.members or (100 if pooled else int(max(self.k))), seed)
+        ks, pooled = np.array(self.k), np.inf in self.k
+        coef = self.scale * self._coefficients(sample, self.members or (100 if pooled else int(max(self.k))), seed)
         if not pooled:
-            return _energies(sample, self.scale * _running_means(features, values, np.array(self.k)))
-        own, pair = _pair_energies(sample, features, self.scale * values)
-        return np.asarray(pair + (own - pair) / np.array(self.k)[:, None])
+            return _energies(sample, np.cumsum(coef, axis=1)[:, ks - 1] / ks[:, None])
+        total = coef.shape[1]
+        own = _energies(sample, coef).mean(axis=0)
+        mean = _energies(sample, coef.mean(axis=1))  # of all pairs, those of a member with itself among them
+        pair = (total * mean - own) / (total - 1)
+        return np.asarray(pair + (own - pair) / ks[:, None])
 
-    def _solve(self, sample: Sample, total: int, seed: int) -> tuple[subsets.Subsets, NDArray[np.float64]]:
+    def _coefficients(self, sample: Sample, total: int, seed: int) -> NDArray[np.float64]:
+        """Those of all members, fitted to the signal and to the noise: shape (2, total, p)."""
         n, p = sample.X.shape
         chance = self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
         if self.penalty is not None:
@@ -87,8 +92,10 @@ class Ensemble:
         else:
             how = {"max_samples": self.max_samples, "sampling": self.sampling, "design": self.design}
             features, rows = subsets.draw_members(n, p, total, seed=seed, max_features=chance, **how)  # type: ignore[arg-type]
-        problem = _members.Problem(sample.X, _two_targets(sample), None, False)
-        return features, _members.solve(problem, features, rows).values
+        solution = _members.solve(_members.Problem(sample.X, _two_targets(sample), None, False), features, rows)
+        coef = np.zeros((2, total, p))
+        coef[:, np.repeat(np.arange(total), features.sizes), features.indices] = solution.values.T
+        return coef
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,8 @@ class Ridge:
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
-        return _energies(sample, _ridge(sample.X, _two_targets(sample), self.penalty).T[:, None, :])
+        model = RidgeRegressor(self.penalty, fit_intercept=False, solver="cholesky" if self.penalty else "svd")
+        return _energies(sample, model.fit(sample.X, _two_targets(sample)).coef_[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -129,10 +137,8 @@ class Dropout:
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance, of shape (1, 3)."""
-        norms = np.sqrt(np.sum(sample.X**2, axis=0))
-        coef = _ridge(sample.X / norms, _two_targets(sample), (1 - self.alpha) / self.alpha) / norms[:, None]
-        factor = 1.0 if self.rescale else 1 / self.alpha
-        return _energies(sample, factor * coef.T[:, None, :])
+        model = DropoutRegressor(self.alpha, rescale=self.rescale, fit_intercept=False)
+        return _energies(sample, model.fit(sample.X, _two_targets(sample)).coef_[:, None, :])
 
 
 @dataclass(frozen=True)
@@ -176,44 +182,6 @@ def _two_targets(sample: Sample) -> NDArray[np.float64]:
 
 
 def _energies(sample: Sample, coef: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Risk, bias, variance from coefficients (2, rows, p): fits of the signal, fits of the noise."""
+    """Risk, bias, variance from coefficients (2, ..., p): fits of the signal, fits of the noise."""
     bias = coef[0] - sample.beta
     return np.stack([sample.energy(e) for e in (bias + coef[1], bias, coef[1])], axis=-1)
-
-
-def _running_means(
-    features: subsets.Subsets, values: NDArray[np.float64], ks: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Means of the first k members for ascending ks, of shape (2, len(ks), p).
-
-    Members between two neighbours of `ks` are added up at once: one histogram, then a cumulative sum over `ks`.
-    """
-    p = features.n_items
-    segment = np.searchsorted(ks, np.arange(len(features)), side="right")
-    place = np.repeat(segment * p, features.sizes) + features.indices
-    sums = [np.bincount(place, weights=v, minlength=(len(ks) + 1) * p)[: len(ks) * p] for v in values.T]
-    return np.cumsum(np.reshape(sums, (2, len(ks), p)), axis=1) / ks[:, None]
-
-
-def _pair_energies(
-    sample: Sample, features: subsets.Subsets, values: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean energies of one member and of pairs of different ones: the square of the sum less the sum of squares."""
-    K, p = len(features), features.n_items
-    coef = np.zeros((2, K, p))
-    coef[:, np.repeat(np.arange(K), features.sizes), features.indices] = values.T
-    bias = coef[0] - sample.beta
-    parts = (bias + coef[1], bias, coef[1])
-    own = np.array([sample.energy(e).sum() for e in parts])
-    everything = np.array([sample.energy(e.sum(axis=0)) for e in parts])
-    return own / K, (everything - own) / (K * (K - 1))
-
-
-def _ridge(X: NDArray[np.float64], Y: NDArray[np.float64], penalty: float) -> NDArray[np.float64]:
-    """Coefficients (p, q), on the smaller side of X."""
-    n, p = X.shape
-    if penalty == 0:
-        return np.asarray(np.linalg.lstsq(X, Y, rcond=None)[0])
-    if p <= n:
-        return np.asarray(la.solve(X.T @ X + penalty * np.eye(p), X.T @ Y, assume_a="pos"))
-    return np.asarray(X.T @ la.solve(X @ X.T + penalty * np.eye(n), Y, assume_a="pos"))

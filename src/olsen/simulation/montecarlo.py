@@ -7,8 +7,9 @@ same data, and their differences are paired; different problems are independent.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,6 @@ from .problems import LinearProblem
 from .storage import TrialStore, describe, digest
 
 __all__ = ["Estimate", "run", "tidy"]
-
-CHUNK = 5  # trials between two writes
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,8 @@ def run(
         for p, m in cells
     ]
     missing = [store.missing(trials) for store in stores]
-    todo = [(c, some[i : i + CHUNK]) for c, some in enumerate(missing) for i in range(0, len(some), CHUNK)]
+    chunk = 5  # trials between two writes
+    todo = [(c, some[i : i + chunk]) for c, some in enumerate(missing) for i in range(0, len(some), chunk)]
     total = trials * len(cells)
     done = total - sum(map(len, missing))
     if progress:
@@ -135,21 +135,16 @@ def tidy(estimates: Iterable[Estimate]) -> dict[str, list[Any]]:
     >>> table["k"], table["quantity"][:3], sorted(table)[-3:]
     ([1, 1, 1, 10, 10, 10], ['risk', 'bias', 'variance'], ['standard_error', 'strength', 'trials'])
     """
-    rows = [row for estimate in estimates for row in _rows(estimate)]
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    rows = []
+    for estimate in estimates:
+        found = {**describe(estimate.method), **describe(estimate.problem), "method": type(estimate.method).__name__}
+        fixed = {name: str(value) if isinstance(value, (tuple, list)) else value for name, value in found.items()}
+        mean, error = estimate.mean, estimate.standard_error
+        for (i, k), (j, quantity) in product(enumerate(estimate.method.k), enumerate(QUANTITIES)):
+            values = {"mean": float(mean[i, j]), "standard_error": float(error[i, j]), "trials": estimate.trials}
+            rows.append({**fixed, "k": k, "quantity": quantity, **values})
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "class"))
     return {name: [row.get(name) for row in rows] for name in names}
-
-
-def _rows(estimate: Estimate) -> Iterator[dict[str, Any]]:
-    problem, method = describe(estimate.problem), describe(estimate.method)
-    problem.pop("class")
-    plain = {key: str(value) if isinstance(value, (tuple, list)) else value for key, value in method.items()}
-    fixed = {**problem, "method": plain.pop("class"), **plain}  # cells of a table hold numbers and text
-    mean, error = estimate.mean, estimate.standard_error
-    for i, k in enumerate(estimate.method.k):
-        for j, quantity in enumerate(QUANTITIES):
-            found = {"mean": float(mean[i, j]), "standard_error": float(error[i, j]), "trials": estimate.trials}
-            yield {**fixed, "k": k, "quantity": quantity, **found}
 
 
 def _trial(problem: LinearProblem, method: Method, seed: int, number: int) -> NDArray[np.float64]:

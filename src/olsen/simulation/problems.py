@@ -19,14 +19,7 @@ from .._estimators.inputs import COUNT, Number
 
 __all__ = ["COVARIANCES", "LinearProblem", "Sample"]
 
-# covariance -> (what `strength` means, its default)
-COVARIANCES = {
-    "identity": ("nothing", 0.0),
-    "diagonal": ("the smallest variance; variances fall from 1 in equal ratios", 0.01),
-    "ar1": ("the correlation of neighbours", 0.7),
-    "equicorrelated": ("the correlation of every pair", 0.3),
-    "spiked": ("what is added to the variance along one fixed direction", 10.0),
-}
+COVARIANCES = {"identity": 0.0, "diagonal": 0.01, "ar1": 0.7, "equicorrelated": 0.3, "spiked": 10.0}  # default strength
 
 
 @dataclass(frozen=True)
@@ -100,7 +93,9 @@ class LinearProblem:
 
     def __post_init__(self) -> None:
         constraints = {
-            **{"n": [COUNT], "p": [COUNT], "sigma": [Number(Real, 0, None, closed="left")]},
+            "n": [COUNT],
+            "p": [COUNT],
+            "sigma": [Number(Real, 0, None, closed="left")],
             "covariance": [StrOptions(set(COVARIANCES))],
             "coefficients": [StrOptions({"gaussian", "fixed", "sparse"})],
             "nonzeros": [COUNT, None],
@@ -135,7 +130,7 @@ class LinearProblem:
 
     @property
     def _strength(self) -> float:
-        return COVARIANCES[self.covariance][1] if self.strength is None else self.strength
+        return COVARIANCES[self.covariance] if self.strength is None else self.strength
 
     def draw_coefficients(self, rng: np.random.Generator) -> NDArray[np.float64]:
         """Draw coefficients alone."""

@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -56,18 +57,13 @@ class TrialStore:
         self.description = json.dumps(description, sort_keys=True)
         self.path = None if folder is None else Path(folder) / f"{digest(description)}.npz"
         self.trials: dict[int, NDArray[np.float64]] = {}
-        if self.path is not None and self.path.exists():
-            self.trials = self._read(self.path)
-
-    def _read(self, path: Path) -> dict[int, NDArray[np.float64]]:
-        """Trials in a file; none if it is empty or damaged, as a power failure may leave it: they are run again."""
-        try:
-            with np.load(path, allow_pickle=False) as stored:
-                if str(stored["description"]) != self.description:
-                    return {}
-                return dict(zip(stored["numbers"].tolist(), stored["values"], strict=True))
-        except Exception:  # whatever NumPy and its archives raise for a file that is not one of theirs, or not whole
-            return {}
+        if self.path is None:
+            return
+        # A file that is not there, or damaged as a power failure may leave it, raises whatever NumPy and its archives
+        # raise: its trials are run again.
+        with suppress(Exception), np.load(self.path, allow_pickle=False) as stored:
+            if str(stored["description"]) == self.description:
+                self.trials = dict(zip(stored["numbers"].tolist(), stored["values"], strict=True))
 
     def add(self, numbers: Iterable[int], values: NDArray[np.float64]) -> None:
         """Keep the results of these trials, also on disk."""
