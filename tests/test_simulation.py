@@ -9,8 +9,8 @@ import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from loops import case
-from olsen import OLSEnsembleRegressor, simulation
-from olsen.simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo, storage
+from olsen import OLSEnsembleRegressor, simulation, theory
+from olsen.simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo
 from olsen.simulation.problems import COVARIANCES
 
 
@@ -104,16 +104,14 @@ CELLS = [
 
 def test_numbers_do_not_depend_on_threads_or_company(seed):
     alone = [simulation.run([cell], trials=7, seed=seed)[0] for cell in CELLS]
-    together = simulation.run(CELLS, trials=7, seed=seed, n_jobs=2)
+    seen = []
+    together = simulation.run(CELLS, trials=7, seed=seed, n_jobs=2, progress=lambda *counts: seen.append(counts))
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
     assert not np.array_equal(alone[0].values, simulation.run(CELLS[:1], trials=7, seed=seed + 1)[0].values)
-
-
-def test_methods_on_the_same_problem_see_the_same_data():
-    problem = LinearProblem(20, 10)
-    one, other = simulation.run([(problem, Ridge(5.0)), (problem, Ridge(5.0 + 1e-9))], trials=5)
-    np.testing.assert_allclose(one.values, other.values, rtol=1e-6)
+    assert seen[0] == (0, 21) and seen[-1] == (21, 21) and seen == sorted(seen)
+    again = simulation.run([(CELLS[1][0], Ridge(5.0 + 1e-9))], trials=7, seed=seed)[0]  # another method, the same data
+    np.testing.assert_allclose(again.values, alone[1].values, rtol=1e-6)
 
 
 def test_a_stopped_run_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
@@ -139,50 +137,25 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
 
 
 def test_more_trials_keep_those_there_are(tmp_path):
-    first = simulation.run(CELLS[:1], trials=4, store=tmp_path)[0]
-    more = simulation.run(CELLS[:1], trials=9, store=tmp_path)[0]
-    np.testing.assert_array_equal(more.values[:4], first.values)
-    assert simulation.run(CELLS[:1], trials=4, store=tmp_path)[0].trials == 4
+    few, more, again = (simulation.run(CELLS[:1], trials=n, store=tmp_path)[0] for n in (4, 9, 4))
+    np.testing.assert_array_equal(more.values[:4], few.values)
+    assert again.trials == 4
 
 
-def test_progress_counts_to_the_end(tmp_path):
-    seen = []
-    simulation.run(CELLS, trials=6, n_jobs=2, progress=lambda done, total: seen.append((done, total)))
-    assert seen[0] == (0, 18) and seen[-1] == (18, 18) and seen == sorted(seen)
-
-
-def test_tidy_tables_survive_the_disk(tmp_path):
+def test_tables_and_manifests_survive_the_disk(tmp_path):
     table = simulation.tidy(simulation.run(CELLS[:2], trials=3))
     assert {"n", "p", "sigma", "method", "k", "quantity", "mean", "standard_error", "trials"} <= set(table)
     for suffix in (".csv", ".parquet"):
         simulation.write_table(table, tmp_path / f"table{suffix}")
         back = simulation.read_table(tmp_path / f"table{suffix}")
         assert back["mean"] == table["mean"] and back["quantity"] == table["quantity"]
-
-
-def test_a_manifest_says_how_numbers_came_about(tmp_path):
     simulation.write_manifest(tmp_path / "m.json", seed=5, seconds=1.2345, trials=3)
     manifest = json.loads((tmp_path / "m.json").read_text())
     assert manifest["seed"] == 5 and manifest["trials"] == 3 and "numpy" in manifest["versions"]
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path):
-    target = tmp_path / "kept.txt"
-    target.write_text("old")
-
-    def fail(path):
-        path.write_text("half")
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        storage.atomically(target, fail)
-    assert target.read_text() == "old" and list(tmp_path.iterdir()) == [target]
-
-
 def test_simulated_risk_matches_finite_sample_theory(seed):
-    """Within 4 standard errors for every k; the two rooms share no code."""
-    from olsen import theory
-
+    """Within 4 standard errors for every k; the two packages share no code."""
     ks = (1, 4, 16)
     (found,) = simulation.run([(LinearProblem(40, 24, 0.8), Ensemble(8, k=ks))], trials=400, seed=seed)
     expected = theory.expected_risk(40, 24, 8, 0.8, k=np.array(ks))

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._engines import Engine, Memory
+from .._engines import Memory
 from .._estimators.inputs import (
     COMMON,
     COUNT,
@@ -26,9 +26,9 @@ from .._members import Problem
 from .._moments import weighted_mean
 from ..subsets import resolve_size
 from . import exact, sgd
-from .exact import MaskLaw
+from .exact import Masks
 
-__all__ = ["DropoutRegressor", "mask_law"]
+__all__ = ["DropoutRegressor", "masks_of"]
 
 
 class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
@@ -206,11 +206,17 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
                     f"DropoutRegressor takes arrays in memory, but X is of type {type(X).__name__}. Load or compute it "
                     f"to a NumPy array first; the ensembles also read files, blocks, Dask collections and GPU arrays."
                 )
-            law = mask_law(self.max_features, self.n_features_in_, self.sampling)
-            problem, units = given.problem.in_units
-            coef = units.coefficients(self._solve(problem, law))
-            self.inclusion_ = law.inclusion
-            self._store(given, given.problem, coef * law.inclusion[:, None] if self.rescale else coef)
+            masks, raw = masks_of(self.max_features, self.n_features_in_, self.sampling), given.problem
+            problem, units = raw.in_units
+            coef = units.coefficients(self._solve(problem, masks))
+            coef = coef * masks.inclusion[:, None] if self.rescale else coef
+            self.inclusion_ = masks.inclusion
+            self.coef_ = (coef[:, 0] if given.single_target else coef.T).astype(raw.X.dtype)
+            self.intercept_ = 0.0
+            if self.fit_intercept:
+                mean_x, mean_y = (weighted_mean(A, raw.weight) for A in (raw.X, raw.Y))
+                intercept = (mean_y - mean_x @ coef).astype(raw.X.dtype)
+                self.intercept_ = intercept[0] if given.single_target else intercept
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -237,18 +243,18 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
 
     # What fit is made of
 
-    def _solve(self, problem: Problem, law: MaskLaw) -> NDArray[np.float64]:
+    def _solve(self, problem: Problem, masks: Masks) -> NDArray[np.float64]:
         """Coefficients (p, q) by the chosen solver; sets what is known of the run."""
         report = callbacks.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
         if self.solver == "closed_form":
             self.n_iter_, self.loss_curve_ = 1, None
-            coef = exact.solve(problem, law)
+            coef = exact.solve(problem, masks)
             if report is not None:
                 report(1)
             return coef
         names = ("batch_size", "n_masks", "learning_rate", "max_iter", "tol")
         settings = {name: getattr(self, name) for name in names}
-        run = sgd.train(problem, law, seed=resolve_seed(self.random_state), report=report, **settings)
+        run = sgd.train(problem, masks, seed=resolve_seed(self.random_state), report=report, **settings)
         self.n_iter_, self.loss_curve_ = run.n_iter, run.losses
         if not run.converged:
             messages.warn(
@@ -259,17 +265,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
             )
         return run.coef
 
-    def _store(self, given: Engine, problem: Problem, coef: NDArray[np.float64]) -> None:
-        dtype = problem.X.dtype
-        self.coef_ = (coef[:, 0] if given.single_target else coef.T).astype(dtype)
-        self.intercept_ = 0.0
-        if self.fit_intercept:
-            mean_x, mean_y = (weighted_mean(A, problem.weight) for A in (problem.X, problem.Y))
-            intercept = (mean_y - mean_x @ coef).astype(dtype)
-            self.intercept_ = intercept[0] if given.single_target else intercept
 
-
-def mask_law(max_features: Any, p: int, sampling: str) -> MaskLaw:
+def masks_of(max_features: Any, p: int, sampling: str) -> Masks:
     """Probabilities that masks on `p` columns follow, from what the user wrote."""
     if np.ndim(max_features):
         chance = np.asarray(max_features, dtype=np.float64)
@@ -284,10 +281,10 @@ def mask_law(max_features: Any, p: int, sampling: str) -> MaskLaw:
                 f"max_features must hold {p} probabilities in [0, 1], one for each column and not all 0; it has shape "
                 f"{chance.shape}, and {len(bad)} are outside, the first ones at {bad[:5].tolist()}."
             )
-        return MaskLaw(chance, chance, None)
+        return Masks(chance, chance, None)
     size = resolve_size(max_features, p, "max_features")
     if sampling == "fixed":
         partner = (size - 1) / (p - 1) if size < p else 1.0
-        return MaskLaw(np.full(p, size / p), np.full(p, partner), size)
+        return Masks(np.full(p, size / p), np.full(p, partner), size)
     chance = np.full(p, size / p if isinstance(max_features, (int, np.integer)) else float(max_features))
-    return MaskLaw(chance, chance, None)
+    return Masks(chance, chance, None)

@@ -29,16 +29,15 @@ from .._execution import memory
 from .._members import Problem, orthogonal
 from .._trust import Cutoff
 
-__all__ = ["MaskLaw", "column_blocks", "solve"]
+__all__ = ["Masks", "column_blocks", "solve"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-TRUST = 1e-7  # reciprocal condition number above which a factored Gram matrix is trusted
 _INSTEAD = "Use solver='sgd', which needs a few mini-batches of rows only, or fewer columns."
 
 
-class MaskLaw(NamedTuple):
+class Masks(NamedTuple):
     """How masks are drawn."""
 
     inclusion: NDArray[np.float64]  # (p,) alpha: probability that a column is kept
@@ -46,7 +45,7 @@ class MaskLaw(NamedTuple):
     size: int | None  # columns in every mask; None: coin flips
 
 
-def solve(problem: Problem, law: MaskLaw) -> NDArray[np.float64]:
+def solve(problem: Problem, masks: Masks) -> NDArray[np.float64]:
     """Minimiser (p, q) of the expected loss; columns that are never kept or do not vary get zero.
 
     ======================  =====================================================================
@@ -58,10 +57,10 @@ def solve(problem: Problem, law: MaskLaw) -> NDArray[np.float64]:
     """
     n, p = problem.shape
     coef = np.zeros((p, problem.Y.shape[1]))
-    kept = np.flatnonzero(law.inclusion > 0)
+    kept = np.flatnonzero(masks.inclusion > 0)
     if len(kept) < p:
         problem = replace(problem, X=problem.X[:, kept])
-    kappa = law.partner[kept]
+    kappa = masks.partner[kept]
     side = _column_side if n >= len(kept) else _from_data if (kappa == 1).any() else _row_side
     coef[kept] = side(problem, kappa)
     return coef
@@ -103,9 +102,8 @@ def _trusted_factor(N: Array) -> Array | None:
     if not len(N):
         return N
     L, info = la.lapack.dpotrf(N, lower=True, clean=False)
-    if info or la.lapack.dpocon(L, la.norm(N, 1), uplo="L")[0] < TRUST:
-        return None
-    return np.asarray(L)
+    trusted = not info and la.lapack.dpocon(L, la.norm(N, 1), uplo="L")[0] >= 1e-7  # reciprocal condition number
+    return np.asarray(L) if trusted else None
 
 
 def _from_data(problem: Problem, kappa: Array) -> Array:

@@ -16,6 +16,7 @@ Coordinates are :math:`\mathrm{diag}(G)^{1/2} A^{1/2} b`: columns in other units
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -24,19 +25,12 @@ from numpy.typing import NDArray
 
 from .._members import Problem
 from .._moments import weighted_mean
-from .exact import MaskLaw, column_blocks
+from .exact import Masks, column_blocks
 
 __all__ = ["Run", "train"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-GROUP = 8  # rows that share masks: drawing a mask costs about as much as applying it to so many rows
-BLOCKS = 32  # at most twice as many block means are kept; older ones are merged in pairs
-BURN_IN = 0.25  # share of the steps left out of the average
-DECAY = (
-    200  # steps after which the step size begins to fall as 1 / sqrt(t); its mean bounds the bias of reshuffled rows
-)
 
 
 class Run(NamedTuple):
@@ -51,7 +45,7 @@ class Run(NamedTuple):
 
 def train(
     problem: Problem,
-    law: MaskLaw,
+    masks: Masks,
     *,
     batch_size: int,
     n_masks: int,
@@ -63,12 +57,12 @@ def train(
 ) -> Run:
     """Minimise the expected loss by averaged stochastic gradients."""
     rng = np.random.Generator(np.random.SFC64(seed))
-    scale, longest = _scales(problem, law)
+    scale, longest = _scales(problem, masks)
     n, batches = len(problem.Y), _batches(problem, scale, batch_size, rng)
     if learning_rate is None:
         # inverse of a bound on the mean squared Hessian over the mean Hessian: its mean, plus masks and rows
-        top = _largest_eigenvalue(next(batches)[0], rng)
-        expected = law.partner.max() * law.inclusion.max() * top + 1.0
+        top = _largest_eigenvalue(next(batches)[0].reshape(-1, len(scale)), rng)
+        expected = masks.partner.max() * masks.inclusion.max() * top + 1.0
         learning_rate = float(1.0 / (expected + top / n_masks + (0.0 if n <= batch_size else longest / batch_size)))
     mean = _BlockMeans()
     z = np.zeros((len(scale), problem.Y.shape[1]))
@@ -76,14 +70,19 @@ def train(
     losses, loss, error, done = [], 0.0, np.inf, 0
     for done in range(1, max_iter + 1):
         x, y = next(batches)
-        mask = _draw_masks(law, len(x), n_masks, rng)
+        mask = _draw_masks(masks, len(x), n_masks, rng)
         value, gradient = _loss_and_gradient(x, y, mask, z, rows)
-        z -= learning_rate / np.sqrt(1 + done / DECAY) * gradient
+        # from 200 steps on the step size falls as 1 / sqrt(t); its mean bounds the bias of reshuffled rows
+        z -= learning_rate / np.sqrt(1 + done / 200) * gradient
         loss += value
         if finished := mean.add(z):
             losses.append(loss / finished)
             loss = 0.0
-            _refuse_divergence(losses, learning_rate)
+            if not np.isfinite(losses[-1]) or losses[-1] > 1e6 * losses[0]:
+                raise ValueError(
+                    f"training diverged: the mean loss went from {losses[0]:.3g} to {losses[-1]:.3g} with a first step "
+                    f"of {learning_rate:.3g}. Lower learning_rate, or leave it None to have it set from the data."
+                )
             error = mean.relative_error()
             if report is not None:
                 report(done)
@@ -105,29 +104,29 @@ def _loss_and_gradient(x: Array, y: Array, mask: Array, z: Array, n_rows: float)
     return loss, np.einsum("mp,mqp->pq", mask.reshape(-1, p), gradient) / (count * n_rows)
 
 
-def _draw_masks(law: MaskLaw, groups: int, count: int, rng: np.random.Generator) -> Array:
-    """Masks (groups, count, p), in pairs that avoid each other; every single one follows the law.
+def _draw_masks(masks: Masks, groups: int, count: int, rng: np.random.Generator) -> Array:
+    """Masks (groups, count, p), in pairs that avoid each other; every single one has the right probabilities.
 
     Coin flips compare u and u + 1/2 (mod 1) with the probability; masks of fixed size take the smallest and the largest
     of the same keys.
     """
-    p, half = len(law.inclusion), -(-count // 2)
+    p, half = len(masks.inclusion), -(-count // 2)
     u = rng.random((groups, half, p), dtype=np.float32)
-    if law.size is None:
+    if masks.size is None:
         other = u + np.float32(0.5)
         other -= other >= 1
-        return (np.concatenate([u, other], axis=1)[:, :count] < law.inclusion).astype(np.float64)
+        return (np.concatenate([u, other], axis=1)[:, :count] < masks.inclusion).astype(np.float64)
     mask = np.zeros((groups, 2 * half, p))
     order = np.argsort(u, axis=2)
-    np.put_along_axis(mask[:, :half], order[..., : law.size], 1.0, axis=2)
-    np.put_along_axis(mask[:, half:], order[..., p - law.size :], 1.0, axis=2)
+    np.put_along_axis(mask[:, :half], order[..., : masks.size], 1.0, axis=2)
+    np.put_along_axis(mask[:, half:], order[..., p - masks.size :], 1.0, axis=2)
     return mask[:, :count]
 
 
 # Data
 
 
-def _scales(problem: Problem, law: MaskLaw) -> tuple[Array, float]:
+def _scales(problem: Problem, masks: Masks) -> tuple[Array, float]:
     """Factor (p,) from the coordinates of training to coefficients, zero for columns that cannot be learned.
 
     Also the largest expected squared length of a masked row, which bounds what a single row can do to a step.
@@ -136,7 +135,7 @@ def _scales(problem: Problem, law: MaskLaw) -> tuple[Array, float]:
     total = n if problem.weight is None else problem.weight.sum()
     scale, rows = np.zeros(p), np.zeros(n)
     for here, A in column_blocks(problem):
-        alpha = law.inclusion[here]
+        alpha = masks.inclusion[here]
         squares = (A * A).sum(axis=0) * alpha / total
         np.divide(1.0, np.sqrt(squares), out=squares, where=squares > 0)
         scale[here] = squares
@@ -154,56 +153,39 @@ def _batches(
     X, Y, weight = problem.X, problem.Y, problem.weight
     X = sp.csr_array(X) if sp.issparse(X) else X
     n = len(Y)
-    centre = (weighted_mean(A, weight) if problem.fit_intercept else 0.0 for A in (X, Y))
-    mean_x, mean_y = centre
+    mean_x, mean_y = (weighted_mean(A, weight) if problem.fit_intercept else 0.0 for A in (X, Y))
     root = np.ones((n, 1)) if weight is None else np.sqrt(weight / weight.mean())[:, None]
 
     def gather(rows: Indices) -> tuple[Array, Array]:
         x = X[rows].toarray() if sp.issparse(X) else X[rows]
         return _in_groups((x - mean_x) * scale * root[rows]), _in_groups((Y[rows] - mean_y) * root[rows])
 
-    n_batches = -(-n // batch_size)
-    if n_batches == 1:
-        everything = gather(np.arange(n))
-        while True:
-            yield everything
+    if n <= batch_size:
+        yield from repeat(gather(np.arange(n)))
     while True:
-        order = rng.permutation(n)
-        for rows in np.array_split(order, n_batches):  # of equal sizes but for one row, and none left out
+        for rows in np.array_split(rng.permutation(n), -(-n // batch_size)):  # of equal sizes but for one row
             yield gather(rows)
 
 
-def _in_groups(A: Array) -> Array:
-    groups = -(-len(A) // GROUP)
-    filled = np.zeros((groups * GROUP, A.shape[1]))
+def _in_groups(A: Array, group: int = 8) -> Array:
+    """Rows that share masks: drawing a mask costs about as much as applying it to eight rows."""
+    filled = np.zeros((-(-len(A) // group) * group, A.shape[1]))
     filled[: len(A)] = A
-    return filled.reshape(groups, GROUP, -1)
+    return filled.reshape(-1, group, A.shape[1])
 
 
-def _largest_eigenvalue(x: Array, rng: np.random.Generator, n_iter: int = 30) -> float:
+def _largest_eigenvalue(x: Array, rng: np.random.Generator) -> float:
     """Of x'x / rows, by power iteration; a little too large is safe."""
-    x = x.reshape(-1, x.shape[-1])
-    v = rng.standard_normal(x.shape[1])
-    value = 0.0
-    for _ in range(n_iter):
-        w = x.T @ (x @ v) / len(x)
-        value = float(np.linalg.norm(w))
-        if value == 0:
-            return 1.0
-        v = w / value
+    v, value = rng.standard_normal(x.shape[1]), 1.0
+    for _ in range(30):
+        v = x.T @ (x @ v) / len(x)
+        value = float(np.linalg.norm(v)) or 1.0
+        v = v / value
     return 1.1 * value
 
 
-def _refuse_divergence(losses: list[float], rate: float) -> None:
-    if not np.isfinite(losses[-1]) or losses[-1] > 1e6 * losses[0]:
-        raise ValueError(
-            f"training diverged: the mean loss went from {losses[0]:.3g} to {losses[-1]:.3g} with a first step of "
-            f"{rate:.3g}. Lower learning_rate, or leave it None to have it set from the data."
-        )
-
-
 class _BlockMeans:
-    """Running average of the iterates, in blocks of equal length that merge in pairs as a run grows long."""
+    """Running average of the iterates, in 32 to 64 blocks of equal length that merge in pairs as a run grows long."""
 
     def __init__(self) -> None:
         self.length = 8
@@ -219,13 +201,13 @@ class _BlockMeans:
             return 0
         self.blocks.append(np.asarray(self._sum) / self.length)
         finished, self._sum, self._count = self._count, 0.0, 0
-        if len(self.blocks) == 2 * BLOCKS:
+        if len(self.blocks) == 64:
             self.blocks = [(a + b) / 2 for a, b in zip(self.blocks[::2], self.blocks[1::2], strict=True)]
             self.length *= 2
         return finished
 
     def _used(self) -> Array:
-        return np.array(self.blocks[int(BURN_IN * len(self.blocks)) :])
+        return np.array(self.blocks[len(self.blocks) // 4 :])  # without the burn-in
 
     def average(self, last: Array) -> Array:
         """Mean of the blocks after the burn-in; the last iterate when there is none yet."""
@@ -237,14 +219,13 @@ class _BlockMeans:
         Neighbouring blocks that resemble each other count for less: variances are inflated by (1 + r) / (1 - r), r the
         correlation of successive blocks. A drift that has not ended shows as r near one.
         """
-        if len(self.blocks) < BLOCKS:
+        if len(self.blocks) < 32:
             return np.inf
         used = self._used()
-        middle = used.mean(axis=0)
+        middle, count = used.mean(axis=0), len(used)
         off = used - middle
         norm, spread = np.linalg.norm(middle), np.vdot(off, off)
         if spread == 0 or norm == 0:
             return 0.0 if spread == 0 else np.inf
         r = np.clip(np.vdot(off[1:], off[:-1]) / spread, 0.0, 0.99)
-        count = len(used)
         return float(np.sqrt(spread / (count * (count - 1)) * (1 + r) / (1 - r)) / norm)

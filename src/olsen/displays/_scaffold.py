@@ -14,7 +14,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._execution.extras import from_extra
-from ..figures.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION
+from ..figures.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, plain_log
 
 __all__ = [
     "FEW", "PALE", "SERIES", "Array", "as_text", "check_display", "column_names", "finish", "log_members", "one_target",
@@ -74,8 +74,7 @@ def as_text(names: Any) -> list[str]:
 def log_members(ax: Any) -> None:
     """A logarithmic axis with labels such as 5 and 20 instead of powers of ten."""
     ax.set_xscale("log")
-    ax.xaxis.set_major_formatter("{x:g}")
-    ax.xaxis.set_minor_formatter(lambda value, position: "")
+    plain_log(ax.xaxis)
 
 
 def check_display(estimator: Any, display: type, needs: str, way_out: str) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["PICTURES", "Picture", "draw", "save"]
+__all__ = ["PICTURES", "Picture", "draw", "plain_log", "save"]
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
@@ -39,6 +39,7 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 Table: TypeAlias = Mapping[str, list[Any]]  # columns of numbers and text
+Floats: TypeAlias = NDArray[np.float64]
 
 
 def draw(name: str, table: Table) -> Figure:
@@ -103,15 +104,17 @@ def _draw(picture: Picture, table: Table) -> Figure:
     figure, panels = _axes(picture.size, *shape, sharex=below)
     for axes, (panel, settings) in zip(panels, picture.panels, strict=True):
         for series, style in picture.curves.items():
-            _curve(axes, table, panel, series, style)
+            _curve(
+                axes, style, *(_select(table, panel, series, kind) for kind in ("simulation", "theory", "reference"))
+            )
         peak = _select(table, panel, "columns = rows", "reference")[0]
         if len(peak):
             axes.axvline(peak[0], color=GREY, lw=0.6, ls=":", zorder=0)
             axes.text(peak[0] + 3, 0.42, "columns = rows", fontsize=7, color=GREY, va="bottom")
         axes.set(**(picture.axes | settings))
-        for axis, scale in ((axes.xaxis, axes.get_xscale()), (axes.yaxis, axes.get_yscale())):
-            if scale == "log":
-                _plain_log(axis)
+        for axis in (axes.xaxis, axes.yaxis):
+            if axis.get_scale() == "log":
+                plain_log(axis)
         if below:
             axes.label_outer()
     key = picture.key or picture.curves
@@ -121,23 +124,20 @@ def _draw(picture: Picture, table: Table) -> Figure:
     return figure
 
 
-def _curve(axes: Axes, table: Table, panel: str, series: str, style: dict[str, Any]) -> None:
+def _curve(axes: Axes, style: dict[str, Any], points: Floats, theory: Floats, reference: Floats) -> None:
     """Theory as a line and simulation as points with one standard error; without theory, a line through the points.
 
     What is neither is a reference: a dashed line, or a level across the panel.
     """
-    x, y, error = _select(table, panel, series, "simulation")
-    theory = _select(table, panel, series, "theory")
     line = {name: value for name, value in style.items() if name in ("color", "ls", "lw")}
-    if len(x):
-        axes.plot(*(theory if theory.size else (x, y))[:2], zorder=1, **line)
+    if points.size:
+        x, y, error = points
+        axes.plot(*(theory if theory.size else points)[:2], zorder=1, **line)
         axes.errorbar(x, y, error, elinewidth=0.8, capsize=1.4, zorder=3, **(style | {"ls": "none"}))
-        return
-    x, y, _ = _select(table, panel, series, "reference")
-    if len(x) == 1:
-        axes.axhline(y[0], zorder=0, **line)
+    elif reference.shape[1] == 1:
+        axes.axhline(reference[1, 0], zorder=0, **line)
     else:
-        axes.plot(x, y, zorder=2, **line)
+        axes.plot(*reference[:2], zorder=2, **line)
 
 
 def _math(name: str) -> str:
@@ -155,13 +155,13 @@ def _axes(size: tuple[float, float], *shape: int, sharex: bool = False) -> tuple
     return figure, np.atleast_1d(figure.subplots(*shape, sharex=sharex)).ravel()
 
 
-def _select(table: Table, panel: str, series: str, kind: str) -> NDArray[np.float64]:
+def _select(table: Table, panel: str, series: str, kind: str) -> Floats:
     """x, mean and standard error of one series, ordered by x."""
     columns = zip(*(table[c] for c in ("panel", "series", "kind", "x", "mean", "standard_error")), strict=True)
     return np.array(sorted(row[3:] for row in columns if row[:3] == (panel, series, kind))).reshape(-1, 3).T
 
 
-def _plain_log(axis: Axis) -> None:
+def plain_log(axis: Axis) -> None:
     """Labels such as 0.5 and 20 instead of powers of ten; more of them where there are few decades."""
     from matplotlib.ticker import LogLocator
 
@@ -316,17 +316,17 @@ def _draw_member(table: Table) -> Figure:
                 square(3 + j, i, SKY, edgecolor=BLUE, hatch="xxxxx", lw=0.3)
     for j in range(p):
         square(p + 5, top + j, GREEN if j in columns else "white")
-    for x, y, text in (
-        (0.5, 0.4, r"$y$"), (3 + p / 2, 0.4, "$X$"), (p + 5.5, 0.4 - top, r"$\hat\beta^{(i)}$"),
-        (2, -n / 2 - 0.5, r"$\approx$"), (p + 4, -n / 2 - 0.5, r"$\times$"),
-    ):  # fmt: skip
-        axes.text(x, y, text, ha="center", va="bottom", fontsize=10)
-    for x, y, text, color in (
-        (0.5, -n, "rows\n$T_i$", VERMILLION),
-        (3 + p / 2, -n, "columns $S_i$\nhatched: used in the fit", BLUE),
-        (p + 5.5, -top - p, "$S_i$", GREEN),
+    for x, y, text, va, size, color in (
+        (0.5, 0.4, r"$y$", "bottom", 10, BLACK),
+        (3 + p / 2, 0.4, "$X$", "bottom", 10, BLACK),
+        (p + 5.5, 0.4 - top, r"$\hat\beta^{(i)}$", "bottom", 10, BLACK),
+        (2, -n / 2 - 0.5, r"$\approx$", "bottom", 10, BLACK),
+        (p + 4, -n / 2 - 0.5, r"$\times$", "bottom", 10, BLACK),
+        (0.5, -n - 0.4, "rows\n$T_i$", "top", 7, VERMILLION),
+        (3 + p / 2, -n - 0.4, "columns $S_i$\nhatched: used in the fit", "top", 7, BLUE),
+        (p + 5.5, -top - p - 0.4, "$S_i$", "top", 7, GREEN),
     ):
-        axes.text(x, y - 0.4, text, ha="center", va="top", fontsize=7, color=color)
+        axes.text(x, y, text, ha="center", va=va, fontsize=size, color=color)
     axes.set(xlim=(-1, p + 7.2), ylim=(-n - 2.6, 1.8), aspect="equal")
     axes.axis("off")
     return figure

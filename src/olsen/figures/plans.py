@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
-from types import MappingProxyType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,12 +24,12 @@ from ..datasets import load_soil_carbon
 from ..simulation import Dropout, Ensemble, Estimator, LinearProblem, Ridge, montecarlo
 from ..simulation.methods import QUANTITIES, Method
 from ..subsets import Determinantal, draw_members
+from .recipes import members
 
 __all__ = ["PLANS", "Plan", "deviation"]
 
 COLUMNS = ("panel", "series", "kind", "x", "mean", "standard_error", "trials", "expected", "status")
 INF = math.inf
-
 Floats: TypeAlias = NDArray[np.float64]
 Cell: TypeAlias = tuple[LinearProblem, Method]
 
@@ -38,9 +38,8 @@ Cell: TypeAlias = tuple[LinearProblem, Method]
 class Plan:
     """Points and lines of one figure, and what has to be simulated for them."""
 
-    points: list[tuple[Cell, int, int, tuple[Any, ...]]] = field(
-        default_factory=list
-    )  # place in the cell, and the rest
+    # a cell, the place of the value in its results, and the rest of the row
+    points: list[tuple[Cell, int, int, tuple[Any, ...]]] = field(default_factory=list)
     rows: list[tuple[Any, ...]] = field(default_factory=list)  # as in COLUMNS, without simulation
 
     def line(self, panel: str, series: str, x: ArrayLike, y: ArrayLike, kind: str = "theory") -> None:
@@ -110,7 +109,7 @@ def _subsampling(c: SimpleNamespace) -> Plan:
 
 
 def _risk_against_members(c: SimpleNamespace) -> Plan:
-    plan, fine = Plan(), _whole_numbers(c.k[-1])
+    plan, fine = Plan(), members(c.k[-1], 100)
     for gamma in c.gammas:
         p, name = round(gamma * c.n), f"gamma={gamma:g}"
         m = round(float(theory.optimal_alpha(gamma, c.sigma)) * p)
@@ -125,17 +124,12 @@ def _risk_against_members(c: SimpleNamespace) -> Plan:
     return plan
 
 
-def _whole_numbers(top: int) -> Floats:
-    return np.unique(np.geomspace(1, top, 100).round())
-
-
 def _risk_against_noise(c: SimpleNamespace) -> Plan:
     plan, gamma = Plan(), c.p / c.n
     fine = np.geomspace(c.low, c.high, 61)
 
     def best_size(sigma: float, k: float) -> float:
-        size: float = max(1.0, float(theory.optimal_alpha(gamma, sigma, k=k)) * c.p)
-        return size
+        return max(1.0, float(theory.optimal_alpha(gamma, sigma, k=k)) * float(c.p))
 
     def smooth_risk(size: float, sigma: float, k: float) -> float:
         """Between whole numbers of columns the risk is interpolated; otherwise the line would be a saw."""
@@ -181,13 +175,11 @@ def _scaled(c: SimpleNamespace) -> Plan:
 
 
 def _bias_and_variance(c: SimpleNamespace) -> Plan:
-    plan, fine = Plan(), _whole_numbers(c.k[-1])
+    plan, fine = Plan(), members(c.k[-1], 100)
     m = round(float(theory.optimal_alpha(c.p / c.n, c.sigma)) * c.p)
-    parts: dict[str, Callable[..., Floats]] = {
-        "bias": partial(theory.expected_bias, c.n, c.p, m),
-        "variance": partial(theory.expected_variance, c.n, c.p, m, c.sigma),
-    }
-    for quantity, part in parts.items():
+    bias = partial(theory.expected_bias, c.n, c.p, m)
+    variance = partial(theory.expected_variance, c.n, c.p, m, c.sigma)
+    for quantity, part in (("bias", bias), ("variance", variance)):
         for design in ("independent", "balanced"):
             series, method = f"{design} members", Ensemble(m, k=c.k, design=design)
             expected, line = (part(k=k, design=design) for k in (c.k, fine))
@@ -230,16 +222,15 @@ def _unequal_covariance(c: SimpleNamespace) -> Plan:
         for share in sorted({*c.shares, *np.linspace(c.shares[0], c.shares[-1], c.line_points).round(3).tolist()}):
             penalty = _penalty_with_share(eigenvalues, c.n, share)
             chance = theory.ridge_matched_probabilities(Sigma, penalty, n=c.n)
+            uniform, matched = (
+                theory.covariance_risk(Sigma, beta, alpha, c.sigma, **options) for alpha in (share, chance)
+            )
+            ridge = theory.ridge_covariance_risk(Sigma, beta, penalty, c.sigma, n=c.n)
+            same = Ensemble(sampling="bernoulli", penalty=penalty, **many)
             ways: dict[str, tuple[Method, Any]] = {
-                "ensemble, uniform": (
-                    Ensemble(share, **many),
-                    theory.covariance_risk(Sigma, beta, share, c.sigma, **options),
-                ),
-                "ensemble, matched to ridge": (
-                    Ensemble(sampling="bernoulli", penalty=penalty, **many),
-                    theory.covariance_risk(Sigma, beta, chance, c.sigma, **options),
-                ),
-                "ridge": (Ridge(penalty), theory.ridge_covariance_risk(Sigma, beta, penalty, c.sigma, n=c.n)),
+                "ensemble, uniform": (Ensemble(share, **many), uniform),
+                "ensemble, matched to ridge": (same, matched),
+                "ridge": (Ridge(penalty), ridge),
             }
             for series, (method, expected) in ways.items():
                 plan.line(covariance, series, [share], expected)
@@ -288,10 +279,8 @@ def _dropout(c: SimpleNamespace) -> Plan:
             }
             for series, method in methods.items():
                 plan.simulate(problem, method, panel, series, alpha, limits(alpha)[series], "limit")
-            ensemble, expected = (
-                Ensemble(m, k=(INF,), members=c.members),
-                theory.expected_risk(c.n, p, m, c.sigma, k=INF),
-            )
+            ensemble = Ensemble(m, k=(INF,), members=c.members)
+            expected = theory.expected_risk(c.n, p, m, c.sigma, k=INF)
             plan.simulate(problem, ensemble, panel, "ensemble, k=inf", alpha, expected, "exact")
     return plan
 
@@ -352,15 +341,8 @@ def _risk_with_known_coefficients(c: SimpleNamespace, problem: LinearProblem) ->
     return float(np.mean(risks))
 
 
-PLANS: Mapping[str, Callable[[SimpleNamespace], Plan]] = MappingProxyType({
-    "figure1": _subsampling,
-    "figure2": _risk_against_members,
-    "figure3": _risk_against_noise,
-    "figure4": _scaled,
-    "figure5": _bias_and_variance,
-    "figure6": _double_descent,
-    "figure7": _unequal_covariance,
-    "figure8": _dropout,
-    "figure9": _sparse,
-    "figure10": _distance_from_ridge,
-})  # fmt: skip
+PLANS: Mapping[str, Callable[[SimpleNamespace], Plan]] = {
+    "figure1": _subsampling, "figure2": _risk_against_members, "figure3": _risk_against_noise, "figure4": _scaled,
+    "figure5": _bias_and_variance, "figure6": _double_descent, "figure7": _unequal_covariance, "figure8": _dropout,
+    "figure9": _sparse, "figure10": _distance_from_ridge,
+}  # fmt: skip

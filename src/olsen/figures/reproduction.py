@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from .._execution.extras import from_extra
 from ..simulation.storage import write_manifest, write_table
 from .draw import draw, save
 from .plans import PLANS, deviation
-from .recipes import RECIPES, Recipe
+from .recipes import RECIPES
 
 __all__ = ["compute", "reproduce"]
 
@@ -54,7 +55,9 @@ def compute(
     >>> sorted(set(compute("figure1", "quick")["series"]))
     ['columns', 'rows', 'shape']
     """
-    constants = _recipe(name).at(scale)
+    if name not in RECIPES:
+        raise ValueError(f"there is no figure {name!r}; there are {', '.join(RECIPES)}.")
+    constants = RECIPES[name].at(scale)
     return PLANS[name](constants).run(constants.trials, seed=seed, n_jobs=n_jobs, store=store, progress=progress)
 
 
@@ -99,25 +102,16 @@ def reproduce(
     reports = []
     for name in list(RECIPES) if names is None else names:
         start = time.perf_counter()
-        recipe = _recipe(name)
-        tell = (lambda done, total, name=name: progress(name, done, total)) if progress else None
-        table = compute(name, scale, seed=seed, n_jobs=n_jobs, store=Path(out) / "trials", progress=tell)
+        report = partial(progress, name) if progress else None
+        table = compute(name, scale, seed=seed, n_jobs=n_jobs, store=Path(out) / "trials", progress=report)
         write_table(table, Path(out) / f"{name}{suffix}")
         files = save(draw(name, table), out, name)
-        seconds = time.perf_counter() - start
-        found = deviation(table)
-        constants = vars(recipe.at(scale))
+        seconds, recipe, found = time.perf_counter() - start, RECIPES[name], deviation(table)
         write_manifest(
             Path(out) / f"{name}.json", seed=seed, seconds=seconds, figure=name, title=recipe.title,
-            caption=recipe.caption, scale=scale, constants=constants, deviation=found,
+            caption=recipe.caption, scale=scale, constants=vars(recipe.at(scale)), deviation=found,
         )  # fmt: skip
         reports.append({"name": name, "title": recipe.title, "seconds": seconds, "files": files, "deviation": found})
         if finished:
             finished(reports[-1])
     return reports
-
-
-def _recipe(name: str) -> Recipe:
-    if name not in RECIPES:
-        raise ValueError(f"there is no figure {name!r}; there are {', '.join(RECIPES)}.")
-    return RECIPES[name]
