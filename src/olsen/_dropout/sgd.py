@@ -176,7 +176,7 @@ def _in_groups(A: Array, group: int = 8) -> Array:
 
 def _largest_eigenvalue(x: Array, rng: np.random.Generator) -> float:
     """Of x'x / rows, by power iteration; a little too large is safe."""
-    v, value = rng.standard_normal(x.shape[1]), 1.0
+    v, value = np.asarray(rng.standard_normal(x.shape[1])), 1.0
     for _ in range(30):
         v = x.T @ (x @ v) / len(x)
         value = float(np.linalg.norm(v)) or 1.0
