@@ -29,8 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -59,7 +58,6 @@ __all__ = [
 
 T = TypeVar("T")
 Triple = tuple[Any, Any, Any]  # X, y and weights of a block as they are stored; weights may be None
-Batches = Callable[[Sequence[str], int], Iterator[Any]]  # (columns, most rows at a time) -> Arrow batches
 
 BLOCK_BYTES = 1 << 24  # of a block as stored
 
@@ -100,28 +98,24 @@ class Block:
         """Raise for rows that hold NaN or infinity, or for squares that overflow."""
         for name, part in (("X", self.X), ("y", self.y), ("sample_weight", self.weight)):
             if part is not None:
-                finite = np.isfinite(part)
-                self._refuse_rows(~finite.reshape(len(finite), -1).all(axis=1), f"contains NaN or infinity in {name}")
+                finite = np.isfinite(part).reshape(len(part), -1).all(axis=1)
+                self.refuse_rows(~finite, f"contains NaN or infinity in {name}")
         raise ValueError(f"{self.where} holds numbers whose squares overflow; rescale the columns.")
 
-    def _refuse_rows(self, bad: NDArray[np.bool_], why: str) -> None:
+    def refuse_rows(self, bad: NDArray[np.bool_], why: str) -> None:
+        """Raise if any of its rows is bad."""
         if bad.any():
             rows = self.first + np.flatnonzero(bad)
             raise ValueError(f"{self.where} {why}, in {len(rows)} rows: {some_of(rows.tolist())}. Mend or drop them.")
-
-    def refuse_bad_weights(self) -> None:
-        """Raise for weights that are negative or no numbers."""
-        if self.weight is not None:
-            if not np.isfinite(self.weight).all():
-                self.refuse()
-            self._refuse_rows(self.weight < 0, "has negative weights")
 
 
 def checked(triples: Iterable[Triple], kind: str, start: int = 0, first: int = 0) -> Iterator[Block]:
     """Blocks, numbered from a number and a row on, each of the shape and with the columns of the first."""
     shape, names = None, None
     for number, (X, y, weight) in enumerate(triples, start):
-        where, found = f"block {number} of the {kind}", _column_names(X)
+        where, found = f"block {number} of the {kind}", getattr(X, "columns", None)
+        # as in scikit-learn, columns have names if these are texts
+        found = list(found) if found is not None and all(isinstance(name, str) for name in found) else None
         X, y = _numbers(X, f"X of {where}"), _numbers(y, f"y of {where}")
         if X.ndim != 2 or y.ndim not in (1, 2):
             raise ValueError(f"{where} has X of shape {X.shape} and y of shape {y.shape}; expected rows by columns.")
@@ -138,14 +132,16 @@ def checked(triples: Iterable[Triple], kind: str, start: int = 0, first: int = 0
             raise ValueError(
                 f"{where} has other columns than the first block, or another order of them: {some_of(odd)}."
             )
-        weight = None if weight is None else np.asarray(weight, dtype=np.float64)
-        if weight is not None and weight.ndim == 0:
-            weight = np.full(len(X), weight)
+        if weight is not None:
+            weight = np.asarray(weight, dtype=np.float64)
+            weight = weight if weight.ndim else np.full(len(X), weight)
         if len(y) != len(X) or (weight is not None and weight.shape != (len(X),)):
             given = None if weight is None else weight.shape
             raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
         block = Block(X, y, weight, number, first, kind, single, names)
-        block.refuse_bad_weights()
+        if weight is not None:
+            block.refuse_rows(~np.isfinite(weight), "contains NaN or infinity in sample_weight")
+            block.refuse_rows(weight < 0, "has negative weights")
         yield block
         first += len(X)
 
@@ -161,12 +157,6 @@ def _numbers(given: Any, what: str) -> NDArray[Any]:
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{what} is of type {array.dtype}; real numbers needed.")
     return array
-
-
-def _column_names(X: Any) -> list[str] | None:
-    """Names of the columns of a data frame; None for arrays, and where names are not texts, as in scikit-learn."""
-    names = getattr(X, "columns", None)
-    return list(names) if names is not None and all(isinstance(name, str) for name in names) else None
 
 
 @dataclass(frozen=True)
@@ -228,22 +218,16 @@ def ahead(blocks: Iterator[T], count: int) -> Iterator[T]:
 
 def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     """The blocks of X, or None where X is to be loaded as a whole."""
-    beside = (y, sample_weight)
-    module = type(X).__module__.split(".")[0]
+    beside, module = (y, sample_weight), type(X).__module__.split(".")[0]
     if isinstance(X, (str, Path)):
         return _open_path(Path(X), *beside)
     if isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > memory.available_bytes() / 4:
-        return _watched(_slices(_rows_of_map(X), *beside, "memory map"), [X.filename, *beside])
+        return _slices(_rows_of_map(X), *beside, "memory map", X.filename)
     if module == "zarr":
         root = getattr(getattr(X, "store", None), "root", None)  # where it is, if that is a folder of this machine
-        place = root / X.path if isinstance(root, Path) and isinstance(X.path, str) else None
-        return _watched(_slices(X, *beside, "zarr array"), [place, *beside])
+        return _slices(X, *beside, "zarr array", root / X.path if isinstance(root, Path) else root)
     if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
-
-        def batches(columns: Sequence[str], rows: int) -> Iterator[Any]:
-            return _to_the_end(X.to_batches(columns=columns, batch_size=rows), "Arrow dataset")
-
-        return _parquet(X, *beside, "Arrow dataset", batches)
+        return _parquet(X, *beside, "Arrow dataset", [])
     if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
         return _iterator(X, *beside)
     return None
@@ -253,18 +237,17 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
     if not path.exists():
         raise FileNotFoundError(f"X is the path {str(path)!r}, but there is no such file.")
     if path.suffix == ".npy":
-        return _watched(_slices(_open_npy(path), y, sample_weight, f"file {path}"), [path, y, sample_weight])
+        return _slices(_open_npy(path), y, sample_weight, f"file {path}", path)
     if path.suffix == ".zarr":
         zarr, kind = from_extra("zarr", "zarr", "Reading zarr arrays"), f"zarr array {path}"
         with _reading(kind):
             found = zarr.open(str(path), mode="r")
-        return _watched(_slices(found, y, sample_weight, kind), [path, y, sample_weight])
+        return _slices(found, y, sample_weight, kind, path)
     if path.suffix in (".parquet", ".pq") or path.is_dir():
         datasets, kind = from_extra("pyarrow.dataset", "parquet", "Reading Parquet"), f"Parquet {path}"
         with _reading(kind):
             dataset = datasets.dataset(str(path), format="parquet")
-        batches = partial(parquet_batches, dataset.files, kind=kind)
-        return _watched(_parquet(dataset, y, sample_weight, kind, batches), [*dataset.files, y, sample_weight])
+        return _parquet(dataset, y, sample_weight, kind, dataset.files)
     raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
 
 
@@ -277,43 +260,32 @@ def _reading(kind: str) -> Iterator[None]:
         raise ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.") from error
 
 
-def _watched(source: BlockSource, given: Iterable[Any]) -> BlockSource:
-    """The same rows; an error at the end of a pass if one of the files has changed since now.
+def _watch(*given: Any) -> Callable[[], None]:
+    """A function that raises if one of these files, or one below these folders, is another than now.
 
     What is given and no path of a file or folder is passed over: arrays, names of columns, None.
     """
     paths = [path for path in given if isinstance(path, (str, Path)) and os.path.exists(path)]
-    before = _file_states(paths)
 
-    def read() -> Iterator[Triple]:
-        yield from source.read()
-        _refuse_change(paths, before)
+    def states() -> dict[str, tuple[int, int, int]]:
+        inside = [os.path.join(folder, name) for path in paths for folder, _, files in os.walk(path) for name in files]
+        found = {str(name): os.stat(name) for name in (*paths, *inside) if os.path.isfile(name)}
+        return {name: (entry.st_ino, entry.st_size, entry.st_mtime_ns) for name, entry in found.items()}
 
-    return replace(source, read=read)
+    before = states()
 
+    def refuse_change() -> None:
+        changed = sorted({name for name, _ in before.items() ^ states().items()})
+        if changed:
+            raise ValueError(
+                f"files changed while they were read, so rows of two versions would be mixed: {some_of(changed)}. Fit "
+                f"again when nobody writes to them, or fit a copy."
+            )
 
-def _file_states(paths: Iterable[str | Path]) -> dict[str, tuple[int, int, int]]:
-    """Identity, size and time of change of files, and of all files below folders; none of what is not there."""
-    found = {}
-    for path in paths:
-        inside = [os.path.join(folder, name) for folder, _, files in os.walk(path) for name in files]
-        for name in filter(os.path.exists, inside or [str(path)]):
-            entry = os.stat(name)
-            found[name] = (entry.st_ino, entry.st_size, entry.st_mtime_ns)
-    return found
-
-
-def _refuse_change(paths: Iterable[str | Path], before: dict[str, tuple[int, int, int]]) -> None:
-    now = _file_states(paths)
-    changed = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
-    if changed:
-        raise ValueError(
-            f"files changed while they were read, so rows of two versions would be mixed: {some_of(changed)}. Fit "
-            f"again when nobody writes to them, or fit a copy."
-        )
+    return refuse_change
 
 
-def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
+def _slices(X: Any, y: Any, sample_weight: Any, kind: str, place: Any) -> BlockSource:
     """Blocks of something that has a shape and can be sliced by rows; whole chunks of chunked storage."""
     if not hasattr(X, "shape"):
         inside = some_of(sorted(X.array_keys())) or "no array"
@@ -324,10 +296,11 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
     targets, weights = _beside(y, "y", n, kind), _beside(sample_weight, "sample_weight", n, kind)
     if targets is None:
         raise ValueError(f"y is None, but the {kind} holds X only: give y as an array or as a .npy file.")
-    rows = max(1, BLOCK_BYTES // (p * X.dtype.itemsize))
-    chunk = getattr(X, "chunks", None)
-    if chunk:
-        rows = max(chunk[0], rows // chunk[0] * chunk[0])
+    chunk = (getattr(X, "chunks", None) or [1])[0]
+    rows, refuse_change = (
+        max(1, BLOCK_BYTES // (p * X.dtype.itemsize) // chunk) * chunk,
+        _watch(place, y, sample_weight),
+    )
 
     def read() -> Iterator[Triple]:
         for start in range(0, n, rows):
@@ -335,6 +308,7 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str) -> BlockSource:
             with _reading(kind):
                 x = np.asarray(X[here])
             yield x, np.asarray(targets[here]), None if weights is None else np.asarray(weights[here])
+        refuse_change()
 
     return BlockSource(read, kind, True, n)
 
@@ -357,25 +331,36 @@ def _beside(given: Any, name: str, n: int, kind: str) -> Any:
     return given
 
 
-def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, batches: Batches) -> BlockSource:
-    taken = [*(named_columns(y) or []), *(named_columns(sample_weight) or [])]
-    names = _remaining_columns(dataset.schema, taken, kind)
+def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, files: Sequence[str]) -> BlockSource:
+    """Blocks of some files, or of whatever Arrow calls a dataset; y and weights are columns or stand beside it."""
+    from pyarrow import types
+
+    schema, taken = dataset.schema, [*(named_columns(y) or []), *(named_columns(sample_weight) or [])]
+    names = [name for name in schema.names if name not in taken]
+    missing = [name for name in taken if name not in schema.names]
+    if missing or not names:
+        raise ValueError(f"{kind} has no column {missing or 'for X'}; it has {some_of(schema.names)}.")
+    numeric = (types.is_integer, types.is_floating, types.is_boolean)
+    refuse_text([name for name in names if not any(test(schema.field(name).type) for test in numeric)], len(names))
     if y is None:
         raise ValueError(f"y is None: name the column of {kind} that holds the target.")
     with _reading(kind):
         n = int(dataset.count_rows())
     given = [(y, "y"), (sample_weight, "sample_weight")]
     beside = [a if named_columns(a) else _beside(a, name, n, kind) for a, name in given]
+    refuse_change, columns, rows = _watch(*files, y, sample_weight), [*names, *taken], BLOCK_BYTES // (8 * len(names))
 
     def read() -> Iterator[Triple]:
-        start = 0
-        for batch in batches([*names, *taken], max(1, BLOCK_BYTES // (8 * len(names)))):
+        start, most = 0, max(1, rows)
+        batches = _to_the_end(dataset.to_batches(columns=columns, batch_size=most), kind) if not files else None
+        for batch in batches or parquet_batches(files, columns, most, kind):
             here = slice(start, start + batch.num_rows)
             target, weight = (
                 _stack_columns(batch, a) if named_columns(a) else a if a is None else a[here] for a in beside
             )
             yield _stack_columns(batch, names), target, weight
             start += batch.num_rows
+        refuse_change()
 
     return BlockSource(read, kind, True, n, names)
 
@@ -387,19 +372,6 @@ def named_columns(given: Any) -> list[str] | None:
     if isinstance(given, (list, tuple)) and given and all(isinstance(item, str) for item in given):
         return list(given)
     return None
-
-
-def _remaining_columns(schema: Any, taken: Sequence[str], kind: str) -> list[str]:
-    """Names of the columns of X: all but those taken for y and weights, which must be there; numbers, every one."""
-    from pyarrow import types
-
-    names = [name for name in schema.names if name not in taken]
-    missing = [name for name in taken if name not in schema.names]
-    if missing or not names:
-        raise ValueError(f"{kind} has no column {missing or 'for X'}; it has {some_of(schema.names)}.")
-    numeric = (types.is_integer, types.is_floating, types.is_boolean)
-    refuse_text([name for name in names if not any(test(schema.field(name).type) for test in numeric)], len(names))
-    return names
 
 
 def parquet_batches(
@@ -414,7 +386,7 @@ def parquet_batches(
     """
     import pyarrow.parquet as pq
 
-    before = _file_states(files)
+    refuse_change = _watch(*files)
     for name in files:
         with _reading(kind):
             opened = pq.ParquetFile(name, pre_buffer=False, buffer_size=1 << 16, read_dictionary=list(dictionaries))
@@ -423,7 +395,7 @@ def parquet_batches(
             if missing:
                 raise ValueError(f"{name} has no column {missing[0]!r}, which other files of {kind} have.")
             yield from _to_the_end(file.iter_batches(rows, columns=columns), kind)
-    _refuse_change(files, before)
+    refuse_change()
 
 
 def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
@@ -438,15 +410,12 @@ def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
 
 
 def _stack_columns(batch: Any, names: str | Sequence[str]) -> NDArray[Any]:
-    """Columns of an Arrow batch as one array, in single precision if they all are; nulls become NaN."""
+    """One column of an Arrow batch, or several in one array, in single precision if they all are; nulls become NaN."""
     if isinstance(names, str):
-        column: NDArray[Any] = batch.column(names).to_numpy(zero_copy_only=False)
-        return column
-    single = all(batch.schema.field(name).type == "float" for name in names)
-    out = np.empty((batch.num_rows, len(names)), dtype=np.float32 if single else np.float64)
-    for j, name in enumerate(names):
-        out[:, j] = batch.column(name).to_numpy(zero_copy_only=False)
-    return out
+        return np.asarray(batch.column(names).to_numpy(zero_copy_only=False))
+    columns = [_stack_columns(batch, name) for name in names]
+    single = all(column.dtype == np.float32 for column in columns)
+    return np.stack(columns, axis=1, dtype=np.float32 if single else np.float64, casting="unsafe")
 
 
 def _iterator(X: Any, y: Any, sample_weight: Any) -> BlockSource:
