@@ -21,7 +21,7 @@ import sklearn
 from sklearn.utils import validation
 
 from olsen import OLSEnsembleRegressor
-from olsen._execution import arrays, callbacks, memory, threads
+from olsen._execution import arrays, memory, messages, threads
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files of Linux")
 
@@ -388,9 +388,9 @@ def test_callbacks_use_private_names_of_scikit_learn():
     class Estimator(callback.CallbackSupportMixin):
         verbose = 0
 
-        @callbacks.with_callbacks
+        @messages.with_callbacks
         def fit(self):
-            assert callbacks.progress(self, "members", 3) is not None
+            assert messages.progress(self, "members", 3) is not None
             return hasattr(self, "_callback_fit_ctx")
 
     class Listener:
@@ -400,13 +400,13 @@ def test_callbacks_use_private_names_of_scikit_learn():
         def on_fit_task_end(self, estimator, context): ...
 
     estimator = Estimator()
-    assert callbacks.progress(estimator, "members", 3) is None
+    assert messages.progress(estimator, "members", 3) is None
     estimator.set_callbacks(Listener())
     for name in ("_skl_callbacks", "_init_callback_context"):
         assert hasattr(estimator, name), gone(sklearn, f"CallbackSupportMixin.{name}")
     assert estimator.fit(), gone(sklearn, "CallbackSupportMixin._callback_fit_ctx during a fit")
     del estimator._skl_callbacks
-    assert callbacks.progress(estimator, "members", 3) is None
+    assert messages.progress(estimator, "members", 3) is None
 
 
 def test_the_dask_backend_of_joblib_is_known_by_its_client():

@@ -29,8 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
 from ._estimators.fitted import FittedEnsemble
-from ._execution import messages
-from ._execution.extras import from_extra
+from ._execution import from_extra, messages
 from ._execution.files import atomically
 
 __all__ = ["ModelFileError", "SavedModel", "damaged_model", "is_model", "load", "read", "save", "write"]

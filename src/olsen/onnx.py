@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._dropout.estimator import DropoutRegressor
 from ._estimators.ensemble import OLSEnsembleRegressor
 from ._estimators.tuned import OLSEnsembleRegressorCV
-from ._execution.extras import from_extra
+from ._execution import from_extra
 
 __all__ = ["register", "to_onnx"]
 

@@ -21,7 +21,7 @@ from .._estimators.inputs import (
     unchanged_on_failure,
     validate_new_rows,
 )
-from .._execution import callbacks, messages
+from .._execution import messages
 from .._members import Problem
 from .._moments import weighted_mean
 from ..subsets import resolve_size
@@ -31,7 +31,7 @@ from .exact import Masks
 __all__ = ["DropoutRegressor", "masks_of"]
 
 
-class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
+class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
     r"""Linear regression trained with dropout of its columns.
 
     Where an ensemble fits every member on its own, dropout fits one coefficient vector to the mean loss of all masks:
@@ -180,7 +180,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
         self.random_state = random_state
         self.verbose = verbose
 
-    @callbacks.with_callbacks
+    @messages.with_callbacks
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the coefficients.
 
@@ -245,7 +245,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, callbacks.CallbackSuppo
 
     def _solve(self, problem: Problem, masks: Masks) -> NDArray[np.float64]:
         """Coefficients (p, q) by the chosen solver; sets what is known of the run."""
-        report = callbacks.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
+        report = messages.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
         if self.solver == "closed_form":
             self.n_iter_, self.loss_curve_ = 1, None
             coef = exact.solve(problem, masks)

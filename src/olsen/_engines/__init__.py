@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._execution.extras import from_extra
+from .._execution import from_extra
 from .._execution.memory import require
 from . import dask, device, sources
 from .blocks import Blocks

@@ -36,8 +36,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution import memory
-from .._execution.extras import from_extra
+from .._execution import from_extra, memory
 from .._execution.threads import Report, room_for_a_thread
 from ..subsets import row_groups
 from .engine import Options

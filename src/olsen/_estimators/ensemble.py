@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from .._engines import Memory, Stream
-from .._execution import callbacks
+from .._execution import messages
 from .fitted import FittedEnsemble
 from .inputs import open_training, unchanged_on_failure
 
@@ -180,7 +180,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
         self.keep_rows = keep_rows
         self.verbose = verbose
 
-    @callbacks.with_callbacks
+    @messages.with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit all members and average them.
 

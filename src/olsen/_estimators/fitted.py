@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .. import _engines, _members
 from .._engines import Engine, NeedsRows, process_of
 from .._engines.determinantal import drawable
-from .._execution import callbacks, messages
+from .._execution import messages
 from .._members.problem import Problem
 from .._selection.combining import Combination, combine
 from ..subsets import Design, Subsets
@@ -46,7 +46,7 @@ MANY_OPERATIONS = 1e12  # of drawing determinantal members: a few minutes of one
 
 
 class FittedEnsemble(
-    SummaryMixin, UncertaintyMixin, MultiOutputMixin, RegressorMixin, callbacks.CallbackSupportMixin, BaseEstimator
+    SummaryMixin, UncertaintyMixin, MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator
 ):
     """Parameters, fit and predictions of an ensemble; subclasses say which members there are."""
 

@@ -27,7 +27,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._engines import Engine, Memory, Options, engine_of
 from .._engines.sources import refuse_text
-from .._execution import callbacks, messages, threads
+from .._execution import messages, threads
 from .._execution.arrays import Space
 from .._members import ASKED_FOR
 from .._members.problem import Problem
@@ -108,7 +108,7 @@ def options_of(estimator: Any) -> Options:
         estimator.rcond,
         estimator.tol,
         threads.count_threads(getattr(estimator, "n_jobs", 1)),
-        partial(callbacks.progress, estimator),
+        partial(messages.progress, estimator),
     )
 
 

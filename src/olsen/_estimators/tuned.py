@@ -17,7 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Stream, nobody
 from .._engines.determinantal import drawable
-from .._execution import callbacks
+from .._execution import messages
 from .._members import by_target
 from .._members.problem import Units
 from .._selection.curve import SizeCurve
@@ -248,7 +248,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         self.keep_rows = keep_rows
         self.verbose = verbose
 
-    @callbacks.with_callbacks
+    @messages.with_callbacks
     def fit(self, X: Any, y: Any, sample_weight: Any = None, **params: Any) -> Self:
         """Choose the size and fit the ensemble.
 

@@ -14,7 +14,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._engines import NeedsRows
-from .._execution.extras import versions
+from .._execution import versions
 from .._moments import Moments, from_data, training_moments
 from .formatting import coefficient_lines, heading_lines, number, percent, size_of_members
 

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter, convert
 
 from .. import __version__
-from .._execution.extras import from_extra
+from .._execution import from_extra
 from .._execution.files import atomically
 from .._report.formatting import escape_control, quoted
 from . import __doc__ as PACKAGE

@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from .. import OLSEnsembleRegressorCV
-from .._execution.extras import versions
+from .._execution import versions
 from .._report.formatting import heading_lines, listed, number, with_error
 from . import table_models, terminal
 from .tables import TableError

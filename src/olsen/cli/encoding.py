@@ -403,7 +403,7 @@ class Encoding:
         if isinstance(self.given, int) or self.before is None or not isinstance(self.before[0], ColumnTransformer):
             texts = any(values.dtype == object for values in held.values())
             return np.column_stack([values.astype(object) if texts else values for values in held.values()])
-        from .._execution.extras import from_extra
+        from .._execution import from_extra
 
         frame = from_extra("pandas", "cli' pandas'", "A pipeline that was fitted on data frames").DataFrame(held)
         return frame.reindex(columns=self.given)  # columns that are dropped may be missing

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from .._execution.extras import from_extra
+from .._execution import from_extra
 from ..figures.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, plain_log
 
 __all__ = [

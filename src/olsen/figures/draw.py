@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.extras import from_extra
+from .._execution import from_extra
 from ..simulation.storage import atomically
 
 if TYPE_CHECKING:

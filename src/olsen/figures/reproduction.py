@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._execution.extras import from_extra
+from .._execution import from_extra
 from ..simulation.storage import write_manifest, write_table
 from .draw import draw, save
 from .plans import PLANS, deviation

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.extras import from_extra, versions
+from .._execution import from_extra, versions
 from .._execution.files import atomically
 
 if TYPE_CHECKING:
