@@ -22,7 +22,7 @@ _HOMES = {
     "OLSEnsembleRegressor": "olsen._estimators.ensemble",
     "OLSEnsembleRegressorCV": "olsen._estimators.tuned",
     "load": "olsen._persistence",
-    "member_coefficients": "olsen._estimators.member_coefficients",
+    "member_coefficients": "olsen._estimators.ensemble",
     "predict_interval": "olsen._estimators.pipelines",
     "save": "olsen._persistence",
     "summary": "olsen._estimators.pipelines",
@@ -33,8 +33,7 @@ TYPE_CHECKING = False  # the module typing would take as long to import as all t
 if TYPE_CHECKING:
     from . import datasets, displays, equivalence, explorer, figures, onnx, simulation, subsets, theory
     from ._dropout.estimator import DropoutRegressor
-    from ._estimators.ensemble import OLSEnsembleRegressor
-    from ._estimators.member_coefficients import member_coefficients
+    from ._estimators.ensemble import OLSEnsembleRegressor, member_coefficients
     from ._estimators.pipelines import predict_interval, summary
     from ._estimators.tuned import OLSEnsembleRegressorCV
     from ._persistence import load, save

@@ -23,18 +23,7 @@ from .._execution import messages
 from .._members.problem import Problem
 from .._selection.combining import Combination, combine
 from ..subsets import Design, Subsets
-from .inputs import (
-    COMMON,
-    COUNT,
-    POSITIVE,
-    Number,
-    check_arguments,
-    check_determinantal,
-    check_shape,
-    options_of,
-    resolve_seed,
-    validate_new_rows,
-)
+from . import inputs
 from .result import FittedResult, restored
 from .summary import SummaryMixin
 from .uncertainty import UncertaintyMixin
@@ -51,41 +40,18 @@ class FittedEnsemble(
     """Parameters, fit and predictions of an ensemble; subclasses say which members there are."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **COMMON,
-        "n_estimators": [COUNT, Options(Real, {np.inf})],
+        **inputs.COMMON,
+        "n_estimators": [inputs.COUNT, Options(Real, {np.inf})],
         "sampling": [StrOptions({"fixed", "bernoulli", "determinantal"})],
         "design": [StrOptions({"balanced", "independent"})],
-        "scale": [StrOptions({"loo"}), Number(Real, None, None, closed="neither")],
+        "scale": [StrOptions({"loo"}), inputs.Number(Real, None, None, closed="neither")],
         "mixing": [StrOptions({"mean", "stacking"})],
         "solver": [StrOptions(set(_members.ASKED_FOR))],
-        "tol": [POSITIVE, None],
+        "tol": [inputs.POSITIVE, None],
         "warm_start": ["boolean"],
-        "keep_rows": ["boolean", Number(Real, 0, None, closed="both")],
+        "keep_rows": ["boolean", inputs.Number(Real, 0, None, closed="both")],
     }
     _fitted: FittedResult | None = None
-
-    n_estimators: Any
-    max_features: Any
-    max_samples: int | float
-    sampling: str
-    design: str
-    scale: float | str
-    mixing: str
-    fit_intercept: bool
-    warm_start: bool
-    random_state: Any
-    keep_rows: bool | float
-
-    coef_: NDArray[Any]
-    intercept_: Any
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
-    n_estimators_: float
-    scale_: float
-    weights_: NDArray[np.float64]
-    stacking_advantage_: float | None
-    solver_: str
-    n_fallbacks_: int
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> NDArray[Any]: ...
@@ -117,7 +83,7 @@ class FittedEnsemble(
         check = partial(validate_data, self, reset=False, skip_check_array=True)
         there: NDArray[Any] | None = _engines.predict(X, self.coef_, self.intercept_, check)
         if there is None:
-            there = np.asarray(np.asarray(validate_new_rows(self, X) @ self.coef_.T) + self.intercept_)
+            there = np.asarray(np.asarray(inputs.validate_new_rows(self, X) @ self.coef_.T) + self.intercept_)
         return there
 
     def member_coefs(self, n_members: int | None = None) -> Any:
@@ -137,15 +103,15 @@ class FittedEnsemble(
         if n_members is None and not np.isfinite(self.n_estimators_):
             raise ValueError("the members of this fit are infinitely many: say how many to draw, member_coefs(1000).")
         if n_members is not None:
-            check_arguments("member_coefs", n_members=n_members)
+            inputs.check_arguments("member_coefs", n_members=n_members)
             if n_members > fitted.members.number:
                 raise ValueError(f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit.")
         found = self._members_again("member_coefs", n_members)
         coefs = []
         for t in range(self._n_targets):
             features, solution = found[t if len(found) > 1 else 0]
-            shape = (len(features), features.n_items)
-            coefs.append(sp.csr_array((solution.values[:, t], features.indices, features.indptr), shape=shape))
+            parts = (solution.values[:, t], features.indices, features.indptr)
+            coefs.append(sp.csr_array(parts, shape=(len(features), features.n_items))[:n_members])
         return coefs[0] if self.coef_.ndim == 1 else coefs
 
     @property
@@ -228,22 +194,38 @@ class FittedEnsemble(
         return [drawable(fitted.need_data(what), design) for design in fitted.designs]
 
     def _members_again(self, what: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
-        """Members solved once more from the training rows, of every target where each has its own."""
-        fitted, options, found = self._result(), options_of(self), []
-        problem = replace(fitted.unchanged_rows(what))  # without the moments of then
+        """Members solved once more from the training rows, of every target where each has its own.
+
+        All of them, as their mean tells whether the rows are those of the fit; of infinitely many so many.
+        """
+        fitted, options, found, means = self._result(), inputs.options_of(self), [], []
+        problem, weights = replace(fitted.need_rows(what)), fitted.members.weights  # without the moments of then
         for design in self._drawable_designs(what):
-            features, samples = design.draw(0, len(fitted.members) if n_members is None else n_members)
+            features, samples = design.draw(0, len(weights) or n_members or 0)
             sharing = options.sharing("members", len(features))
             solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
             found.append((features, solution))
+            if len(weights):
+                means.append(_members.Members.of(problem, features, samples, solution, weights))
+        fitted.unchanged_rows(what, means)
         return found
 
     # What fit is made of
 
     def _check_parameters(self) -> None:
         self._validate_params()
-        if self.sampling == "determinantal":
-            check_determinantal(self)
+        repulsive = self.sampling == "determinantal"
+        if repulsive and not (isinstance(self.max_samples, float) and self.max_samples == 1.0):
+            raise ValueError(
+                f"max_samples={self.max_samples!r} with sampling='determinantal': how columns repel each other is read "
+                f"off all rows, and members see all of them. Use max_samples=1.0."
+            )
+        if repulsive and np.ndim(self.max_features):
+            raise ValueError(
+                "max_features is an array of probabilities, but with sampling='determinantal' they follow from the "
+                "data and the expected size. Give a number; for other spreads of the columns see "
+                "olsen.subsets.Determinantal."
+            )
         if self.n_estimators == np.inf and self.mixing != "mean":
             raise ValueError(
                 f"mixing={self.mixing!r} weighs single members, but n_estimators=inf has none; give it a number."
@@ -260,14 +242,14 @@ class FittedEnsemble(
         """Drawn once from `random_state`; a warm start from the same object keeps its seed."""
         if kept is not None and not isinstance(self.random_state, Integral) and self.random_state is kept.random_state:
             return kept.design.seed
-        return resolve_seed(self.random_state)
+        return inputs.resolve_seed(self.random_state)
 
     def _design(self, engine: Engine, seed: int, max_features: Any, max_samples: int | float) -> Design:
         """How members are drawn: parameters may be changed on the object later, the members may not."""
         columns = np.array(max_features, dtype=np.float64) if np.ndim(max_features) else max_features
         design = Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept)
         design = engine.complete(design)
-        check_shape(design)
+        inputs.check_shape(design)
         if self.sampling != "determinantal":
             return design
         return replace(design, process=process_of(engine, design, draws=self.n_estimators != np.inf))

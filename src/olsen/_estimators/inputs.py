@@ -35,24 +35,10 @@ from .._selection.paths import Splits
 from ..subsets import Design
 
 __all__ = [
-    "COMMON",
-    "COUNT",
-    "POSITIVE",
-    "Number",
-    "check_arguments",
-    "check_determinantal",
-    "check_shape",
-    "item_numbers",
-    "on_host",
-    "open_training",
-    "options_of",
-    "refuse_text_columns",
-    "resolve_seed",
-    "row_splits",
-    "unchanged_on_failure",
-    "validate_new_rows",
-    "warn_repeated_rows",
-]
+    "COMMON", "COUNT", "POSITIVE", "Number", "RepeatedRowsWarning", "check_arguments",
+    "check_shape", "item_numbers", "on_host", "open_training", "options_of", "refuse_text_columns", "resolve_seed",
+    "row_splits", "unchanged_on_failure", "validate_new_rows", "warn_repeated_rows",
+]  # fmt: skip
 
 
 class Number(Interval):
@@ -81,6 +67,7 @@ ARGUMENTS = {
     "fit_intercept": ["boolean"],
     "solver": [StrOptions(set(ASKED_FOR))],
 }
+REPEATS = 0.05  # share of the rows that may repeat others
 
 
 def check_arguments(caller: str, **given: Any) -> None:
@@ -135,8 +122,7 @@ def open_training(
 def _refuse_odd_kinds(X: Any, y: Any) -> None:
     """What scikit-learn would turn into numbers that nobody meant."""
     refuse_text_columns(X)
-    _refuse_masked("X", X)
-    _refuse_masked("y", y)
+    _refuse_masked(X=X, y=y)
     if y is None and isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], tuple):
         raise ValueError(
             "y is None and X is a list of tuples: for blocks of (X, y), give an iterator, or better a function that "
@@ -146,10 +132,11 @@ def _refuse_odd_kinds(X: Any, y: Any) -> None:
         raise ValueError(f"y is of type {y.dtype}: times are not numbers. Convert it, for instance to days or seconds.")
 
 
-def _refuse_masked(name: str, array: Any) -> None:
-    if np.ma.is_masked(array):
-        hidden = int(np.ma.getmaskarray(array).sum())
-        raise ValueError(f"{name} is a masked array with {hidden} masked entries. Fill them, or drop their rows.")
+def _refuse_masked(**arrays: Any) -> None:
+    for name, array in arrays.items():
+        if np.ma.is_masked(array):
+            hidden = int(np.ma.getmaskarray(array).sum())
+            raise ValueError(f"{name} is a masked array with {hidden} masked entries. Fill them, or drop their rows.")
 
 
 def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
@@ -172,7 +159,7 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
             f"X is the path {str(X)!r}, but only fit reads files. Load the rows (numpy.load, pandas.read_parquet), "
             f"predict block by block, or use the command: olsen predict."
         )
-    _refuse_masked("X", X)
+    _refuse_masked(X=X)
     return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
 
 
@@ -212,21 +199,6 @@ def resolve_seed(random_state: Any) -> int:
 
 
 # Sizes of members
-
-
-def check_determinantal(estimator: Any) -> None:
-    """Refuse what determinantal members cannot be combined with, and say why."""
-    rows, columns = estimator.max_samples, estimator.max_features
-    if not (isinstance(rows, float) and rows == 1.0):
-        raise ValueError(
-            f"max_samples={rows!r} with sampling='determinantal': how columns repel each other is read off all rows, "
-            f"and members see all of them. Use max_samples=1.0."
-        )
-    if np.ndim(columns):
-        raise ValueError(
-            "max_features is an array of probabilities, but with sampling='determinantal' they follow from the data "
-            "and the expected size. Give a number; for other spreads of the columns see olsen.subsets.Determinantal."
-        )
 
 
 def check_shape(design: Design) -> None:
@@ -313,31 +285,47 @@ def item_numbers(given: Any, n_items: int) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def warn_repeated_rows(problem: Problem) -> None:
-    """Warn that leave-one-out cannot be trusted: left-out rows often have a twin.
+class RepeatedRowsWarning(UserWarning):
+    """So many of the rows repeat others that errors of left-out rows are too small."""
 
-    But where columns only have levels, independent rows meet in the same cells, and leave-one-out is right about rows
-    of the same cells: there, rows count that repeat others with their targets, if these are as good as continuous.
+    def __init__(self, repeated: int, n_rows: int) -> None:
+        super().__init__(
+            f"{repeated} of {n_rows} rows repeat others, so a left-out row is often still in the data and errors are "
+            f"underestimated. Use cv=GroupKFold() with groups that keep repeats together."
+        )
+        self.repeated, self.n_rows = repeated, n_rows
+
+
+def warn_repeated_rows(problem: Problem) -> None:
+    """Warn where rows repeat far more often than the rounding of their cells explains.
+
+    Independent rows of one column, or of columns with few levels, meet too, and leave-one-out is right about them:
+    there rows count that repeat others with their targets.
     """
     n, p = problem.shape
-    if n * p > 5e7 or n < 20:
+    if n * p > 5e7 or n < 20 or n - problem.distinct_rows() <= REPEATS * n:
         return
-    few = 0.05 * n
-    repeated = n - problem.distinct_rows()
-    if repeated > few and _has_levels_only(problem):
+    repeated = _unexplained_repeats(problem) if p > 1 else 0
+    if not repeated:
         parts = [problem.X, problem.Y]
         whole = sp.csc_array(sp.hstack(parts)) if sp.issparse(problem.X) else np.hstack(parts)
-        continuous = len(np.unique(problem.Y[:, 0])) >= n / 4
-        repeated = n - replace(problem, X=whole).distinct_rows() if continuous else 0
-    if repeated > few:
-        messages.warn(
-            f"{repeated} of {n} rows repeat others, so a left-out row is often still in the data and errors are "
-            f"underestimated. Use cv=GroupKFold() with groups that keep repeats together.",
-        )
+        repeated = _unexplained_repeats(replace(problem, X=whole))
+    if repeated:
+        messages.warn(RepeatedRowsWarning(repeated, n))
 
 
-def _has_levels_only(problem: Problem) -> bool:
-    """Whether every column has few different values: twenty, or a twentieth of the rows."""
+def _unexplained_repeats(problem: Problem) -> int:
+    """How many rows repeat others; none if the finest column has so few values that a third would meet by chance.
+
+    A column that is rounded has about range / smallest step of them, of which a bell curve uses some quarter. C values
+    leave n - C (1 - exp(-n / C)) of n independent rows as repeats.
+    """
     X = sp.csc_array(problem.X) if sp.issparse(problem.X) else problem.X
-    columns = (X[:, [j]].data if sp.issparse(X) else X[:, j] for j in range(X.shape[1]))
-    return all(len(np.unique(column)) <= max(20, X.shape[0] // 20) for column in columns)
+    n, finest = X.shape[0], 1.0
+    for j in range(X.shape[1]):
+        values = np.unique(X[:, [j]].toarray() if sp.issparse(X) else X[:, j])
+        if len(values) > 1:
+            step = max(float(np.diff(values).min()), 1e-12 * float(np.ptp(values)))
+            finest = max(finest, float(np.ptp(values)) / step / 4)
+    repeated, by_chance = n - problem.distinct_rows(), n + finest * np.expm1(-n / finest)
+    return repeated if repeated > max(REPEATS * n, 3 * by_chance) else 0

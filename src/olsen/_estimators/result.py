@@ -69,11 +69,12 @@ class FittedResult:
             raise NeedsRows(f"{what} needs the training data: {self.why_no_rows}{again}.")
         return replace(self.data, rows=replace(self.data.problem)) if isinstance(self.data, Memory) else self.data
 
-    def unchanged_rows(self, what: str) -> Problem:
+    def unchanged_rows(self, what: str, again: Sequence[Members] = ()) -> Problem:
         """The training rows, or an error if these are gone or members solved again are not those of the fit."""
         rows, data, members = self.need_rows(what), self.need_data(what), self.members
-        again = by_target([data.solve(design, 0, members.number, members.weights) for design in self.designs])
-        self.check_unchanged(what, again.coef, again.intercept)
+        again = again or [data.solve(design, 0, members.number, members.weights) for design in self.designs]
+        mean = by_target(list(again))
+        self.check_unchanged(what, mean.coef, mean.intercept)
         return rows
 
     def check_unchanged(self, what: str, coef: Any, intercept: Any = None, scale: Any = 1.0) -> None:

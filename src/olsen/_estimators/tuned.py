@@ -25,10 +25,10 @@ from .._selection.fold_data import FOLDS
 from .._selection.fold_data import SEED as FOLD_SEED
 from .._selection.tuning import Evidence, Request, Selection, select
 from ..subsets import Design, resolve_size
+from .error_estimates import Refits
 from .fitted import FittedEnsemble
 from .inputs import Number, check_arguments, open_training, row_splits, unchanged_on_failure, warn_repeated_rows
 from .result import FittedResult
-from .standard_errors import Refits
 from .uncertainty import once
 
 __all__ = ["OLSEnsembleRegressorCV"]
@@ -191,19 +191,6 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         "sampling": [StrOptions({"fixed", "bernoulli"})],
         "scale": [StrOptions({"auto"}), Number(Real, None, None, closed="neither")],
     }
-
-    max_features_: int
-    max_samples_: int
-    feature_ratio_: float
-    best_score_: float
-    best_index_: int
-    cv_results_: Any
-    criterion_: str
-    inclusion_kind_: str
-    inclusion_shares_: Any
-    selected_: NDArray[np.bool_]
-    selection_frequency_: NDArray[np.float64]
-    loo_prediction_: NDArray[np.float64]
 
     def __init__(
         self,
@@ -368,7 +355,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
 
     def _count_folds(self) -> int:
         """Number of folds where rows are not kept, or an error for what needs every row."""
-        for name, value in {"max_samples": 1.0, "mixing": "mean"}.items():
+        for name, value in (("max_samples", 1.0), ("mixing", "mean")):
             if getattr(self, name) != value:
                 raise NeedsRows(
                     f"{name}={getattr(self, name)!r} needs every row again; with X in blocks, on a cluster or on a "
@@ -391,15 +378,14 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
             scale: Any = "loo" if self.mixing == "stacking" and self.scale == "auto" else first.scale
             fitted = self._fit_members(engine, design, int(first.n_estimators), kept, scale)
             return replace(fitted, curve=first.curve)
-        fits = [
-            self._fit_members(engine, self._mixture(engine, seed, one), first.n_estimators, None, 1.0) for one in found
-        ]
+        designs = [self._mixture(engine, seed, one) for one in found]
+        fits = [self._fit_members(engine, design, first.n_estimators, None, 1.0) for design in designs]
         folds = _fold_fits(found)
         if isinstance(engine, Memory) and folds[0].residual is None:
             folds = engine.errors_of(folds, FOLD_SEED, len(engine.problem.Y), engine.n_given)
         return replace(
             fits[0],
-            designs=[fit.designs[0] for fit in fits],
+            designs=designs,
             members=by_target([fit.members for fit in fits]),
             scale=first.scale if len(found) == 1 else np.array([one.scale for one in found]),
             curve=SizeCurve.mean_of([one.curve for one in found]),
@@ -415,12 +401,9 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         shares = shares / shares.sum() if shares.sum() > 0 else np.ones(len(shares))
         spreads = np.array([scheme.spreads for scheme in choice.schemes]).reshape(-1, engine.n_columns)
         penalties = np.array([scheme.penalty for scheme in choice.schemes])
-        design = engine.complete(
-            Design(
-                0, 0, seed, found.size, 1.0, "determinantal", self.design, self.fit_intercept,
-                shares=shares, spreads=spreads, penalties=penalties,
-            )
-        )  # fmt: skip
+        design = Design(0, 0, seed, found.size, 1.0, "determinantal", self.design, self.fit_intercept, shares=shares,
+                        spreads=spreads, penalties=penalties)  # fmt: skip
+        design = engine.complete(design)
         return design if np.isinf(self.n_estimators) else drawable(engine, design)
 
     def _adopt_selection(self, found: list[Selection], engine: Engine) -> None:
@@ -459,7 +442,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         data = fitted.need_data(what)
         if isinstance(data, (Memory, Stream)):
             fitted.unchanged_rows(what)
-        parts, share = _parts_of_rows(data) if isinstance(data, Memory) else _parts_of_groups(data, fitted.design)
+        parts, share = _parts(data, fitted.design)
         # in folds of its own, as a splitter does not know the parts
         how = {"cv": None if not isinstance(self.cv, (str, int)) else self.cv, "warm_start": False, "verbose": 0}
         alike = clone(self).set_params(**how)
@@ -473,25 +456,17 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         return np.asarray(coef), np.asarray(intercept)
 
 
-def _parts_of_rows(data: Memory) -> tuple[Iterator[Engine], float]:
-    """Random parts of the rows, one after the other, and their share of the rows."""
-    n, quiet, rng = len(data.problem.Y), replace(data.options, listen=nobody), np.random.default_rng(FOLD_SEED)
-    count = _most_of(n)
-    some = (np.sort(rng.permutation(n)[:count]) for _ in range(REPLICATES))
-    part = partial(replace, data, n_given=count, kept_rows=None, options=quiet)
-    return (part(rows=data.problem.take(rows)) for rows in some), count / n
-
-
-def _parts_of_groups(data: Engine, design: Design) -> tuple[Iterator[Engine], float]:
-    """The same from moments of groups of rows."""
-    count = int(np.clip(design.n_rows // 10, 6, GROUPS))  # few rows have fewer groups
-    groups, rng = [part.on_host() for part in data.folds(count, FOLD_SEED + 1)], np.random.default_rng(FOLD_SEED)
-    some = (rng.permutation(count)[: _most_of(count)] for _ in range(REPLICATES))
-    return (Blocks.from_moments([groups[i] for i in own], data.options) for own in some), _most_of(count) / count
-
-
-def _most_of(n: int) -> int:
-    return max(1, min(n - 1, round(REPLICATE_SHARE * n)))
+def _parts(data: Engine, design: Design) -> tuple[Iterator[Engine], float]:
+    """Random parts of the rows, or of moments of groups of them, one after the other, and their share."""
+    rows = data if isinstance(data, Memory) else None
+    n = design.n_rows if rows is not None else int(np.clip(design.n_rows // 10, 6, GROUPS))  # fewer of few rows
+    count, rng = max(1, min(n - 1, round(REPLICATE_SHARE * n))), np.random.default_rng(FOLD_SEED)
+    some = (rng.permutation(n)[:count] for _ in range(REPLICATES))
+    if rows is not None:
+        part = partial(replace, rows, n_given=count, kept_rows=None, options=replace(rows.options, listen=nobody))
+        return (part(rows=rows.problem.take(np.sort(own))) for own in some), count / n
+    groups = [moments.on_host() for moments in data.folds(n, FOLD_SEED + 1)]
+    return (Blocks.from_moments([groups[i] for i in own], data.options) for own in some), count / n
 
 
 def _fold_fits(found: list[Selection]) -> list[FoldFit]:

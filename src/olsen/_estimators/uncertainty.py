@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
 from .. import _engines
 from .._engines import Memory, NeedsRows, Refit, Stream
@@ -17,9 +18,8 @@ from .._engines.determinantal import drawable
 from .._execution.arrays import space_of
 from .._execution.threads import Sharing
 from .._selection.fold_data import SEED as FOLD_SEED
+from .error_estimates import Batches, CVPlus, Jackknife, MomentErrors, Refits, mean_inverse
 from .inputs import check_arguments, on_host, options_of, validate_new_rows
-from .prediction_intervals import CVPlus, Jackknife
-from .standard_errors import Batches, MomentErrors, Refits, mean_inverse
 
 __all__ = ["UncertaintyMixin", "once"]
 
@@ -44,13 +44,8 @@ def once(method: Method) -> Method:
     return found  # type: ignore[return-value]
 
 
-class UncertaintyMixin:
+class UncertaintyMixin(BaseEstimator):
     """Standard errors and intervals from the result of a fit; what is computed is kept with it."""
-
-    coef_: Any
-    intercept_: Any
-    n_estimators_: float
-    _result: Any
 
     def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "auto") -> NDArray[np.float64]:
         """Intervals that hold new observations with the given probability.

@@ -43,7 +43,7 @@ _BETWEEN = ("sklearn", "joblib", "contextlib", "threading", "concurrent")
 _stages: dict[Any, list[_Stage]] = {}  # those that have begun and not ended, by the context of the fit under way
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
+def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
     """Warn about the innermost line outside of this package and of what it is called through."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and (

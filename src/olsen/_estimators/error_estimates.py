@@ -1,4 +1,4 @@
-r"""Prediction intervals from ensembles without each row (jackknife, jackknife+) or without each fold of rows (CV+).
+r"""How far predictions and coefficients may be off: from ensembles without some rows, from moments, and over draws.
 
 **Jackknife+** (Barber, Candes, Ramdas, Tibshirani 2021): the interval spans order statistics of :math:`\hat y_{-l}(x_0)
 \pm |e_l|`, :math:`e_l` the leave-one-out residuals. Status: theorem, coverage at least 1 - 2(1 - coverage) for
@@ -21,6 +21,25 @@ min(2(1 - 1/K)/(n/K + 1), (1 - K/n)/(K + 1)) for rows, or groups, that are excha
 not chosen from them; close to `coverage` in simulation. With G groups the order statistic is that of the share coverage
 (G + 1) / G of the rows: it is the group that is new, and there are fewer of them than rows (status: heuristic for
 groups of one size).
+
+**From moments**, where rows are not in memory. With :math:`B = \frac1k \sum_i P_i`, :math:`P_i` the inverse of member
+i's Gram matrix and zero outside its columns, the ensemble's coefficients are :math:`\mu B X' y`, and
+
+.. math:: \hat\sigma^2 = \frac{\|r\|^2}{n - 2 \mathrm{tr} H + \mathrm{tr}(H H')} , \qquad
+          V = \mu^2 \hat\sigma^2 B G B , \qquad H = X \mu B X'
+
+Status: asymptotic, for errors of one variance (inversely proportional to the weights where there are weights); in
+memory the jackknife does without that assumption. Shrinkage bias is not in it.
+
+**From refits** of tuned models, which repeat the choice on a share s of the rows and vary about their mean with
+:math:`(1 - s) / s` times the variance asked for (delete-d jackknife: exact for means, a heuristic after a choice).
+Measured with 200 data sets of 100 rows and 50 columns: four fifths of the rows give .76 to 1.31 times the true spread
+of any coefficient, the different rows of a bootstrap sample .68 to 1.29, weights of a bootstrap .60 to 1.10; deviations
+from the fit of all rows instead of the mean, up to 1.8.
+
+**Over draws.** Members come in batches that are drawn independently of each other (with a balanced design a batch holds
+whole groups of members that avoid each other). The mean of B batches varies over draws with variance :math:`s^2 / B`,
+:math:`s^2` the variance of the batches. Status: exact up to the noise of a variance from B batches.
 """
 
 from __future__ import annotations
@@ -29,21 +48,25 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._engines import FoldFit
+from .._engines import Engine, FoldFit
 from .._execution import memory
 from .._execution.threads import Sharing, one_blas_thread
+from .._members.jackknife import inverses
 from .._members.jackknife_sums import Deleted, TrainingRows, delete_rows, delete_rows_of_limit
 from .._members.problem import Problem, Units
-from .._trust import power_of_two
-from ..subsets import Design
+from .._moments import Moments
+from .._trust import LARGEST_INFLATION, power_of_two
+from ..subsets import Design, Subsets, group_size
 
-__all__ = ["CVPlus", "Jackknife", "dense_chunks"]
+__all__ = ["Batches", "CVPlus", "Jackknife", "MomentErrors", "Refits", "dense_chunks", "mean_inverse"]
 
 Array = NDArray[np.float64]
 
@@ -60,10 +83,6 @@ def dense_chunks(X: Any, bytes_each: float) -> Iterator[tuple[slice, Array]]:
 def _rank(coverage: float, n: int) -> int:
     """Of the order statistic that holds new observations with this probability."""
     return max(1, math.ceil(coverage * (n + 1) - 1e-9))
-
-
-def _whole_line(n_rows: int, n_targets: int) -> Array:
-    return np.tile([-np.inf, np.inf], (n_rows, n_targets, 1))
 
 
 class _Deletion(NamedTuple):
@@ -119,7 +138,7 @@ class Jackknife:
         n, q = self.problem.Y.shape
         rank = _rank(coverage, n)
         if rank > n:
-            return _whole_line(len(prediction), q)
+            return np.tile([-np.inf, np.inf], (len(prediction), q, 1))
         if not plus:
             half = np.partition(np.abs(self.residuals), rank - 1, axis=0)[rank - 1]
             return np.stack([prediction - half, prediction + half], axis=2)
@@ -138,12 +157,13 @@ class Jackknife:
         self.sharing.quiet()(work, len(prediction), chunk=max(1, -(-len(prediction) // 8)))
         return ends
 
-    def std(self, X: Any) -> Array:
-        """Standard error of the expected prediction, shape (rows, q)."""
+    def std(self, X: Any, constant: float = 1.0) -> Array:
+        """Standard error of the expected X b + constant * intercept, shape (rows, q)."""
         found = self._derivative
         out = np.empty((X.shape[0], found.squares.shape[1]))
         for here, rows in dense_chunks(X, 8.0 * len(found.base)):
-            out[here] = ((rows / found.x_unit - found.mean_x) @ found.coef + found.base) ** 2 @ found.squares
+            weights = (rows / found.x_unit - constant * found.mean_x) @ found.coef + constant * found.base
+            out[here] = weights**2 @ found.squares
         return np.asarray(np.sqrt(out) * found.unit)
 
     def coef_std(self) -> Array:
@@ -233,7 +253,7 @@ class CVPlus:
         rank = _rank(coverage, n)
         if self.n_groups is not None:  # a new row is one of a new group: groups are what is exchangeable
             rank = max(rank, math.ceil(coverage * (self.n_groups + 1) / self.n_groups * n - 1e-9))
-        out = _whole_line(X.shape[0], q)
+        out = np.tile([-np.inf, np.inf], (X.shape[0], q, 1))
         if rank > n:
             return out
         for here, rows in dense_chunks(X, 64.0 * K * q):
@@ -257,3 +277,161 @@ def _order_statistic(shift: Array, lists: list[Array], rank: int) -> Array:
         enough = sum(np.searchsorted(e, middle - s, side="right") for e, s in zip(lists, shift.T, strict=True)) >= rank
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return np.asarray(high)
+
+
+@dataclass(frozen=True)
+class MomentErrors:
+    """Covariance of coefficients over training sets, from moments."""
+
+    V: Array  # (p, p), for errors of variance one
+    variance: Array  # (q,) of the errors
+    mean_x: Array  # (p,)
+    of_mean: float  # variance of the mean target, for errors of variance one
+    coef: Array  # (p, q) as found here, without the scale
+
+    @classmethod
+    def from_moments(cls, moments: Moments, B: Array, scale: float) -> MomentErrors:
+        """From moments of all rows and the mean inverse of the members."""
+        n, G, C = moments.n_rows, moments.G, moments.C
+        BG = scale * (B @ G)
+        coef = B @ C
+        b = scale * coef
+        residual = np.maximum(moments.yy - 2 * np.sum(b * C, axis=0) + np.sum(b * (G @ b), axis=0), 0.0)
+        intercept = float(moments.centred)
+        left = n - intercept - 2 * np.trace(BG) + np.sum(BG * BG.T)
+        variance = residual / max(left, 1.0)
+        return cls(scale * BG @ B, variance, moments.mean_x, intercept / moments.weight, coef)
+
+    def coef_std(self) -> Array:
+        """Standard error of the expected coefficients, (p, q)."""
+        return np.sqrt(np.maximum(np.diagonal(self.V), 0.0)[:, None] * self.variance)
+
+    def std(self, X: Any, constant: float = 1.0) -> Array:
+        """Standard error of the expected X b + constant * intercept, (rows, q)."""
+        out = np.empty((X.shape[0], len(self.variance)))
+        for here, rows in dense_chunks(X, 8.0 * len(self.mean_x)):
+            off = rows - constant * self.mean_x
+            spread = np.einsum("ij,ij->i", off @ self.V, off) + constant**2 * self.of_mean
+            out[here] = np.sqrt(np.maximum(spread, 0.0)[:, None] * self.variance)
+        return out
+
+
+def mean_inverse(G: Array, features: Subsets, sharing: Sharing) -> Array:
+    """Mean of the inverses of the members' Gram matrices, zero outside their columns."""
+    p, k = len(G), len(features)
+
+    def work(start: int, stop: int) -> Array:
+        total = np.zeros((p, p))
+        for i in range(start, stop):
+            own = features[i]
+            total[np.ix_(own, own)] += _inverse(G[np.ix_(own, own)])
+        return total
+
+    chunk = max(1, -(-k // 8))  # few: each is a matrix of all columns
+    return np.asarray(sum(sharing.quiet()(work, k, chunk=chunk)) / k)
+
+
+def _inverse(G: Array) -> Array:
+    """Inverse of a Gram matrix; without the directions that are rounding where columns depend on each other."""
+    P, inflation = inverses(G[None])
+    if inflation[0] < LARGEST_INFLATION:
+        alive = np.diagonal(G) > 0
+        return np.asarray(P[0] * (alive[:, None] & alive))
+    length = np.sqrt(np.diagonal(G))
+    unit = np.where(length > 0, 1 / np.where(length > 0, length, 1.0), 0.0)
+    return np.asarray(la.pinvh(G * unit[:, None] * unit, rtol=1e-10) * unit[:, None] * unit)
+
+
+@dataclass(frozen=True)
+class Refits:
+    """Fits that repeat the choice on a share of the rows."""
+
+    coef: Array  # (B, q, p)
+    intercept: Array  # (B, q)
+    share: float  # of the rows
+
+    def _spread(self, found: Array) -> Array:
+        return np.asarray(math.sqrt(self.share / (1 - self.share)) * found.std(axis=0, ddof=1))
+
+    def coef_std(self) -> Array:
+        """Standard errors of the coefficients, (p, q)."""
+        return self._spread(self.coef).T
+
+    def std(self, X: Any, constant: float = 1.0) -> Array:
+        """Standard errors of X b + constant * intercept, (rows, q)."""
+        B, q, _ = self.coef.shape
+        out = np.empty((X.shape[0], q))
+        for here, rows in dense_chunks(X, 8.0 * B * q):
+            out[here] = self._spread(rows @ self.coef.transpose(0, 2, 1) + constant * self.intercept[:, None])
+        return out
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Means of batches of members, scaled: how much another draw of members would change."""
+
+    coef: Array  # (B, q, p)
+    intercept: Array  # (B, q)
+    sizes: NDArray[Any]  # (B,) members in a batch
+    group: int  # members that avoid each other; only whole groups of them vary as 1 / number
+
+    @classmethod
+    def solve(cls, engine: Engine, design: Design, k: int, scale: float) -> Batches:
+        """Solve k members batch by batch: five to a hundred batches of whole groups of a balanced design."""
+        design = engine.complete(design)
+        group = 1
+        if design.kind == "balanced" and design.sampling != "determinantal":
+            share = design.expected_size / design.n_columns
+            group = int(group_size(min(max(share, 1 / design.n_columns), 1.0)))
+        if k < 5 * group:
+            raise ValueError(
+                f"{k} members are too few to tell how much another draw of them would change: with members that come "
+                f"in groups of {group}, at least {5 * group} are needed."
+            )
+        edges = [*(int(edge) * group for edge in np.linspace(0, k // group, min(k // group, 100) + 1)[:-1]), k]
+        solved = (
+            engine.solve(design, start, stop).on_host().scaled(scale, np.float64) for start, stop in pairwise(edges)
+        )
+        coef, intercept = (np.stack(parts) for parts in zip(*solved, strict=True))
+        return cls(coef, intercept, np.diff(edges), group)
+
+    @classmethod
+    def by_target(cls, batches: list[Batches]) -> Batches:
+        """Of batches of every target's own schemes, those of that target."""
+        if len(batches) == 1:
+            return batches[0]
+        count = min(len(own.coef) for own in batches)
+        coef = np.stack([own.coef[:count, t] for t, own in enumerate(batches)], axis=1)
+        intercept = np.stack([own.intercept[:count, t] for t, own in enumerate(batches)], axis=1)
+        return cls(coef, intercept, batches[0].sizes[:count], max(own.group for own in batches))
+
+    def mean_coef(self) -> Array:
+        """Of all members, (p, q)."""
+        return np.asarray(np.tensordot(self.sizes / self.sizes.sum(), self.coef, 1).T)
+
+    def coef_std(self) -> Array:
+        """Of the mean coefficients over draws, (p, q)."""
+        return np.asarray(self.coef.std(axis=0, ddof=1).T / math.sqrt(len(self.coef)))
+
+    def variance(self, engine: Engine) -> float:
+        """Mean variance over draws of the predictions of the training rows, summed over targets."""
+        B = len(self.coef)
+        if engine.problem is None:
+            moments, off = engine.sums(), self.coef - self.coef.mean(axis=0)
+            squares = float(np.einsum("bqi,ij,bqj->", off, moments.G, off)) / moments.weight
+            at_means = self.coef @ moments.mean_x + self.intercept if moments.centred else self.intercept
+            return (squares + float(np.sum((at_means - at_means.mean(axis=0)) ** 2))) / (B * (B - 1))
+        X, n = engine.problem.X, engine.problem.shape[0]
+        some = np.linspace(0, n - 1, min(n, 2000)).astype(int)  # enough to average a variance over
+        rows = sp.csr_array(X)[some].toarray() if sp.issparse(X) else np.asarray(X[some], dtype=float)
+        predicted = rows @ self.coef.transpose(0, 2, 1) + self.intercept[:, None]
+        return float(np.mean(np.sum(predicted.var(axis=0, ddof=1), axis=1))) / B
+
+    def members_for(self, variance: float, engine: Engine) -> float:
+        """Members whose predictions would vary so much over draws, on the training rows: whole groups of them."""
+        at_hand = self.variance(engine)
+        if at_hand == 0:
+            return self.group
+        if variance <= 0:
+            return math.inf
+        return self.group * max(1, math.ceil(float(self.sizes.sum()) / self.group * at_hand / variance))
