@@ -11,15 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import check_is_fitted
 
+from .._estimators.pipelines import PipelineParts, split_pipeline
 from .._execution import from_extra
 from ..figures.draw import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILLION, plain_log
-
-__all__ = [
-    "FEW", "PALE", "SERIES", "Array", "as_text", "check_display", "column_names", "finish", "log_members", "one_target",
-    "panels", "scale_of_names", "targets_as_columns",
-]  # fmt: skip
 
 Array = NDArray[np.float64]
 
@@ -77,20 +72,22 @@ def log_members(ax: Any) -> None:
     plain_log(ax.xaxis)
 
 
-def check_display(estimator: Any, display: type, needs: str, way_out: str) -> None:
-    """Raise where an estimator is not fitted, or lacks what a display is made of."""
-    check_is_fitted(estimator)
-    if not hasattr(estimator, needs):
-        if hasattr(estimator, "steps"):
-            way_out = "Give its last step, pipeline[-1], and rows as that step sees them, pipeline[:-1].transform(X)."
-        raise TypeError(f"{display.__name__} needs {needs}, which {type(estimator).__name__} does not have. {way_out}")
+def split_model(model: Any, display: type, needs: str, way_out: str) -> PipelineParts:
+    """The estimator at the end of a pipeline, and what brings rows to it; raises where it lacks what is needed."""
+    parts, lacks = split_pipeline(model), ""
+    if not hasattr(parts.estimator, needs):
+        lacks = f"needs {needs}, which {type(parts.estimator).__name__} does not have. {way_out}"
+    elif parts.inverse is not None and needs != "predict_interval":
+        lacks = "would show the transformed target. Give the model's regressor_, and targets as that was fitted to."
+    if lacks:
+        raise TypeError(f"{display.__name__} {lacks}")
+    return parts
 
 
-def column_names(estimator: Any, given: ArrayLike | None = None) -> NDArray[np.object_]:
-    """Names of the columns: the given ones, those of the fit, or x0, x1, ... as scikit-learn calls them."""
-    count = int(estimator.n_features_in_)
-    names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(count)]) if given is None else given
-    names = np.array([str(name) for name in np.asarray(names).ravel()], dtype=object)
+def column_names(parts: PipelineParts, given: ArrayLike | None = None) -> NDArray[np.object_]:
+    """Names of the columns: the given ones, or those that went into the pipeline, or x0, x1, ..."""
+    names = np.array([str(name) for name in np.ravel(parts.features if given is None else given)], dtype=object)
+    count = len(parts.features)
     if len(names) != count:
         raise ValueError(f"feature_names has {len(names)} names, but the estimator was fitted on {count} columns.")
     return names

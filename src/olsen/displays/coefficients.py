@@ -5,11 +5,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.preprocessing import StandardScaler
 
 from .._engines import NeedsRows
 from .._estimators.inputs import check_arguments, validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, SKY
-from ._scaffold import PALE, Array, as_text, check_display, column_names, finish, one_target, panels, scale_of_names
+from ._scaffold import PALE, Array, as_text, column_names, finish, one_target, panels, scale_of_names, split_model
 
 __all__ = ["CoefficientDisplay"]
 
@@ -100,10 +101,11 @@ class CoefficientDisplay:
 
         Parameters
         ----------
-        estimator : estimator with ``coef_``
-            An ensemble, or any linear model; intervals need a method ``coef_interval``.
+        estimator : estimator with ``coef_``, or a pipeline
+            An ensemble, any linear model, or a pipeline that ends with one; intervals need a method ``coef_interval``.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features), default=None
-            Rows whose standard deviations multiply the coefficients, so that columns in different units compare.
+            Rows, as they are given to the pipeline, whose standard deviations multiply the coefficients, so that
+            columns in different units compare.
         coverage : float, default=0.9
             Of the intervals.
         kind : {"auto", "bars", "profile"}, default="auto"
@@ -123,15 +125,17 @@ class CoefficientDisplay:
         display : CoefficientDisplay
             With the drawing done.
         """
-        check_display(estimator, cls, "coef_", "Give a fitted linear model.")
+        parts = split_model(estimator, cls, "coef_", "Give a fitted linear model.")
         check_arguments("CoefficientDisplay", coverage=coverage)
+        estimator = parts.estimator
         coef = one_target(np.asarray(estimator.coef_, dtype=np.float64), target)
         interval, why = _interval(estimator, coverage, target)
         if X is not None:
-            spread = _standard_deviations(estimator, X)
+            rows = validate_new_rows(estimator, parts.transform(X))
+            spread = np.sqrt(StandardScaler(with_mean=False).fit(rows).var_)
             coef = coef * spread
             interval = None if interval is None else interval * spread[:, None]
-        names = column_names(estimator, feature_names)
+        names = column_names(parts, feature_names)
         display = cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None, no_interval=why)
         return display.plot(ax, kind=kind, top=top)
 
@@ -215,12 +219,3 @@ def _interval(estimator: Any, coverage: float, target: int | None) -> tuple[Arra
     except ValueError:  # not the coverage, which was checked before
         return None, "no intervals for this fit"
     return one_target(found, target, single=2), ""
-
-
-def _standard_deviations(estimator: Any, X: Any) -> Array:
-    from sklearn.utils.sparsefuncs import mean_variance_axis
-
-    X = validate_new_rows(estimator, X)
-    if isinstance(X, np.ndarray):
-        return np.asarray(X.std(axis=0, dtype=np.float64))
-    return np.asarray(np.sqrt(mean_variance_axis(X, axis=0)[1]), dtype=np.float64)

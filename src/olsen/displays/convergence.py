@@ -8,11 +8,9 @@ import scipy.sparse as sp
 
 from .._estimators.inputs import validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
-from ._scaffold import Array, check_display, finish, log_members, panels, targets_as_columns
+from ._scaffold import Array, finish, log_members, panels, split_model, targets_as_columns
 
 __all__ = ["ConvergenceDisplay"]
-
-AT_A_TIME = 1 << 24  # bytes of predictions of single members
 
 
 @dataclass(eq=False, repr=False)
@@ -83,7 +81,7 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
-            A fitted one that still has its training rows, from which members are solved again.
+            A fitted one, or a pipeline with one, that still has its training rows, from which members are solved again.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows that were not used in the fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
@@ -98,10 +96,11 @@ class ConvergenceDisplay:
         display : ConvergenceDisplay
             With the drawing done.
         """
-        check_display(estimator, cls, "member_coefs", "Fit an OLSEnsembleRegressor instead.")
+        parts = split_model(estimator, cls, "member_coefs", "Fit an OLSEnsembleRegressor instead.")
+        estimator = parts.estimator
         if estimator.n_estimators_ == np.inf:
             raise ValueError("this fit is the limit of infinitely many members: give n_estimators a number to see it.")
-        X = validate_new_rows(estimator, X)
+        X = validate_new_rows(estimator, parts.transform(X))
         n_targets = 1 if estimator.coef_.ndim == 1 else len(estimator.coef_)
         Y = targets_as_columns(y, X.shape[0], n_targets)
         if target is not None and not 0 <= target < n_targets:
@@ -175,7 +174,7 @@ def _running_errors(X: Any, y: Array, coefs: Any, intercepts: Array, weights: Ar
     """Mean squared errors of the first 1, 2, ... members, each with its weight, and of a single one on average."""
     share, total = np.cumsum(weights), np.zeros(len(y))
     errors, own = [], 0.0
-    step = max(1, AT_A_TIME // (8 * len(y)))
+    step = max(1, (1 << 21) // len(y))  # members whose predictions are held at once: 16 MiB
     for start in range(0, len(weights), step):
         here = slice(start, start + step)
         products = coefs[here] @ X.T  # (members, rows)

@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
 from .._estimators.inputs import check_arguments
+from .._estimators.pipelines import predict_interval
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
-from ._scaffold import PALE, Array, check_display, finish, one_target, panels, targets_as_columns
+from ._scaffold import PALE, Array, finish, one_target, panels, split_model, targets_as_columns
 
 __all__ = ["IntervalDisplay"]
 
@@ -124,7 +125,7 @@ class IntervalDisplay:
         Parameters
         ----------
         estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
-            A fitted one that has what intervals need: `predict_interval` says so if not.
+            A fitted one, or a pipeline with one, that has what intervals need: `predict_interval` says so if not.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows that were not used in the fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
@@ -146,8 +147,8 @@ class IntervalDisplay:
             With the drawing done.
         """
         way_out = "Use IntervalDisplay.from_predictions for intervals of others."
-        check_display(estimator, cls, "predict_interval", way_out)
-        interval = one_target(estimator.predict_interval(X, coverage, method), target, axis=1, single=2)
+        split_model(estimator, cls, "predict_interval", way_out)
+        interval = one_target(predict_interval(estimator, X, coverage, method), target, axis=1, single=2)
         if not np.isfinite(interval).all():
             raise ValueError(
                 f"coverage={coverage} asks for more than the training rows can tell, so intervals are infinite. Use a "

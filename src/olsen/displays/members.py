@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .._estimators.inputs import check_arguments
 from ..figures.draw import BLUE, VERMILLION
-from ._scaffold import Array, as_text, check_display, column_names, finish, one_target, panels
+from ._scaffold import Array, as_text, column_names, finish, one_target, panels, split_model
 
 __all__ = ["SubsetDisplay"]
 
@@ -79,7 +79,7 @@ class SubsetDisplay:
         Parameters
         ----------
         estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
-            A fitted one; subsets are drawn again from its seed.
+            A fitted one, or a pipeline with one; subsets are drawn again from its seed.
         n_members : int, default=20
             How many of the first members to show.
         max_bins : int, default=120
@@ -96,7 +96,8 @@ class SubsetDisplay:
         display : SubsetDisplay
             With the drawing done.
         """
-        check_display(estimator, cls, "feature_subsets_", "Fit an OLSEnsembleRegressor instead.")
+        parts = split_model(estimator, cls, "feature_subsets_", "Fit an OLSEnsembleRegressor instead.")
+        estimator = parts.estimator
         check_arguments("SubsetDisplay", n_members=n_members, max_bins=max_bins)
         count = min(n_members, estimator.n_estimators_)
         features, samples = estimator.feature_subsets_, estimator.sample_subsets_
@@ -107,7 +108,7 @@ class SubsetDisplay:
         all_rows = all(np.array_equal(given[0], rows) for rows in given)
         display = cls(
             _shares([features[i] for i in range(count)], estimator.n_features_in_, max_bins),
-            column_names(estimator, feature_names),
+            column_names(parts, feature_names),
             rows=None if all_rows else _shares(given, n_rows, max_bins),
             n_rows=None if all_rows else n_rows,
         )

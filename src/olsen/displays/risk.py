@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .. import theory
 from ..figures.draw import BLACK, GREY
 from ..simulation import Ensemble, LinearProblem, Ridge, run
-from ._scaffold import FEW, SERIES, Array, check_display, finish, panels
+from ._scaffold import FEW, SERIES, Array, finish, panels, split_model
 
 __all__ = ["RiskCurveDisplay"]
 
@@ -200,7 +200,7 @@ class RiskCurveDisplay:
         Parameters
         ----------
         estimator : OLSEnsembleRegressorCV
-            A fitted one.
+            A fitted one, or a pipeline with one.
         k : array-like, default=None
             Numbers of members, one curve for each; None: 1, 10, 100 and infinitely many.
         ax : matplotlib Axes, default=None
@@ -211,7 +211,7 @@ class RiskCurveDisplay:
         display : RiskCurveDisplay
             With the drawing done.
         """
-        check_display(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.")
+        estimator = split_model(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.").estimator
         uniform, counts = ~estimator.cv_results_["mixture"], _counts(k)
         shares = estimator.cv_results_["size"][uniform] / estimator.n_features_in_
         risk = np.array([estimator.risk_curve(count)[uniform] for count in counts])

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..figures.draw import BLACK, BLUE, VERMILLION
-from ._scaffold import FEW, PALE, Array, check_display, finish, log_members, panels
+from ._scaffold import FEW, PALE, Array, finish, log_members, panels, split_model
 
 __all__ = ["TuningCurveDisplay"]
 
@@ -102,7 +102,7 @@ class TuningCurveDisplay:
         Parameters
         ----------
         estimator : OLSEnsembleRegressorCV
-            A fitted one.
+            A fitted one, or a pipeline with one.
         X, y : array-like, default=None
             The training data. If given, the leave-one-out error of :class:`sklearn.linear_model.RidgeCV` on
             standardised columns, at the best of 61 penalties, is drawn beside the curve.
@@ -116,10 +116,12 @@ class TuningCurveDisplay:
         display : TuningCurveDisplay
             With the drawing done. Several targets: errors are means over them.
         """
-        check_display(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.")
+        parts = split_model(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.")
+        estimator = parts.estimator
         if (X is None) != (y is None):
             raise ValueError("the error of ridge regression needs both X and y; give both, or none.")
         if X is not None and ridge is None:
+            X = parts.transform(X)
             if np.shape(X)[1:] != (estimator.n_features_in_,):
                 raise ValueError(
                     f"X has shape {np.shape(X)}, but the estimator was fitted on {estimator.n_features_in_} columns; "
