@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._execution.threads import one_blas_thread
 from .._members import Members, Problem
-from .._members.jackknife_sums import rows_of
+from .._members.jackknife import TrainingRows
 from .._members.penalised import limit_members, penalised, penalised_rows
 from .._members.problem import Units
 from .._moments import Moments, centred_rows, weighted_mean
@@ -87,7 +87,7 @@ def limit_of(engine: Engine, design: Design) -> Members:
         if problem.has_moments:
             found = limit_of_moments(problem.moments, design)
         else:
-            rows, Z = rows_of(problem), _rows_about_means(problem)
+            rows, Z = TrainingRows(problem), _rows_about_means(problem)
             y = (problem.Y - rows.mean_y) * np.sqrt(rows.weight)[:, None]
             found = _limit(design, Z.T @ y, partial(penalised_rows, Z, y), rows.mean_x, rows.mean_y)
     coef, intercept = units.coefficients(found.coef), found.intercept * units.y

@@ -59,8 +59,7 @@ from numpy.typing import NDArray
 from .._engines import Engine, FoldFit
 from .._execution import memory
 from .._execution.threads import Sharing, one_blas_thread
-from .._members.jackknife import inverses
-from .._members.jackknife_sums import Deleted, TrainingRows, delete_rows, delete_rows_of_limit
+from .._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit, inverses
 from .._members.problem import Problem, Units
 from .._moments import Moments
 from .._trust import LARGEST_INFLATION, power_of_two

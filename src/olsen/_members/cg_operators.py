@@ -18,29 +18,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space
-from .._moments import Moments
+from .._execution.threads import Sharing
+from .._moments import Moments, centred_rows, mirror_lower
+from .._trust import constant_columns
 from .cg import ALL
 from .problem import Problem
 
-__all__ = [
-    "OWN",
-    "WHOLE",
-    "Batch",
-    "MaskedGram",
-    "Rows",
-    "Submatrices",
-    "UnitGram",
-    "far_from_zero",
-    "inverse_root",
-    "rows_batch",
-]
+__all__ = ["OWN", "WHOLE", "Batch", "MaskedGram", "Rows", "Submatrices", "UnitGram", "rows_batch"]
+
+Array = NDArray[np.float64]
+SLICE = 128  # rows that are centred, squared and rounded while they are in a cache
 
 OWN, WHOLE = "own", "whole"  # what is probed: every member's matrix, or the one that holds them all
 
@@ -102,7 +98,7 @@ class Rows:
         weight = space.zeros(problem.shape[0]) + 1 if problem.weight is None else problem.weight
         spread = self.squares(weight[:, None])
         mean = np.asarray(space.get(self.centre))
-        far = far_from_zero(space.get(spread[:, 0]), mean, float(space.xp.sum(weight)))
+        far = _far_from_zero(space.get(spread[:, 0]), mean, float(space.xp.sum(weight)))
         if far.any():  # squares about the mean cannot tell which of them are constant, they are rounding there
             some, alive = np.flatnonzero(far), np.ones(len(far))
             X = problem.X
@@ -123,7 +119,7 @@ class Rows:
         return self._spread_and_far[1]
 
 
-def far_from_zero(squares: Any, mean: Any, weight: float) -> NDArray[np.bool_]:
+def _far_from_zero(squares: Any, mean: Any, weight: float) -> NDArray[np.bool_]:
     """Columns that rank-one centring would lose, by their squares about the mean; a Gram is centred row by row."""
     return np.asarray(squares < 1e-10 * weight * mean**2)
 
@@ -241,9 +237,44 @@ class UnitGram:
     def from_moments(cls, moments: Moments) -> UnitGram:
         """In double precision."""
         xp = moments.space.xp
-        scale = inverse_root(xp.linalg.diagonal(moments.G), xp)[:, None]
+        scale = _inverse_root(xp.linalg.diagonal(moments.G), xp)[:, None]
         means = moments.mean_x, moments.mean_y
         return cls(scale * moments.G * scale.T, scale * moments.C, scale, *means, moments.space)
+
+    @classmethod
+    def in_single(cls, rows: Rows, sharing: Sharing) -> UnitGram:
+        """X'X in float32, X'y in float64; one pass after the means."""
+        problem = rows.problem
+        X, Y, weight, (n, p), (mean_x, mean_y) = problem.X, problem.Y, problem.weight, problem.shape, problem.means
+        some = X[:: max(1, n // 500)] - mean_x
+        unit = np.sqrt(np.mean(some * some, axis=0))  # float32 has a narrow range
+        unit[unit == 0] = 1.0
+        G, C = np.zeros((p, p), dtype=np.float32, order="F"), np.zeros((p, Y.shape[1]))
+        step = min(n, max(SLICE, 2**27 // (4 * p)))
+        single = np.empty((step, p), dtype=np.float32)
+        for first in range(0, n, step):
+            last = min(first + step, n)
+
+            def work(start: int, stop: int, first: int = first, last: int = last) -> list[Array]:
+                found, buffer = [], np.empty((SLICE, p))
+                for begin in range(first + start * SLICE, min(first + stop * SLICE, last), SLICE):
+                    here = slice(begin, min(begin + SLICE, last))
+                    w, out = None if weight is None else weight[here], buffer[: here.stop - begin]
+                    x, y = centred_rows(X[here], Y[here], w, mean_x, mean_y, out)
+                    found.append(x.T @ y)
+                    np.divide(x, unit, out=single[begin - first : here.stop - first], casting="same_kind")
+                return found
+
+            C += sum(chain.from_iterable(sharing.quiet()(work, -(-(last - first) // SLICE))))
+            G = la.blas.ssyrk(1.0, single[: last - first].T, beta=1.0, c=G, lower=1, overwrite_c=1)
+        squares = np.diagonal(G) * unit**2
+        squares[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
+        scale = _inverse_root(squares, np)[:, None]
+        G, away = mirror_lower(G).T, (scale * unit[:, None]).astype(np.float32)
+        G *= away
+        G *= away.T
+        far = (squares > 0) & _far_from_zero(squares, mean_x, problem.total_weight)
+        return cls(G, scale * C, scale, mean_x, mean_y, problem.space, far)
 
     def batch(self, mask: Any, probing: str | None) -> Batch:
         """Members given by the columns of `mask`, (p, k)."""
@@ -272,12 +303,12 @@ def rows_batch(rows: Rows, mask: Any, row_mask: Any, *, dual: bool) -> Batch:
     problem, space, xp = rows.problem, rows.problem.space, rows.problem.space.xp
     weight, mean_y, shift, squares = _row_statistics(rows, row_mask)
     root, (k, q) = xp.sqrt(weight), (mask.shape[1], problem.Y.shape[1])
-    W = _inside(mask, space.cast(squares > 0) if dual else inverse_root(squares, xp), space)
+    W = _inside(mask, space.cast(squares > 0) if dual else _inverse_root(squares, xp), space)
     null = None
     if dual:
         length = xp.sum(W * squares, axis=0) / xp.sum(space.cast(root > 0), axis=0)  # mean square of a member's rows
-        root = root * inverse_root(length, xp)[None, :]
-        null = root * inverse_root(space.column_squares(root), xp)[None, :] * float(problem.fit_intercept)
+        root = root * _inverse_root(length, xp)[None, :]
+        null = root * _inverse_root(space.column_squares(root), xp)[None, :] * float(problem.fit_intercept)
     one = Submatrices(rows, W, root, shift, null)
     targets = [root * (problem.Y[:, t][:, None] - mean_y[t, :][None, :]) for t in range(q)]
     targets = targets if dual else [one.adjoint(T) for T in targets]
@@ -334,7 +365,7 @@ def _noise(size: int) -> NDArray[np.float64]:
     return np.random.default_rng(0).standard_normal(size)
 
 
-def inverse_root(squares: Any, xp: Any) -> Any:
+def _inverse_root(squares: Any, xp: Any) -> Any:
     """1 / sqrt, and 0 for columns without length: their coefficient is zero."""
     positive = squares > 0
     return xp.where(positive, 1 / xp.sqrt(xp.where(positive, squares, xp.ones_like(squares))), xp.zeros_like(squares))

@@ -95,6 +95,8 @@ class Problem:
     @cached_property
     def means(self) -> tuple[Array, Array]:
         """Weighted means of X and Y; zeros without intercept."""
+        if self.has_moments:
+            return self.moments.mean_x, self.moments.mean_y
         if self.fit_intercept:
             return weighted_mean(self.X, self.weight, self.space), weighted_mean(self.Y, self.weight, self.space)
         return self.space.zeros(self.shape[1]), self.space.zeros(self.Y.shape[1])

@@ -24,8 +24,7 @@ from scipy.optimize import nnls
 
 from .. import _members
 from .._execution.threads import Sharing
-from .._members.jackknife import delete_each_row
-from .._members.jackknife_sums import delete_rows_of_limit
+from .._members.jackknife import delete_each_row, delete_rows_of_limit
 from .._members.path import PathData, prefix_residuals
 from .._members.problem import Problem
 from .._trust import EPS
