@@ -25,7 +25,7 @@ X.columns = [
     "age", "sex", "BMI", "blood pressure", "cholesterol", "LDL", "HDL", "chol. / HDL", "triglycerides", "glucose",
 ]  # fmt: skip
 model = OLSEnsembleRegressor(n_estimators=1000, max_features=5, random_state=0).fit(X, y)
-print(model.summary(coverage=0.9).round(2).to_string(index=False))
+print(model.summary(coverage=0.9).coefficients.round(2).to_string(index=False))
 
 # %%
 # ``lower`` and ``upper`` are the ends of the 90 % interval. The other columns are about the members: the share of

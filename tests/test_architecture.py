@@ -193,8 +193,8 @@ loads("from olsen._persistence import _skops; _skops()", "torch", "dask")
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "cli": 2262, "_members": 2090, "_estimators": 2020, "_engines": 1300, "_selection": 1680, "theory": 1395,
-    "displays": 730, "subsets": 670, "figures": 725, "_report": 645, "_execution": 675, "modules": 640, "_dropout":
+    "cli": 2262, "_members": 2090, "_estimators": 2100, "_engines": 1300, "_selection": 1680, "theory": 1395,
+    "displays": 730, "subsets": 670, "figures": 725, "_report": 655, "_execution": 675, "modules": 640, "_dropout":
     415, "_moments": 368, "simulation": 380, "explorer": 115, "datasets": 30, "_kernel": 20,
 }  # fmt: skip
 FILES, CONSTANTS, C_LINES = 130, 161, 1771

@@ -200,7 +200,7 @@ def test_intervals_and_standard_errors_come_with_the_file(tmp_path):
                     expected = model.predict_interval(X[:7], 0.8, method)
                     np.testing.assert_allclose(again.predict_interval(X[:7], 0.8, method), expected, rtol=1e-12)
             np.testing.assert_allclose(again.predict(X, return_std=True), model.predict(X, return_std=True), rtol=1e-12)
-            found, expected = (one.summary().drop(columns="feature").to_numpy() for one in (again, model))
+            found, expected = (one.summary().coefficients.drop(columns="feature").to_numpy() for one in (again, model))
             np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 

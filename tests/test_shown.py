@@ -90,7 +90,7 @@ def test_coefficients_and_their_uncertainty(seed):
     X, y = data(seed)
     for make in (ensemble, tuned):
         model = make(seed).fit(X, y)
-        wide, narrow = model.summary(0.99), model.summary(0.5)
+        wide, narrow = model.summary(0.99).coefficients, model.summary(0.5).coefficients
         assert wide["feature"].tolist() == ["x0", "x1", "x2", "x3", "x4"]
         np.testing.assert_array_equal(wide["coef"], model.coef_)
         np.testing.assert_array_equal(wide["drawn"], model.inclusion_)
@@ -111,7 +111,7 @@ def test_coefficients_and_their_uncertainty(seed):
 def test_members_are_those_that_hold_the_column(q, seed):
     X, y = data(seed, q)
     model = ensemble(seed, max_features=2, n_estimators=25, scale=0.7).fit(X, y)
-    frame = model.summary()
+    frame = model.summary().coefficients
     targets = frame["target"].tolist() if q else []
     assert targets == np.repeat(range(q or 0), P).tolist() and (frame.columns[0] == "target") == bool(q)
     for t, coef in enumerate(np.atleast_2d(model.coef_)):
@@ -130,7 +130,7 @@ def test_members_are_those_that_hold_the_column(q, seed):
 def test_what_is_not_known_is_left_empty(seed, tmp_path):
     """Of a column that no member holds; of rows that are gone; of members of blocks."""
     X, y = data(seed)
-    frame = ensemble(seed, max_features=np.array([0.0, 0.5, 0.5, 0.5, 1.0])).fit(X, y).summary()
+    frame = ensemble(seed, max_features=np.array([0.0, 0.5, 0.5, 0.5, 1.0])).fit(X, y).summary().coefficients
     assert frame["drawn"][0] == 0 and frame.loc[0, OF_MEMBERS].isna().all()
     assert frame.loc[1:, OF_MEMBERS].notna().all().all()
     pytest.importorskip("skops")
@@ -141,12 +141,12 @@ def test_what_is_not_known_is_left_empty(seed, tmp_path):
         olsen.load(tmp_path / "m.skops"),
         pickle.loads(pickle.dumps(whole.set_params(keep_rows=False))),
     ):
-        frame = model.summary()
+        frame = model.summary().coefficients
         np.testing.assert_array_equal(frame["coef"], model.coef_)
         np.testing.assert_array_equal(frame["drawn"], model.inclusion_)
         assert frame[UNCERTAIN + OF_MEMBERS].isna().all().all()
     model = ensemble(seed).fit(in_blocks(X, y), None)  # blocks that can be read again
-    frame = model.summary()
+    frame = model.summary().coefficients
     np.testing.assert_allclose(frame["std"], model.coef_std_)
     assert frame["std"].notna().all() and frame[OF_MEMBERS].isna().all().all()
 
@@ -157,22 +157,22 @@ def test_the_library_is_remembered_and_forgotten(seed, tmp_path, monkeypatch):
     X, y = data(seed)
     for library in ("pandas", "polars"):
         model = tuned(seed).fit(frame_of(library, X), y)
-        frame = model.summary()
+        frame = model.summary().coefficients
         assert isinstance(frame, sys.modules[library].DataFrame)
-        assert list(frame.columns) == ["feature", "coef", *UNCERTAIN, "drawn", *OF_MEMBERS]
+        assert list(frame.columns) == ["feature", "coef", *UNCERTAIN, "effect", "drawn", *OF_MEMBERS]
         olsen.save(model, tmp_path / "m.skops")
         for one in (model, olsen.load(tmp_path / "m.skops")):
             assert list(one.summary()["feature"]) == [f"c{j}" for j in range(P)]
     model = ensemble(seed).fit(frame_of("polars", X), y)
-    assert isinstance(pickle.loads(pickle.dumps(model)).summary(), polars.DataFrame)
+    assert isinstance(pickle.loads(pickle.dumps(model)).summary().coefficients, polars.DataFrame)
     with pytest.raises(ValueError, match="NaN"):
         model.fit(np.full((N, P), np.nan), y)
-    assert isinstance(model.summary(), polars.DataFrame), "a fit that fails changes nothing"
-    assert isinstance(model.fit(X, y).summary(), pandas.DataFrame), "arrays come from no such library"
-    assert isinstance(ensemble(seed).partial_fit(frame_of("polars", X), y).summary(), polars.DataFrame)
+    assert isinstance(model.summary().coefficients, polars.DataFrame), "a fit that fails changes nothing"
+    assert isinstance(model.fit(X, y).summary().coefficients, pandas.DataFrame), "arrays come from no such library"
+    assert isinstance(ensemble(seed).partial_fit(frame_of("polars", X), y).summary().coefficients, polars.DataFrame)
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
-        model.summary()
+        _ = model.summary().effects
 
 
 # Facts in a notebook
@@ -390,7 +390,7 @@ def test_models_fitted_elsewhere_come_to_the_host(library, seed, monkeypatch):
     X, y = data(seed)
     with sklearn.config_context(array_api_dispatch=True):
         there = tuned(seed).fit(xp.asarray(X), xp.asarray(y))
-    plain, frame = there.to_linear_regression(), there.summary()
+    plain, frame = there.to_linear_regression(), there.summary().coefficients
     assert type(plain.coef_) is np.ndarray and type(plain.intercept_) is float
     np.testing.assert_array_equal(frame["coef"], plain.coef_)
     with sklearn.config_context(array_api_dispatch=True):

@@ -15,6 +15,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .fitted import FittedEnsemble
+from .inputs import check_arguments
+from .summary import Summary
 
 __all__ = ["PipelineParts", "predict_interval", "split_pipeline", "summary"]
 
@@ -89,29 +91,42 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
     return np.stack([np.minimum(low, high), np.maximum(low, high)], axis=-1)
 
 
-def summary(model: Any, coverage: float = 0.9) -> Any:
-    """Coefficients of an ensemble or of a whole pipeline, with their uncertainty, as a data frame.
+def summary(model: Any, coverage: float = 0.9) -> Summary:
+    """What the fit of an ensemble, or of a whole pipeline, came to, with the names of the columns that went in.
 
     Parameters
     ----------
     model : fitted estimator
-        As in :func:`predict_interval`.
+        As in :func:`predict_interval`. Of a transformed target everything is in the units of the transformed one.
     coverage : float, default=0.9
         Of the intervals.
 
     Returns
     -------
-    frame : data frame
-        As :meth:`OLSEnsembleRegressor.summary`, with the names of the columns that went into the pipeline.
+    summary : Summary
+        As of :meth:`OLSEnsembleRegressor.summary`: it prints as a table. ``summary.effects`` has a row for each column
+        that went into the pipeline, levels of a factor together, the largest effects first; ``summary.coefficients``
+        has a row for each feature made of them, with the ``column`` that it was made of.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import olsen
+    >>> from sklearn.compose import make_column_transformer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import OneHotEncoder
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"area": rng.normal(size=80), "kind": rng.choice(["a", "b", "c"], 80)})
+    >>> price = table["area"] + 5 * (table["kind"] == "c") + rng.normal(size=80)
+    >>> encode = make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough")
+    >>> model = make_pipeline(encode, olsen.OLSEnsembleRegressorCV()).fit(table, price)
+    >>> olsen.summary(model).effects["column"].tolist()
+    ['kind', 'area']
     """
     parts = _with_ensemble(model)
-    frame = parts.estimator.summary(coverage)
-    names = np.tile(np.array(parts.features, dtype=object), len(frame) // len(parts.features))
-    if hasattr(frame, "with_columns"):  # polars
-        import polars as pl
-
-        return frame.with_columns(pl.Series("feature", names.tolist()))
-    return frame.assign(feature=names)
+    check_arguments("summary", coverage=coverage)
+    return Summary(parts.estimator, coverage, parts.features, parts.inputs)
 
 
 predict_interval.__module__ = summary.__module__ = "olsen"  # where users find them

@@ -1,4 +1,4 @@
-"""Fitted ensembles as people look at them: a table of coefficients, facts in a notebook, a page, a plain linear model.
+"""Fitted ensembles as people look at them: a summary, facts in a notebook, a page, a plain linear model.
 
 Everything here reads what a fit has left and changes nothing. What needs the training rows is left empty where they are
 gone (pickles, model files, fits in blocks), so that a model can always be looked at.
@@ -10,6 +10,7 @@ import importlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -22,12 +23,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._engines import NeedsRows
 from .._execution.files import atomically
+from .._report.formatting import columns_of, escape_control, number, padded, percent, shortened
 from .._report.pages import render
-from .._report.summary import summarise
+from .._report.summary import caution, summarise
 from ..subsets import resolve_size
 from .inputs import check_arguments, on_host
 
-__all__ = ["SummaryMixin", "facts"]
+__all__ = ["Summary", "SummaryMixin", "facts"]
 
 Array = NDArray[np.float64]
 
@@ -39,6 +41,7 @@ CRITERIA = {
 }
 WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
 FEW_MEMBERS = 200  # that stand for infinitely many
+MOST_LINES = 30  # of a table that is printed
 
 # The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
 STYLE = """
@@ -51,7 +54,125 @@ STYLE = """
   border-top: 1px solid rgba(128, 128, 128, 0.4); padding: 0.2em 0.7em; text-align: left; vertical-align: top; }
 .olsen-facts th { font-weight: normal; opacity: 0.75; white-space: nowrap; }
 .olsen-facts td { max-width: 26em; }
+.olsen-facts td.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
+
+
+class Summary:
+    """What a fit came to: facts, coefficients with their uncertainty, and effects of the columns that went in.
+
+    It prints as a table, and is one in a notebook. ``summary["coef"]`` is a column of ``summary.coefficients``.
+
+    Attributes
+    ----------
+    facts : dict
+        Rows, columns, members, the error of prediction and how it was estimated, as texts.
+    coefficients : data frame
+        One row for each column of the ensemble, see :meth:`OLSEnsembleRegressor.summary`.
+    effects : data frame
+        One row for each input column, the largest effects first: ``column``, ``effect``, its standard error ``std``,
+        and the number of ``features`` that were made of it. An effect is the standard deviation of the column's part of
+        the predictions over the training rows, with the sign of its coefficient where it has one: levels of a factor
+        are taken together. Its standard error is that of the coefficients (status: asymptotic, by the delta method).
+    """
+
+    def __init__(self, model: Any, coverage: float, features: list[str], inputs: list[str]) -> None:
+        design, coef = model._result().design, on_host(model.coef_)
+        self.facts = {"rows": f"{design.n_rows}", "columns": f"{design.n_columns}", **dict(facts(model))}
+        self._model, self._coverage, self._names, self._inputs = model, coverage, features, inputs
+        places: dict[str, list[int]] = {}
+        for j, name in enumerate(inputs):
+            places.setdefault(name, []).append(j)
+        self._places, q = places, coef.size // coef.shape[-1]
+        self._of_features = _where_rows_are(lambda: model._effects([[j] for j in range(len(inputs))]), (2, coef.size))
+        self._of_inputs = _where_rows_are(lambda: model._effects(list(places.values())), (2, q * len(places)))
+        interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
+        std = _where_rows_are(lambda: model.coef_std_, coef.shape)
+        self._columns = {"coef": coef, "std": std, "lower": interval[..., 0], "upper": interval[..., 1]}
+
+    @cached_property
+    def coefficients(self) -> Any:  # attributes are described above
+        model, coef = self._model, self._columns["coef"]
+        columns = {
+            **self._columns,
+            "effect": self._of_features[0],
+            "drawn": np.broadcast_to(model.inclusion_, coef.shape),
+        }
+        made = {"column": self._inputs} if self._inputs != self._names else {}
+        return self._frame(self._names, "feature", {**columns, **_of_members(model, coef)}, made)
+
+    @cached_property
+    def effects(self) -> Any:
+        made, (effect, std) = [len(own) for own in self._places.values()], self._of_inputs
+        found = {"effect": effect, "std": std}
+        return self._frame(
+            list(self._places), "column", found, {"features": made}, np.argsort(-np.abs(effect), kind="stable")
+        )
+
+    def __getitem__(self, name: Any) -> Any:
+        return self.coefficients[name]
+
+    def __len__(self) -> int:
+        return int(self._columns["coef"].size)
+
+    def _frame(
+        self, names: list[str], head: str, columns: dict[str, Any], beside: Any, order: Any = slice(None)
+    ) -> Any:
+        """A data frame with a row for each name, and for each target."""
+        several = self._columns["coef"].ndim == 2
+        q = len(self._columns["coef"]) if several else 1
+        found: dict[str, Any] = {"target": np.repeat(np.arange(q), len(names))} if several else {}
+        found[head] = np.tile(np.array(names, dtype=object), q)
+        found |= {name: np.tile(np.array(values), q) for name, values in beside.items()}
+        found |= {name: np.ravel(values) for name, values in columns.items()}
+        return _data_frame(self._model._frame_library)({name: values[order] for name, values in found.items()})
+
+    def _tables(self) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+        """Heads and cells of what is printed: coefficients, and effects of whole factors where there are some."""
+        percents = [f"{50 * (1 - self._coverage):g}%", f"{50 * (1 + self._coverage):g}%"]
+        columns = [*self._columns.values(), self._of_features[0]]
+        yield self._table(("coefficients", "coef", "std err", *percents, "per s.d."), self._names, columns)
+        if self._inputs != self._names:
+            yield self._table(("effects", "effect", "std err"), list(self._places), list(self._of_inputs))
+
+    @staticmethod
+    def _table(
+        heads: tuple[str, ...], names: list[str], columns: list[Array]
+    ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        values = np.array([np.ravel(column) for column in columns])
+        q, size = values.shape[1] // len(names), np.abs(values[-1] if len(heads) > 3 else values[0])
+        size = np.where(np.isfinite(size), size, np.abs(values[0]))
+        order = (
+            np.argsort(-size, kind="stable")[:MOST_LINES]
+            if len(size) > MOST_LINES or len(heads) == 3
+            else range(len(size))
+        )
+        left = f", the largest {MOST_LINES} of {len(size)}" if len(size) > MOST_LINES else ""
+        where = [f"target {i // len(names)}: " if q > 1 else "" for i in order]
+        cells = [
+            (w + names[i % len(names)], *(number(v) for v in values[:, i])) for w, i in zip(where, order, strict=True)
+        ]
+        return (heads[0] + left, *heads[1:]), cells
+
+    def __str__(self) -> str:
+        lines = [
+            type(self._model).__name__,
+            *(f"  {name:<21}{escape_control(fact)}" for name, fact in self.facts.items()),
+        ]
+        for heads, rows in self._tables():
+            names = [shortened(row[0], 40) for row in rows]
+            width = max(columns_of(name) for name in [heads[0], *names])
+            lines += ["", f"{heads[0]:<{width + 2}}{''.join(f'{head:>11}' for head in heads[1:])}"]
+            lines += [f"  {padded(name, width)}{''.join(f'{cell:>11}' for cell in row[1:])}"
+                      for name, row in zip(names, rows, strict=True)]  # fmt: skip
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        tables = [_html(type(self._model).__name__, self.facts.items())]
+        tables += [_html(heads[0], [("", *heads[1:]), *rows]) for heads, rows in self._tables()]
+        return f'<style>{STYLE}</style><div class="olsen-summary">{"".join(tables)}</div>'
 
 
 class SummaryMixin(BaseEstimator):
@@ -59,8 +180,8 @@ class SummaryMixin(BaseEstimator):
 
     _frame_library = "pandas"  # of the X that was fitted
 
-    def summary(self, coverage: float = 0.9) -> Any:
-        """Coefficients with their uncertainty, and what the members say about each, as a data frame.
+    def summary(self, coverage: float = 0.9) -> Summary:
+        """What the fit came to: error, coefficients with their uncertainty, and effects of the columns.
 
         Parameters
         ----------
@@ -69,12 +190,15 @@ class SummaryMixin(BaseEstimator):
 
         Returns
         -------
-        frame : data frame
-            Of the library of the X given to `fit`, pandas for other X. One row for each column of X, and for each
-            target where y had two dimensions (then ``target``, its number, comes first):
+        summary : Summary
+            Prints as a table, and is one in a notebook. ``summary.facts`` is a dict of texts, ``summary.effects`` a
+            data frame of the input columns, the largest effects first, and ``summary.coefficients`` one of the library
+            of the X given to `fit`, pandas for other X, with a row for each column of X, and for each target where y
+            had two dimensions (then ``target``, its number, comes first):
 
             - ``feature``: name of the column, or x0, x1, ...
             - ``coef``, ``std``, ``lower``, ``upper``: coefficient, standard error and interval.
+            - ``effect``: change of the prediction for one standard deviation of the column.
             - ``drawn``: share of the members that hold the column, ``inclusion_``.
             - ``member_mean``, ``member_spread``: mean and standard deviation of its coefficient among these members,
               before scale and weights.
@@ -89,27 +213,16 @@ class SummaryMixin(BaseEstimator):
         >>> from olsen import OLSEnsembleRegressor
         >>> X = np.random.default_rng(0).standard_normal((50, 3))
         >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(X, X[:, 1])
-        >>> frame = model.summary()
-        >>> frame["feature"].tolist(), frame["same_sign"][1].item()
+        >>> summary = model.summary()
+        >>> summary["feature"].tolist(), summary["same_sign"][1].item()
         (['x0', 'x1', 'x2'], 1.0)
+        >>> summary.effects["column"].tolist()[0], summary.facts["rows"]
+        ('x1', '50')
         """
         check_is_fitted(self)
         check_arguments("summary", coverage=coverage)
-        data_frame = _data_frame(self._frame_library)
-        model: Any = self
-        coef = on_host(model.coef_)
-        interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
-        columns = {
-            "feature": np.tile(np.array(_names(model), dtype=object), coef.size // coef.shape[-1]),
-            "coef": coef,
-            "std": _where_rows_are(lambda: model.coef_std_, coef.shape),
-            "lower": interval[..., 0],
-            "upper": interval[..., 1],
-            "drawn": np.broadcast_to(model.inclusion_, coef.shape),
-            **_of_members(model, coef),
-        }
-        targets = {"target": np.repeat(np.arange(len(coef)), coef.shape[1])} if coef.ndim == 2 else {}
-        return data_frame({**targets, **{name: np.ravel(values) for name, values in columns.items()}})
+        names = _names(self)
+        return Summary(self, coverage, names, names)
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the report page of the command ``olsen fit``: errors, how members were chosen, effects, residuals.
@@ -194,10 +307,7 @@ class SummaryMixin(BaseEstimator):
         diagram: str = super()._html_repr()
         if model._fitted is None:
             return diagram
-        rows = "".join(
-            f'<tr><th scope="row">{escape(name)}</th><td>{escape(fact)}</td></tr>' for name, fact in facts(model)
-        )
-        table = f'<table class="olsen-facts"><caption>What was fitted</caption><tbody>{rows}</tbody></table>'
+        table = _html("What was fitted", facts(model))
         return f'<style>{STYLE}</style><div class="olsen-summary"><div>{diagram}</div>{table}</div>'
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
@@ -220,6 +330,17 @@ class SummaryMixin(BaseEstimator):
 
 
 # Tables
+
+
+def _html(caption: str, rows: Iterable[tuple[str, ...]]) -> str:
+    """A table for a notebook; cells beside the second are numbers."""
+    body = ""
+    for name, *cells in rows:
+        kind = ' class="number"' * (len(cells) > 1)
+        body += (
+            f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td{kind}>{escape(cell)}</td>" for cell in cells)}</tr>'
+        )
+    return f'<table class="olsen-facts"><caption>{escape(caption)}</caption><tbody>{body}</tbody></table>'
 
 
 def _data_frame(library: str) -> Callable[[dict[str, Any]], Any]:
@@ -287,12 +408,13 @@ def facts(model: Any) -> Iterator[tuple[str, str]]:
         if explained is not None:
             yield "R² of left-out rows", f"{explained:.3f}"
         yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
+        yield from (("caution", text) for text in caution(design.n_rows))
     if "inclusion_shares_" in noted:
         several = isinstance(model.inclusion_shares_, list)  # of several targets
         for t, shares in enumerate(model.inclusion_shares_ if several else [model.inclusion_shares_]):
             schemes = sorted(shares.items(), key=lambda scheme: -scheme[1])
             name = f"sampling schemes, target {t}" if several else "sampling schemes"
-            yield name, ", ".join(f"{scheme} {_percent(share)}" for scheme, share in schemes)
+            yield name, ", ".join(f"{scheme} {percent(share)}" for scheme, share in schemes)
     yield "scale", ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
     if model.stacking_advantage_ is not None:
         equal = bool(np.ptp(model.weights_) == 0)
@@ -307,12 +429,7 @@ def facts(model: Any) -> Iterator[tuple[str, str]]:
 def _size(mean: float, count: int) -> str:
     whole = abs(mean - round(mean)) < WHOLE
     shown = f"{round(mean)} of {count}" if whole else f"{mean:.4g} of {count} on average"
-    return f"{shown} ({_percent(mean / count)})"
-
-
-def _percent(share: float) -> str:
-    """What is not all, or not nothing, is not rounded to it."""
-    return f"{min(max(share, 0.01), 0.99):.0%}" if WHOLE < share < 1 - WHOLE else f"{share:.0%}"
+    return f"{shown} ({percent(mean / count)})"
 
 
 def _error(model: Any) -> str:

@@ -9,6 +9,7 @@ from statistics import NormalDist
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
@@ -17,6 +18,7 @@ from .._engines import Memory, NeedsRows, Refit, Stream
 from .._engines.determinantal import drawable
 from .._execution.arrays import space_of
 from .._execution.threads import Sharing
+from .._moments import Moments
 from .._selection.fold_data import SEED as FOLD_SEED
 from .error_estimates import Batches, CVPlus, Jackknife, MomentErrors, Refits, mean_inverse
 from .inputs import check_arguments, on_host, options_of, validate_new_rows
@@ -217,6 +219,37 @@ class UncertaintyMixin(BaseEstimator):
             return refits
         return self._moment_errors(what) if self._result().rows is None else self._jackknife()
 
+    def _effects(self, groups: list[list[int]]) -> Array:
+        """Effects of groups of columns and their standard errors, (2, groups), or (2, targets, groups).
+
+        The standard deviation over training rows of the group's part of the predictions, s = sqrt(b'Cb) with C the
+        covariance of its columns; that of a single column has the sign of its coefficient. The gradient of s is Cb / s.
+        """
+        errors, coef = self._standard_errors("effects"), np.atleast_2d(on_host(self.coef_))
+        single, found = np.atleast_2d(self.coef_std_), np.zeros((2, len(coef), len(groups)))
+        for g, own in enumerate(groups):
+            b = coef[:, own] if len(own) > 1 else np.ones((1, 1))
+            spread = self._covariance_times(own, b)  # C b, (q, columns)
+            size = np.sqrt(np.maximum(np.sum(b * spread, axis=1), 0.0))
+            if len(own) == 1:
+                found[:, :, g] = size * coef[:, own[0]], size * single[:, own[0]]
+                continue
+            gradient = np.zeros_like(coef)
+            gradient[:, own] = spread / np.where(size > 0, size, 1.0)[:, None]
+            found[:, :, g] = size, np.diagonal(errors.std(gradient, 0.0))
+        return found[:, 0] if self.coef_.ndim == 1 else found
+
+    def _covariance_times(self, own: list[int], b: Array) -> Array:
+        """Covariance of some columns of the training rows, times coefficients, (q, columns)."""
+        rows = self._result().rows
+        if rows is None:
+            moments = self._moments("effects")
+            return np.asarray(b @ moments.G[np.ix_(own, own)] / moments.weight)
+        X = np.asarray(rows.X[:, own].toarray() if sp.issparse(rows.X) else rows.X[:, own], dtype=np.float64)
+        share = np.full(len(X), 1 / len(X)) if rows.weight is None else rows.weight / rows.weight.sum()
+        centred = X - share @ X * rows.fit_intercept
+        return np.asarray((share * (b @ centred.T)) @ centred)
+
     # Of new rows
 
     def _predict_with_std(self, X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -283,13 +316,18 @@ class UncertaintyMixin(BaseEstimator):
         return CVPlus.from_folds(fits)
 
     @once
+    def _moments(self, what: str) -> Moments:
+        moments: Moments = self._result().need_data(what).sums()
+        return moments
+
+    @once
     def _moment_errors(self, what: str) -> MomentErrors:
         """Standard errors where rows are not in memory."""
         fitted = self._result()
-        data, design, members = fitted.need_data(what), fitted.design, fitted.members
+        design, members = fitted.design, fitted.members
         if not design.all_rows:
             fitted.need_rows(f"a standard error of members with max_samples={design.max_samples!r}")
-        moments = data.sums()
+        moments = self._moments(what)
         if members.number < np.inf:
             inverse = mean_inverse(moments.G, design.draw(0, len(members))[0], Sharing())
         else:

@@ -19,12 +19,13 @@ from .._moments import Moments, from_data, training_moments
 from .formatting import coefficient_lines, heading_lines, number, percent, size_of_members
 
 __all__ = [
-    "Baselines", "as_text", "fold_errors", "leave_one_out_errors", "left_out_predictions", "sampled_errors",
+    "Baselines", "as_text", "caution", "fold_errors", "leave_one_out_errors", "left_out_predictions", "sampled_errors",
     "summarise", "summarise_folds",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
 
+FEW_ROWS = 30  # an error from so many has a standard error of an eighth of it
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
 MOST_COEFFICIENTS = 15
 MOST_COLUMNS = 5000  # that are listed with their coefficients
@@ -101,6 +102,15 @@ def summarise_folds(
     )
 
 
+def caution(n_rows: int) -> list[str]:
+    """What to say where rows are so few that the error itself is hardly known."""
+    if n_rows >= FEW_ROWS:
+        return []
+    return [
+        f"{n_rows} rows are few: the error of prediction is itself uncertain by {math.sqrt(0.5 / n_rows):.0%} or so."
+    ]
+
+
 def left_out_predictions(model: Any, X: Array, known: Array | None = None) -> tuple[Array, bool]:
     """Predictions of the training rows, and whether each row was left out; with very many rows it hardly matters."""
     known = np.ravel(model.loo_prediction_) if known is None else known
@@ -137,8 +147,8 @@ def _collect(
     known = np.isfinite(uncertain) & (effect != 0)  # of a column that is constant, or in no member, nothing varies
     kept = model.selection_frequency_
     return {
-        "data": {"name": data_name, "rows": n_rows, "columns": len(names), "target": target, "messages": messages,
-                 "out_of_core": out_of_core},
+        "data": {"name": data_name, "rows": n_rows, "columns": len(names), "target": target,
+                 "messages": messages + caution(n_rows), "out_of_core": out_of_core},
         "model": {"members": None if model.n_estimators_ == math.inf else int(model.n_estimators_),
                   "columns_per_member": int(model.max_features_), "share": float(model.feature_ratio_), "seed": seed,
                   "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_),
