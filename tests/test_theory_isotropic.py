@@ -399,38 +399,19 @@ def test_given_pairs_reduce_to_the_ensemble_and_the_best_size_is_the_best_of_all
 # Finite samples: simulation. Within 4 standard errors; a correct build fails about once in 16 000 lines and seeds.
 
 
-def test_simulated_members_have_the_expected_risk(seed):
-    """Subsets drawn here; three blocks and the first of a second group, complements, a scale."""
-    rng = np.random.default_rng(seed)
-    for design, n, p, m, k, sigma, mu in [
-        ("independent", 30, 20, 8, 4, 1.0, 1.0),
-        ("balanced", 30, 24, 7, 4, 0.5, 1.0),
-        ("balanced", 40, 24, 17, 5, 0.3, 1.0),
-        ("independent", 40, 30, 10, 5, 1.0, 0.6),
-        ("independent", 40, 30, 10, 5, 1.0, 1.4),
-    ]:
-        draw = getattr(sim, design)(p, m, k)
-        risk = sim.simulate(rng, n, sim.unit_signal(p), sigma, draw, mu=mu, trials=600)
-        with case(design, n, p, m, k, mu):
-            risk.ensemble.check(theory.expected_risk(n, p, m, sigma, k=k, design=design, mu=mu))
-            risk.own.check(theory.expected_risk(n, p, m, sigma, k=1, mu=mu))
-
-
 def test_fitted_ensembles_have_the_expected_risk(seed):
     """The whole chain: subsets as the estimator draws them, members as it solves them, averaged as it averages."""
     rng = np.random.default_rng(seed)
-    for (n, p, m, k), design, sampling in product(
-        [(40, 24, 8, 7), (30, 40, 10, 4), (50, 20, 14, 5)], finite.DESIGNS, finite.SAMPLINGS
-    ):
+    for (n, p, m, k), design, sampling in product([(30, 40, 10, 4), (50, 20, 14, 5)], finite.DESIGNS, finite.SAMPLINGS):
         how = {"sampling": sampling, "design": design}
         with case(n, p, m, k, how):
-            risk = sim.fitted_risk(rng, n, sim.unit_signal(p), 0.8, 600, n_estimators=k, max_features=m, **how)
+            risk = sim.fitted_risk(rng, n, sim.unit_signal(p), 0.8, 400, n_estimators=k, max_features=m, **how)
             risk.check(theory.expected_risk(n, p, m, 0.8, k=k, **how))
 
 
 def test_drawn_coin_flips_leave_out_as_many_columns_as_expected(seed):
     """The subsets that estimators draw, rows and columns accepted together: columns in neither of a pair, E|S|/p."""
-    n, p, k, ensembles = 6, 4, 6, 2000
+    n, p, k, ensembles = 6, 4, 6, 1000
     for m, tau, design in [(1, 4, "balanced"), (3, 5, "balanced"), (2, 3, "independent")]:
         features, _ = subsets.draw_members(
             n, p, k * ensembles, seed=seed, max_features=m, max_samples=tau, sampling="bernoulli", design=design
@@ -496,7 +477,6 @@ def test_simulated_interpolators_have_the_expected_risk(seed):
         (3, 16, 14, 3, 1, 0.7, "independent", 1000),
         (12, 20, 20, 8, 3, 0.9, "independent", 1500),
         (12, 24, 24, 4, 5, 0.9, "balanced", 1500),
-        (100, 200, 150, 50, 6, 0.7, "independent", 60),
     ]:
         rows = getattr(sim, design)(n, tau, k) if tau < n else None
         risk = sim.simulate(rng, n, sim.unit_signal(p), sigma, sim.independent(p, m, k), rows=rows, trials=trials)
@@ -504,16 +484,3 @@ def test_simulated_interpolators_have_the_expected_risk(seed):
         with case(n, p, m, tau, k):
             risk.ensemble.check(theory.minimum_norm_risk(n, p, m, sigma, k=k, **how))
             risk.own.check(theory.minimum_norm_risk(n, p, m, sigma, k=1, **how))
-
-
-def test_shrinkage_of_interpolators_is_rows_over_columns(seed):
-    """The fact behind scaling: E<beta, b> = tau / p."""
-    rng = np.random.default_rng(seed)
-    p, m, tau, n = 24, 18, 8, 14
-    beta = sim.unit_signal(p)
-    inner = []
-    for _ in range(1500):
-        X = rng.standard_normal((n, p))
-        coef = sim.fit_members(X, X @ beta, [rng.permutation(p)[:m]], [rng.permutation(n)[:tau]])
-        inner.append(coef[0] @ beta)
-    sim.estimate(inner).check(tau / p)

@@ -5,12 +5,18 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from olsen import OLSEnsembleRegressor, member_coefficients
+from olsen import OLSEnsembleRegressor
 
 
 def fit_members(X, y, feature_subsets, sample_subsets=None):
-    """Coefficients (k, p) of the members on the given columns and rows, without intercept."""
-    return member_coefficients(X, y, feature_subsets, sample_subsets, fit_intercept=False)[0]
+    """Coefficients (k, p) of the members on the given columns and rows, without intercept, by NumPy."""
+    coef = np.zeros((len(feature_subsets), X.shape[1]))
+    for i, columns in enumerate(feature_subsets):
+        A, b = (X, y) if sample_subsets is None else (X[sample_subsets[i]], y[sample_subsets[i]])
+        A = A[:, columns]
+        tall = len(A) > 2 * len(columns)
+        coef[i, columns] = np.linalg.solve(A.T @ A, A.T @ b) if tall else np.linalg.lstsq(A, b, rcond=None)[0]
+    return coef
 
 
 class Estimate(NamedTuple):
