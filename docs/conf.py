@@ -21,7 +21,7 @@ author = "the olsen authors"
 copyright = author
 version = release = olsen.__version__
 
-GALLERY = os.environ.get("OLSEN_GALLERY", "1") != "0" and any((HERE.parent / "examples").glob("plot_*.py"))
+GALLERY = os.environ.get("OLSEN_GALLERY", "1") != "0" and any((HERE.parent / "examples").glob("*/plot_*.py"))
 
 extensions = [
     "sphinx.ext.autodoc",
@@ -66,9 +66,34 @@ autodoc_member_order = "groupwise"
 toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False  # the template has them, each with its status
 
-# Examples
+# Examples, in the order in which they are best read
+
+SECTIONS = {
+    "start": ["what_is_it", "spectra", "how_many_members", "pipeline"],
+    "real_data": ["house_prices", "sparse_signals", "genes", "groups", "shap_onnx"],
+    "uncertainty": ["intervals", "coefficients"],
+    "theory": ["ridge_equivalence", "interpolation_peak", "dropout"],
+    "scale": ["larger_than_memory", "dask", "gpu"],
+}
+
+
+def place_of_section(folder):
+    return list(SECTIONS).index(Path(folder).name)
+
+
+class LearningOrder:
+    """Sort key of the examples in one section."""
+
+    def __init__(self, folder):
+        self.names = SECTIONS.get(Path(folder).name, [])
+
+    def __call__(self, filename):
+        return self.names.index(filename.removeprefix("plot_").removesuffix(".py"))
+
 
 sphinx_gallery_conf = {
+    "subsection_order": place_of_section,
+    "within_subsection_order": LearningOrder,
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": r"[\\/]plot_",

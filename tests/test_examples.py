@@ -1,5 +1,6 @@
 """The gallery: every example runs to its end, draws, is not warned, and leaves nothing behind."""
 
+import ast
 import io
 import os
 import re
@@ -17,7 +18,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 FOLDER = Path(__file__).parents[1] / "examples"
-PAGES = sorted(FOLDER.glob("plot_*.py"))
+PAGES = sorted(FOLDER.glob("*/plot_*.py"))
+CONF = FOLDER.parent / "docs" / "conf.py"
 PACKAGE = Path(olsen.__file__).parent
 NEEDS = {"plot_dask": ("dask.distributed",), "plot_larger_than_memory": ("pyarrow",), "plot_pipeline": ("skops",)}
 
@@ -69,6 +71,10 @@ def test_pages_are_gallery_pages():
             assert not re.search(r"\bfetch_\w+|urlopen|urlretrieve|https?://", source)
             for heading, under in re.findall(r"^# (\S.*)\n# (-{3,})$", source, flags=re.MULTILINE):
                 assert len(under) >= len(heading)
-    texts = [path.read_text(encoding="utf-8") for path in (*PAGES, FOLDER / "GALLERY_HEADER.rst")]
+    headers = [FOLDER / "GALLERY_HEADER.rst", *(page.with_name("GALLERY_HEADER.rst") for page in PAGES)]
+    texts = [path.read_text(encoding="utf-8") for path in (*PAGES, *headers)]
     linked = {name for text in texts for name in re.findall(r"sphx_glr_auto_examples_(\w+\.py)", text)}
-    assert linked and linked <= {page.name for page in PAGES}
+    assert linked and linked <= {f"{page.parent.name}_{page.name}" for page in PAGES}
+    sections = ast.literal_eval(re.search(r"^SECTIONS = (\{.*?^\})", CONF.read_text(encoding="utf-8"), re.M | re.S)[1])
+    ordered = {(folder, f"plot_{name}.py") for folder, names in sections.items() for name in names}
+    assert ordered == {(page.parent.name, page.name) for page in PAGES}, "docs/conf.py has the order of the pages"

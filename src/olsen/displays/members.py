@@ -26,7 +26,7 @@ class SubsetDisplay:
     feature_names : array-like of shape (n_features,)
         Names of the columns.
     n_rows : int, default=None
-        Number of rows that `rows` stands for.
+        Number of rows that ``rows`` stands for.
 
     Attributes
     ----------

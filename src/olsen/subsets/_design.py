@@ -179,7 +179,7 @@ class Design:
         return float(columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns)
 
     def draws_like(self, other: Design) -> bool:
-        """Whether both draw the same members of the same data, from which `process` follows."""
+        """Whether both draw the same members of the same data, from which ``process`` follows."""
         pairs = [
             (getattr(self, part.name), getattr(other, part.name)) for part in fields(self) if part.name != "process"
         ]

@@ -91,5 +91,5 @@ plt.show()
 #
 # The default, ``method="auto"``, is cv+ for a model that chose its sampling schemes, in the folds of that choice, at no
 # further cost. For members of a given size, or uniform ones, it is jackknife+ where the training rows are in memory
-# and cv+ where they are not, or come in groups (:ref:`sphx_glr_auto_examples_plot_groups.py`). ``"normal"`` needs
-# nothing but the estimated error. Pickles and files keep what all of them need.
+# and cv+ where they are not, or come in groups (:ref:`sphx_glr_auto_examples_real_data_plot_groups.py`).
+# ``"normal"`` needs nothing but the estimated error. Pickles and files keep what all of them need.
