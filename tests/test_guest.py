@@ -270,11 +270,11 @@ def test_memory_that_groups_leave(name, tmp_path, monkeypatch):
     tree, expected = GROUPS[name]
     write(tmp_path, {"proc/meminfo": "MemTotal: 9999 kB\nMemFree: 5 kB\nMemAvailable:    1024 kB\n"} | tree)
     monkeypatch.setattr(memory, "resource", None)
-    assert memory._available_bytes(tmp_path) == expected
+    assert memory.available_bytes(tmp_path) == expected
 
 
 def test_memory_where_the_system_has_no_such_files(tmp_path):
-    assert memory._available_bytes(tmp_path) > 0
+    assert memory.available_bytes(tmp_path) > 0
 
 
 @linux

@@ -9,16 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.threads import one_blas_thread
 from .._members import Members, Problem
-from .._members.jackknife import TrainingRows
 from .._members.penalised import limit_members, penalised, penalised_rows
-from .._members.problem import Units
-from .._moments import Moments, centred_rows, weighted_mean
-from .._trust import constant_columns
+from .._members.problem import Submatrix, Units
+from .._moments import Moments
 from ..subsets import Design, Determinantal
 
 if TYPE_CHECKING:
@@ -60,7 +57,12 @@ def _process_of(engine: Engine, how: dict[str, Any]) -> Determinantal:
             process = Determinantal.from_gram(problem.moments.G, **how)
             if not process.doubtful:
                 return process
-    return Determinantal.from_rows(_rows_about_means(problem), **how)
+    return Determinantal.from_rows(_all_rows(problem).A, **how)
+
+
+def _all_rows(problem: Problem) -> Submatrix:
+    """All rows, dense, about their means and times the roots of their weights; zeros in constant columns."""
+    return problem.submatrix(np.arange(problem.shape[1]), None)
 
 
 def _trusted(process: Determinantal) -> Determinantal:
@@ -87,9 +89,9 @@ def limit_of(engine: Engine, design: Design) -> Members:
         if problem.has_moments:
             found = limit_of_moments(problem.moments, design)
         else:
-            rows, Z = TrainingRows(problem), _rows_about_means(problem)
-            y = (problem.Y - rows.mean_y) * np.sqrt(rows.weight)[:, None]
-            found = _limit(design, Z.T @ y, partial(penalised_rows, Z, y), rows.mean_x, rows.mean_y)
+            rows = _all_rows(problem)
+            fit = partial(penalised_rows, rows.A, rows.B)
+            found = _limit(design, rows.A.T @ rows.B, fit, rows.mean_x, rows.mean_y)
     coef, intercept = units.coefficients(found.coef), found.intercept * units.y
     found = replace(found, coef=coef, intercept=intercept, mean_y=found.mean_y * units.y)
     share = 0.0 if design.shares is None else design.uniform_share
@@ -136,15 +138,3 @@ def _with_uniform(limit: Members, engine: Engine, design: Design, share: float) 
     # of the limit: mean_y less what its coefficients, which have the other shares, take; of members likewise
     intercept = limit.intercept + share * (np.asarray(get(uniform.intercept), dtype=float) - limit.mean_y)
     return replace(limit, coef=coef, intercept=intercept, n_fallbacks=uniform.n_fallbacks)
-
-
-def _rows_about_means(problem: Problem) -> NDArray[np.float64]:
-    """All rows, dense, times the roots of their weights; zeros in constant columns."""
-    X = problem.X.toarray() if sp.issparse(problem.X) else problem.X
-    if not problem.fit_intercept:
-        return np.asarray(X if problem.weight is None else X * np.sqrt(problem.weight)[:, None], dtype=np.float64)
-    mean, weight = weighted_mean(problem.X, problem.weight), problem.weight
-    Z, _ = centred_rows(X, problem.Y, weight, mean, np.zeros(problem.Y.shape[1]), np.empty(X.shape))
-    total = float(len(Z) if weight is None else weight.sum())
-    Z[:, constant_columns(np.einsum("lj,lj->j", Z, Z), mean, total)] = 0.0
-    return Z

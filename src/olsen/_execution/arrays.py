@@ -130,7 +130,7 @@ class Space:
                     return self.xp.linalg.cholesky(A)
             return self.xp.linalg.cholesky(A)
         except Exception as error:
-            if not _indefinite(error):
+            if type(error).__name__ != "LinAlgError":  # every library has a class of its own for it
                 raise
             return None
 
@@ -180,11 +180,6 @@ def out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
 
 
-def _indefinite(error: Exception) -> bool:
-    """Whether an error means that a matrix is not definite; every library has its own class for it."""
-    return type(error).__name__ == "LinAlgError"
-
-
 def smaller_batch(error: Exception, size: int) -> int:
     """Half the batch if the device ran out of memory, the error itself otherwise."""
     if not out_of_memory(error):
@@ -223,12 +218,9 @@ def _cholesky_solve(A: Any, B: Any, space: Space) -> Any:
         L, info = xp.linalg.cholesky_ex(A)
         L[info > 0] = float("nan")
         return xp.cholesky_solve(B, L)
-    try:
-        L = xp.linalg.cholesky(A)
-    except Exception as error:
-        if not _indefinite(error):
-            raise
-        if A.shape[0] == 1:
-            return B * float("nan")
+    L = space.cholesky(A)
+    if L is None and A.shape[0] == 1:
+        return B * float("nan")
+    if L is None:
         return xp.concat([_cholesky_solve(A[i : i + 1, ...], B[i : i + 1, ...], space) for i in range(A.shape[0])])
     return xp.linalg.solve(xp.matrix_transpose(L), xp.linalg.solve(L, B))

@@ -93,40 +93,31 @@ def check_writable(path: Name) -> None:
         raise PermissionError(errno.EACCES, "cannot write, the file is write-protected", str(path))
     if is_stream(place):
         return
-    folder = next(folder for folder in place.parents if folder.exists())
     try:
-        with tempfile.TemporaryFile(dir=folder):  # permissions are not enough: the disk may be full
-            pass
+        # permissions are not enough: the disk may be full
+        tempfile.TemporaryFile(dir=next(folder for folder in place.parents if folder.exists())).close()
     except OSError as error:
         raise OSError(error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)) from None
 
 
 def is_stream(path: Name) -> bool:
     """Whether a path is a pipe, a device, or a name of one of our own descriptors: written, never replaced."""
-    if own_descriptor(path) is not None:
-        return True
-    try:
-        mode = os.stat(path).st_mode
-    except OSError:
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+    return own_descriptor(path) is not None or (
+        os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    )
 
 
 def own_descriptor(path: Name) -> int | None:
     """Number of the open file meant by names such as /dev/stdout and /dev/fd/3."""
-    text = os.fspath(path)
-    named = {"/dev/stdout": 1, "/dev/stderr": 2}.get(text)
-    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", text)
-    return int(found[1]) if found else named
+    named = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}.get(os.fspath(path), os.fspath(path))
+    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", named)
+    return int(found[1]) if found else None
 
 
 def same_place(first: Name, second: Name) -> bool:
     """Whether two paths mean one file, which need not exist; links of both kinds count as the file itself."""
     a, b = Path(os.path.realpath(first)), Path(os.path.realpath(second))
-    try:
-        return a == b or os.path.samefile(a, b)
-    except OSError:  # one of them is not there
-        return False
+    return a == b or (a.exists() and b.exists() and a.samefile(b))
 
 
 def remove_unfinished() -> None:

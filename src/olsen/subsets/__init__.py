@@ -14,16 +14,7 @@ under both designs; only the overlaps differ, and smaller overlaps mean lower ri
 from ._compressed import Subsets
 from ._design import Design, laws_of_members
 from ._determinantal import Determinantal, penalty_of_size
-from ._drawing import (
-    COLUMNS,
-    ROWS,
-    draw,
-    draw_members,
-    group_size,
-    permutations,
-    resolve_size,
-    row_groups,
-)
+from ._drawing import COLUMNS, ROWS, draw, draw_members, group_size, permutations, resolve_size, row_groups
 
 __all__ = [
     "COLUMNS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, overload
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -86,13 +86,8 @@ class Subsets(Sequence[NDArray[np.int64]]):
     def __len__(self) -> int:
         return len(self.indptr) - 1
 
-    @overload
-    def __getitem__(self, i: int) -> NDArray[np.int64]: ...
-
-    @overload
-    def __getitem__(self, i: slice) -> Subsets: ...
-
-    def __getitem__(self, i: int | slice) -> NDArray[np.int64] | Subsets:
+    def __getitem__(self, i: int | slice) -> Any:
+        """A subset, or for a slice several of them."""
         k = len(self)
         if isinstance(i, slice):
             return self.take(range(*i.indices(k)))

@@ -360,8 +360,7 @@ def key_order(raw: Any, xp: Any = np) -> Any:
         found[tied] = _numbered(raw[tied], np)[0] & mask
         return found
     keys, mask = _numbered(raw, xp)
-    keys &= mask
-    return keys
+    return keys & mask
 
 
 def _numbered(keys: Any, xp: Any) -> tuple[Any, int]:
@@ -371,12 +370,8 @@ def _numbered(keys: Any, xp: Any) -> tuple[Any, int]:
     be out of the question.
     """
     mask = (1 << max(1, (keys.shape[1] - 1).bit_length())) - 1
-    keys = keys & ~mask
-    keys |= xp.arange(keys.shape[1], dtype=keys.dtype, device=keys.device)
-    if xp is not np:
-        return xp.sort(keys ^ -(1 << 63), axis=1), mask  # with the sign bit turned, the order of unsigned words
-    keys.view(f"u{keys.itemsize}").sort(axis=1)
-    return keys, mask
+    numbered = (keys & ~mask) | xp.arange(keys.shape[1], dtype=keys.dtype, device=keys.device)
+    return xp.sort(numbered ^ xp.iinfo(keys.dtype).min, axis=1), mask  # the sign bit turned: order of unsigned words
 
 
 def _uniform(raw: NDArray[np.uint64]) -> NDArray[np.float64]:

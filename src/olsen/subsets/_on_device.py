@@ -40,7 +40,7 @@ class DeviceSubsets:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def __getitem__(self, i: int) -> NDArray[np.int64]:
+    def __getitem__(self, i: int) -> Any:
         return self.listed[i]
 
     @cached_property
