@@ -259,7 +259,7 @@ PICTURES: Mapping[str, Picture] = {
         (PAGE, 2.6),
         (
             ("gamma=0.5", {"title": r"$\gamma=0.5$", "ylim": (0.3, 1.3)}),
-            ("gamma=2", {"title": r"$\gamma=2$", "ylim": (0.5, 2.7)}),
+            ("gamma=2", {"title": r"$\gamma=2$", "ylim": (0.5, 3.0)}),
         ),
         {
             "dropout": _look(VERMILLION, "D-"), "dropout times alpha": _look(ORANGE, "^-"),
