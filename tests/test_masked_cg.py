@@ -33,8 +33,14 @@ def data(seed, n=120, p=40, q=1, correlation=0.0):
 
 def states(problem, features, samples, kind):
     one = masked_cg.Iteration(problem, features, samples, kind, np.arange(len(features)), Sharing())
-    parts = list(one.batches())
-    return np.concatenate([part.outcome.state for part in parts])
+    return np.concatenate([part.outcome.state for part in one.batches()])
+
+
+def solve_both(problem, features, samples=None, direct="orthogonal"):
+    """By masked_cg, after it was compared with a direct solver."""
+    got = solve(problem, features, samples, solver="masked_cg")
+    assert_same(got, solve(problem, features, samples, solver=direct))
+    return got
 
 
 def assert_same(got, expected, rtol=1e-8):
@@ -63,12 +69,10 @@ def test_answers_do_not_depend_on_batches(seed, monkeypatch):
             problem = Problem(make(X), Y)
             features = draw(X.shape[1], 11, seed=seed, size=20)
             samples = None if rows is None else draw(len(X), 11, seed=seed, size=rows, stream=1)
-            together = solve(problem, features, samples, solver="masked_cg")
+            together = solve_both(problem, features, samples, "orthogonal" if rows != 12 else "auto")
             with monkeypatch.context() as patch:
                 patch.setattr(masked_cg, "BATCH_BYTES", 30_000)
                 assert_same(solve(problem, features, samples, solver="masked_cg"), together)
-            direct = solve(problem, features, samples, solver="orthogonal" if rows != 12 else "auto")
-            assert_same(together, direct)
 
 
 def test_tolerance_bounds_the_error(seed):
@@ -92,12 +96,9 @@ def test_a_gram_matrix_in_single_precision_gives_answers_in_double(seed, monkeyp
             features = draw(60, 20, seed=seed, size=25)
             assert [one.kind for one in masked_cg.iterations(problem, features, None, Sharing())] == ["single"]
             assert (states(problem, features, None, "single") == DONE).all()
-            got = solve(problem, features, None, solver="masked_cg")
-            expected = solve(problem, features, None, solver="orthogonal")
             spread = X.std(axis=0)[features.indices][:, None]
-            assert np.linalg.norm(spread * (got.values - expected.values)) < 1e-8 * np.linalg.norm(
-                spread * expected.values
-            )
+            ours, exact = (solve(problem, features, None, solver=name).values for name in ("masked_cg", "orthogonal"))
+            assert np.linalg.norm(spread * (ours - exact)) < 1e-8 * np.linalg.norm(spread * exact)
 
 
 def test_dependent_members_are_left_to_the_direct_solver_and_the_others_are_not(seed):
@@ -107,22 +108,17 @@ def test_dependent_members_are_left_to_the_direct_solver_and_the_others_are_not(
     features = Subsets.from_lists([[0, 1, 5, 7], [0, 5, 7], [1, 8, 9], [0, 1]], X.shape[1])
     problem = Problem(X, Y)
     assert states(problem, features, None, "gram").tolist() == [UNTRUSTED, DONE, DONE, UNTRUSTED]
-    solution = solve(problem, features, None, solver="masked_cg")
-    assert_same(solution, solve(problem, features, None, solver="orthogonal"))
+    solve_both(problem, features)
 
 
 def test_a_small_residual_is_not_enough(seed):
     """The right-hand side hardly has the direction of the smallest eigenvalue; a residual test would stop content."""
     rng = np.random.default_rng(seed)
-    U, _ = np.linalg.qr(rng.standard_normal((200, 12)))
-    V, _ = np.linalg.qr(rng.standard_normal((12, 12)))
-    X = (U * np.r_[np.ones(11), 1e-6]) @ V.T
-    b = rng.standard_normal((12, 1))
-    problem = Problem(X, X @ b, None, False)
-    features = Subsets.from_lists([range(12)], 12)
+    U, V = (np.linalg.qr(rng.standard_normal((n, 12)))[0] for n in (200, 12))
+    X, b = (U * np.r_[np.ones(11), 1e-6]) @ V.T, rng.standard_normal((12, 1))
+    problem, features = Problem(X, X @ b, None, False), Subsets.from_lists([range(12)], 12)
     assert states(problem, features, None, "normal").tolist() == [UNTRUSTED]
-    solution = solve(problem, features, None, solver="masked_cg")
-    np.testing.assert_allclose(solution.values, b, rtol=1e-7)
+    np.testing.assert_allclose(solve(problem, features, None, solver="masked_cg").values, b, rtol=1e-7)
 
 
 def test_columns_far_from_zero_and_constant_ones(seed, monkeypatch):
@@ -135,30 +131,22 @@ def test_columns_far_from_zero_and_constant_ones(seed, monkeypatch):
     features = Subsets.from_lists([[0, 1, 3], [1, 2, 4], [5, 6, 7], [3, 4, 5, 9]], X.shape[1])
     for problem in (Problem(X, Y), Problem(sp.csc_array(X), Y)):
         assert states(problem, features, None, "normal").tolist() == [DONE, UNTRUSTED, DONE, UNTRUSTED]
-        ours, exact = (solve(problem, features, None, solver=solver) for solver in ("masked_cg", "orthogonal"))
-        assert_same(ours, exact)
+        solve_both(problem, features)
 
 
-def test_members_that_do_not_converge_are_named_and_solved_directly(seed, monkeypatch):
-    X, Y = data(seed, n=300, p=60, correlation=0.9)
-    monkeypatch.setattr(masked_cg, "MAX_STEPS", 8)
-    problem, features = Problem(X, Y), draw(60, 7, seed=seed, size=30)
-    with pytest.warns(
-        ConvergenceWarning, match=r"7 of 7 members did not converge in 8 steps.*relative error.*directly"
-    ):
-        got = solve(problem, features, None, solver="masked_cg")
-    assert_same(got, solve(problem, features, None, solver="orthogonal"))
-
-
-def test_members_that_would_cost_more_are_handed_over_without_a_warning(seed, monkeypatch):
-    X, Y = data(seed, n=300, p=60, correlation=0.97)
-    problem, features = Problem(X, Y), draw(60, 7, seed=seed, size=12)
+def test_members_given_up_are_solved_directly(seed, monkeypatch):
+    """With a warning that counts those that did not converge, without one where the rest would cost more."""
+    (X, Y), (near, _) = (data(seed, n=300, p=60, correlation=c) for c in (0.9, 0.97))
+    with monkeypatch.context() as patch:
+        patch.setattr(masked_cg, "MAX_STEPS", 8)
+        with pytest.warns(ConvergenceWarning, match=r"7 of 7 members .* 8 steps.*relative error.*directly"):
+            solve_both(Problem(X, Y), draw(60, 7, seed=seed, size=30))
+    problem, features = Problem(near, Y), draw(60, 7, seed=seed, size=12)
     monkeypatch.setattr(masked_cg, "WORTH_ASKING", 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        got = solve(problem, features, None, solver="masked_cg")
+        solve_both(problem, features)
     assert not (states(problem, features, None, "gram") == DONE).any()
-    assert_same(got, solve(problem, features, None, solver="orthogonal"))
 
 
 def test_finished_members_leave_the_iteration(seed, monkeypatch):
@@ -167,8 +155,7 @@ def test_finished_members_leave_the_iteration(seed, monkeypatch):
     easy, (hard, _) = rng.standard_normal((600, 60)), data(seed, n=600, p=60, correlation=0.95)
     X = np.hstack([easy, hard])
     features = Subsets.from_lists([*(rng.choice(60, 20, replace=False) for _ in range(15)), range(60, 120)], 120)
-    widths = []
-    call = MaskedGram.__call__
+    widths, call = [], MaskedGram.__call__
     monkeypatch.setattr(MaskedGram, "__call__", lambda self, V: widths.append(V.shape[1]) or call(self, V))
     problem = Problem(X, rng.standard_normal((600, 1)))
     assert (states(problem, features, None, "gram") == DONE).all()
