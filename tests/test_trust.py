@@ -19,18 +19,18 @@ def arrays_of_other_libraries(monkeypatch):
 
 
 def in_blocks(X, y, weight):
-    cuts = range(0, len(y), 37)
-    return lambda: ((X[i : i + 37], y[i : i + 37], weight[i : i + 37]) for i in cuts), None, None
+    return lambda: ((X[i : i + 37], y[i : i + 37], weight[i : i + 37]) for i in range(0, len(y), 37)), None, None
 
 
-def dask_arrays(X, y, weight):
+def dask_arrays(*arrays):
     da = pytest.importorskip("dask.array")
-    return tuple(da.from_array(a, chunks=(41, -1)[: a.ndim]) for a in (X, y, weight))
+    return [da.from_array(a, chunks=(41, -1)[: a.ndim]) for a in arrays]
 
 
-def tensors(X, y, weight):
+def tensors(*arrays):
     torch = pytest.importorskip("torch")
-    return tuple(torch.asarray(a) for a in (X, y, weight))
+    torch.set_num_threads(1)
+    return [torch.asarray(a) for a in arrays]
 
 
 ENGINES = {
@@ -75,34 +75,31 @@ def test_a_column_that_holds_one_value_has_no_coefficient(engine, seed):
 
 
 def test_tuning_and_dropout_know_constant_columns(seed):
+    """Error curves with weights do not see them, up to the draw of the columns."""
     tuned = [OLSEnsembleRegressorCV(30, cv=cv, random_state=0) for cv in (None, 4, "gcv")]
     dropout = [DropoutRegressor(0.6), DropoutRegressor(0.6, solver="sgd", tol=0.05, random_state=0)]
     for model, value in product([*tuned, *dropout], VALUES):
         X, y, weight = data_with_a_constant(value, seed)
         assert model.fit(X, y, weight).coef_[2] == 0, (model, value)
-
-
-def test_error_curves_do_not_see_a_constant_column(seed):
-    """k-fold with weights: the table with and without it has the same curve, up to the draw of the columns."""
     X, y, weight = data_with_a_constant(0.014, seed, n=60, p=6)
-    whole = {"max_features": [6], "cv": 5, "inclusion": "uniform", "random_state": seed}
-    with_it = OLSEnsembleRegressorCV(5, **whole).fit(X, y, weight)
-    without = OLSEnsembleRegressorCV(5, **{**whole, "max_features": [5]}).fit(np.delete(X, 2, axis=1), y, weight)
+    with_it, without = (
+        OLSEnsembleRegressorCV(5, [A.shape[1]], cv=5, inclusion="uniform", random_state=seed).fit(A, y, weight)
+        for A in (X, np.delete(X, 2, axis=1))
+    )
     np.testing.assert_allclose(with_it.cv_results_["mse"], without.cv_results_["mse"], rtol=1e-9)
 
 
 def test_a_column_of_zeros_has_no_coefficient_beside_dependent_ones(seed):
     """In the users' units some columns are a thousand million times larger than others."""
+    rng = np.random.default_rng(seed)
+    X = np.zeros((40, 7))
+    X[:, :3] = 1e-9 * rng.standard_normal((40, 3))
+    X[:, 3] = X[:, 0] + X[:, 1]
+    X[:, 5] = 1e8 * rng.standard_normal(40)
+    X[:, 6] = 3 * X[:, 5]
     for solver in ["auto", "orthogonal", "gram"]:
-        with case(solver):
-            rng = np.random.default_rng(seed)
-            X = np.zeros((40, 7))
-            X[:, :3] = 1e-9 * rng.standard_normal((40, 3))
-            X[:, 3] = X[:, 0] + X[:, 1]
-            X[:, 5] = 1e8 * rng.standard_normal(40)
-            X[:, 6] = 3 * X[:, 5]
-            model = OLSEnsembleRegressor(12, 1.0, solver=solver, random_state=seed).fit(X, rng.standard_normal(40))
-            assert model.coef_[4] == 0
+        model = OLSEnsembleRegressor(12, 1.0, solver=solver, random_state=seed).fit(X, rng.standard_normal(40))
+        assert model.coef_[4] == 0, solver
 
 
 def test_coin_flips_never_leave_a_member_without_rows(seed):
@@ -141,13 +138,16 @@ def test_what_is_left_out_does_not_depend_on_where_columns_lie(seed):
             assert model.fit(X + offset, y).scale_ == pytest.approx(model.fit(X, y).scale_, rel=1e-12 * offset)
 
 
-def test_few_rows_have_finite_standard_errors(seed):
+def test_few_rows_have_finite_standard_errors_and_do_not_claim_to_know_everything(seed):
     for n in [2, 3, 4]:
-        with case(n):
-            rng = np.random.default_rng(seed)
-            X = rng.standard_normal((n, 5))
-            model = OLSEnsembleRegressor(5, 5, random_state=seed).fit(X, rng.standard_normal(n))
-            assert np.isfinite(model.predict(X, return_std=True)[1]).all()
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((n, 5)), rng.standard_normal(n)
+        model = OLSEnsembleRegressor(5, 5, random_state=seed).fit(X, y)
+        assert np.isfinite(model.predict(X, return_std=True)[1]).all(), n
+        if n == 2:
+            tuned = OLSEnsembleRegressorCV(10, random_state=seed).fit(X[:, :3], y)
+            np.testing.assert_allclose(tuned.loo_prediction_, y[::-1])  # the other row's target
+            assert -tuned.best_score_ >= (1 - 1e-12) * (y[0] - y[1]) ** 2
 
 
 # leave-one-out where rows are fitted exactly
@@ -180,34 +180,19 @@ def with_a_row_far_out(seed, n=24):
 
 
 def test_rows_that_are_fitted_exactly_are_left_out_as_a_refit_would(seed):
+    """By intervals; and in tuning: with all columns there is one member, whatever the path, whose error is known."""
     for data in [with_singles, with_a_row_far_out]:
         with case(data):
             X, y = data(seed)
+            n, p = X.shape
             model = OLSEnsembleRegressor(20, 5, random_state=seed).fit(X, y)
             largest = np.abs(y - refitted_without_each_row(model, X, y)).max()
-            n = len(y)
             interval = model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")[0]
             assert np.isclose((interval[1] - interval[0]) / 2, largest, rtol=1e-6)
-
-
-def test_tuning_leaves_rows_out_as_a_refit_would(seed):
-    """With all columns there is one member, whatever the path: its error is known."""
-    for data in [with_singles, with_a_row_far_out]:
-        with case(data):
-            X, y = data(seed)
-            p = X.shape[1]
             model = OLSEnsembleRegressorCV(3, [p], scale=1.0, inclusion="uniform", random_state=seed).fit(X, y)
             predicted = refitted_without_each_row(OLSEnsembleRegressor(1, p).fit(X, y), X, y)
             np.testing.assert_allclose(model.loo_prediction_, predicted, rtol=1e-6, atol=1e-6 * np.abs(predicted).max())
             assert np.isclose(-model.best_score_, np.mean((y - predicted) ** 2), rtol=1e-6)
-
-
-def test_two_rows_do_not_claim_to_know_everything(seed):
-    rng = np.random.default_rng(seed)
-    X, y = rng.standard_normal((2, 3)), rng.standard_normal(2)
-    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
-    np.testing.assert_allclose(model.loo_prediction_, y[::-1])  # the other row's target
-    assert -model.best_score_ >= (1 - 1e-12) * (y[0] - y[1]) ** 2
 
 
 def test_without_signal_there_is_no_scale_to_estimate(seed):
@@ -230,71 +215,60 @@ def test_without_signal_there_is_no_scale_to_estimate(seed):
 
 def test_units_change_nothing_but_units(seed):
     """Powers of two round nothing: coefficients agree to 1e-12, or an error says what cannot be written."""
-    for of_weight, of_y, of_x in product([-300, 300], [-290, -155, 155, 250], [-290, -155, 0, 155, 290]):
-        with case(of_weight, of_y, of_x):
-            rng = np.random.default_rng(seed)
-            X, w = rng.standard_normal((30, 6)), rng.uniform(0.5, 2, 30)
-            y = X[:, 0] + rng.standard_normal(30)
-            x_unit, y_unit, w_unit = (2.0 ** int(e * np.log2(10)) for e in (of_x, of_y, of_weight))
-            for model in (
-                OLSEnsembleRegressor(8, 3, random_state=seed),
-                OLSEnsembleRegressor(8, 1.0, max_samples=4, random_state=seed),
-                OLSEnsembleRegressorCV(8, random_state=seed),
-                DropoutRegressor(0.6),
-            ):
-                plain = model.fit(X, y, w).coef_
-                if not 1e-300 < np.abs(plain).max() * (10.0 ** (of_y - of_x) if abs(of_y - of_x) < 308 else 0) < 1e300:
-                    with pytest.raises(ValueError, match="coefficients would leave the range of double precision"):
-                        model.fit(X * x_unit, y * y_unit, w * w_unit)
-                    continue
-                model.fit(X * x_unit, y * y_unit, w * w_unit)
-                np.testing.assert_allclose(model.coef_ / (y_unit / x_unit), plain, rtol=1e-12)
-
-
-@pytest.mark.parametrize("engine", ["array", "csr", "blocks", "dask", "torch"])
-@pytest.mark.parametrize("factor", [1e-200, 1e200])
-def test_a_column_that_cannot_be_squared_beside_others_is_named(engine, factor, seed):
     rng = np.random.default_rng(seed)
-    X, w = rng.standard_normal((100, 5)), np.ones(100)
-    X[:, 3] *= factor
-    with (
-        sklearn.config_context(array_api_dispatch=True),
-        pytest.raises(ValueError, match=r"column . of X .*StandardScaler|squares overflow"),
-    ):
-        OLSEnsembleRegressor(5, random_state=seed).fit(*ENGINES[engine](X, X[:, 0], w))
+    X, w = rng.standard_normal((30, 6)), rng.uniform(0.5, 2, 30)
+    y = X[:, 0] + rng.standard_normal(30)
+    models = [
+        OLSEnsembleRegressor(8, 3, random_state=seed), OLSEnsembleRegressor(8, 1.0, max_samples=4, random_state=seed),
+        OLSEnsembleRegressorCV(8, random_state=seed), DropoutRegressor(0.6),
+    ]  # fmt: skip
+    plain = [model.fit(X, y, w).coef_.copy() for model in models]
+    for exponents in product([-290, -155, 0, 155, 290], [-290, -155, 155, 250], [-300, 300]):
+        x_unit, y_unit, w_unit = (2.0 ** int(e * np.log2(10)) for e in exponents)
+        given, apart = (X * x_unit, y * y_unit, w * w_unit), exponents[1] - exponents[0]
+        for model, coef in zip(models, plain, strict=True):
+            with case(exponents, model):
+                if 1e-300 < np.abs(coef).max() * (10.0**apart if abs(apart) < 308 else 0) < 1e300:
+                    np.testing.assert_allclose(model.fit(*given).coef_ / (y_unit / x_unit), coef, rtol=1e-12)
+                else:
+                    with pytest.raises(ValueError, match="coefficients would leave the range of double precision"):
+                        model.fit(*given)
 
 
-def test_many_rows_are_all_asked_whether_a_column_is_too_small(seed):
-    """A column of nearly nothing is refused, one that says something in its last row alone is fitted."""
+def test_a_column_that_cannot_be_squared_beside_others_is_named(seed):
+    for engine, factor in product(["array", "csr", "blocks", "dask", "torch"], [1e-200, 1e200]):
+        X = np.random.default_rng(seed).standard_normal((100, 5))
+        X[:, 3] *= factor
+        with (
+            case(engine, factor),
+            sklearn.config_context(array_api_dispatch=engine == "torch"),
+            pytest.raises(ValueError, match=r"column . of X .*StandardScaler|squares overflow"),
+        ):
+            OLSEnsembleRegressor(5, random_state=seed).fit(*ENGINES[engine](X, X[:, 0], np.ones(100)))
+
+
+def test_many_rows_are_all_asked_how_large_a_column_is(seed):
+    """A column of nearly nothing is refused, one that says something in its last row alone is fitted.
+
+    Beside an entry that is huge, in the last row alone, all other columns are too small.
+    """
     for first, order in product([0.0, 1e-200], ["C", "F"]):
         with case(first, order):
             rng = np.random.default_rng(seed)
             X = np.asarray(rng.standard_normal((2000, 40)), order=order)
-            X[:, 3] = first
-            y = X[:, 0] + rng.standard_normal(2000)
-            model = OLSEnsembleRegressor(1, 1.0, random_state=seed)
-            X[-1, 3] = 1e-200
+            y, model = X[:, 0] + rng.standard_normal(2000), OLSEnsembleRegressor(1, 1.0, random_state=seed)
+            X[:, 3], X[-1, 3] = first, 1e-200
             with pytest.raises(ValueError, match="column 3 of X has entries of at most 1e-200: squares would leave"):
                 model.fit(X, y)
             X[-1, 3] = 1.0  # a dummy that occurs once: it fits its row, and the others are fitted without it
             model.fit(X, y)
-            others = np.delete(X, 3, axis=1)[:-1]
-            exact = np.linalg.lstsq(np.c_[np.ones(1999), others], y[:-1])[0]
+            exact = np.linalg.lstsq(np.c_[np.ones(1999), np.delete(X, 3, axis=1)[:-1]], y[:-1])[0]
             np.testing.assert_allclose(np.delete(model.coef_, 3), exact[1:], rtol=1e-9, atol=1e-12)
             np.testing.assert_allclose(model.predict(X[-1:]), y[-1:])
-
-
-def test_many_rows_are_all_asked_for_the_largest_entry(seed):
-    """Beside such an entry, in the last row alone, all other columns are too small."""
-    for large in [-1e160, 1e160]:
-        with case(large):
-            rng = np.random.default_rng(seed)
-            X = rng.standard_normal((2000, 40))
-            X[-1, 3] = large
-            with pytest.raises(
-                ValueError, match=r"column 0 of X \(and 38 more\) .* beside 1e\+160 elsewhere: squares would leave"
-            ):
-                OLSEnsembleRegressor(1, 1.0, random_state=seed).fit(X, X[:, 0])
+            for huge in (-1e160, 1e160):
+                X[-1, 3] = huge
+                with pytest.raises(ValueError, match=r"column 0 of X \(and 38 more\) .* beside 1e\+160 elsewhere"):
+                    model.fit(X, y)
 
 
 def test_a_column_far_from_zero_does_not_hide_what_others_say(seed):
@@ -318,9 +292,6 @@ def test_shortest_coefficients_do_not_mind_units(seed):
     large = np.argsort(-np.abs(X).max(axis=0))[:5]  # columns in smaller units have next to nothing to add
     exact = np.linalg.lstsq(X[:, large] - X[:, large].mean(axis=0), y - y.mean())[0]
     assert np.linalg.norm(model.coef_) <= np.linalg.norm(exact) * (1 + 1e-6)
-
-
-# sparse columns whose mean happens to be their first value
 
 
 def test_a_sparse_column_whose_mean_is_its_first_value_is_not_constant(seed):
@@ -359,17 +330,13 @@ def test_parameters_that_make_no_sense_are_named():
                 Model(**{name: value}).fit(X, X[:, 0])
 
 
-def test_members_that_are_no_lists_of_numbers_are_refused():
+def test_members_are_lists_of_numbers_or_masks():
     X = np.random.default_rng(0).standard_normal((20, 3))
     for members in ([], [[0.5]], [[[0, 1]]], [["a"]], [[True, False]]):
         with case(members), pytest.raises(ValueError, match="member"):
             member_coefficients(X, X[:, 0], members)
-
-
-def test_members_can_be_masks():
-    X = np.random.default_rng(0).standard_normal((20, 3))
-    masked = member_coefficients(X, X[:, 0], [[True, False, True]])
-    np.testing.assert_array_equal(masked[0], member_coefficients(X, X[:, 0], [[0, 2]])[0])
+    masked, listed = (member_coefficients(X, X[:, 0], [own])[0] for own in ([True, False, True], [0, 2]))
+    np.testing.assert_array_equal(masked, listed)
 
 
 # warnings
