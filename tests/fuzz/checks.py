@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg as la
@@ -23,7 +23,7 @@ import scipy.sparse as sp
 
 import olsen
 
-from .exact import EPS, LONG, Member
+from .exact import EPS, LONG, Member, least_squares
 
 LIMIT = 10.0
 UNDECIDED = 1e-6  # relative error of E from which a case says nothing
@@ -50,7 +50,6 @@ class Found:
     error: float = 0.0  # over its bound
     lapack: float = 0.0  # the same, of LAPACK's QR
     words: str = ""
-    checks: list[str] = field(default_factory=list)
 
 
 def run(case) -> Found:
@@ -62,12 +61,9 @@ def run(case) -> Found:
             warnings.simplefilter("error", RuntimeWarning)
             warnings.simplefilter("error", DeprecationWarning)
             return compare(case, X, y, weight)
-    except ValueError as error:
-        if any(words in str(error) for words in REFUSALS):
-            return Found("refused", words=next(words for words in REFUSALS if words in str(error)))
-        return Found("WRONG", words=f"{type(error).__name__}: {error}")
     except Exception as error:
-        return Found("WRONG", words=f"{type(error).__name__}: {error}")
+        known = [words for words in REFUSALS if isinstance(error, ValueError) and words in str(error)]
+        return Found("refused", words=known[0]) if known else Found("WRONG", words=f"{type(error).__name__}: {error}")
 
 
 def compare(case, X, y, weight):
@@ -83,7 +79,9 @@ def compare(case, X, y, weight):
         w = None if weight is None else weight[rows]
         members.append((features[i], Member(X[np.ix_(rows, features[i])], Y[rows], w, case.fit_intercept)))
     bound, undecided = coefficient_bound(case, members, X)
-    exact = mean_coefficients(members, case.p)
+    exact = np.zeros((case.p, Y.shape[1]), dtype=LONG)
+    for columns, m in members:
+        exact[columns] += m.coef / case.k
     if not np.isfinite(model.coef_).all():
         return Found("WRONG", words="coefficients are not finite")
     wrong = fitted_values(case, model, X, kept, members)
@@ -97,27 +95,29 @@ def compare(case, X, y, weight):
     return Found("WRONG", error, found.lapack, wrong) if wrong else found
 
 
+def parameters(case):
+    """Those that plain and tuned ensembles share."""
+    return {
+        "n_estimators": case.k, "sampling": "bernoulli" if case.coins else "fixed", "solver": case.solver,
+        "design": "balanced" if case.balanced else "independent", "fit_intercept": case.fit_intercept,
+        "random_state": case.seed % 1000,
+    }  # fmt: skip
+
+
 def fitted(case, X, y, weight):
     """The ensemble on the case's engine."""
-    solver = case.solver
     model = olsen.OLSEnsembleRegressor(
-        case.k, case.size, case.rows or 1.0, sampling="bernoulli" if case.coins else "fixed",
-        design="balanced" if case.balanced else "independent", fit_intercept=case.fit_intercept, solver=solver,
-        random_state=case.seed % 1000, n_jobs=1,
-    )  # fmt: skip
-    half = case.n // 2
-    pieces = [slice(0, half), slice(half, case.n)]
-
-    def part(a, rows):
-        return None if a is None else a[rows]
-
+        max_features=case.size, max_samples=case.rows or 1.0, n_jobs=1, **parameters(case)
+    )
+    pieces = [
+        (X[r], y[r], *([] if weight is None else [weight[r]]))
+        for r in (slice(0, case.n // 2), slice(case.n // 2, case.n))
+    ]
     if case.engine == "blocks":
-        return model.fit(
-            lambda: iter([(X[r], y[r]) if weight is None else (X[r], y[r], weight[r]) for r in pieces]), None
-        )
+        return model.fit(lambda: iter(pieces), None)
     if case.engine == "stream":
-        for r in pieces:
-            model.partial_fit(X[r], y[r], part(weight, r))
+        for piece in pieces:
+            model.partial_fit(*piece)
         return model
     if case.engine == "device":
         return on_device(model, X, y, weight)
@@ -198,14 +198,6 @@ def rounding_of(case, m, X):
     return EPS * max(m.A.shape) * (1 + offset)
 
 
-def mean_coefficients(members, p):
-    q = members[0][1].coef.shape[1]
-    exact = np.zeros((p, q), dtype=LONG)
-    for columns, m in members:
-        exact[columns] += m.coef / len(members)
-    return exact
-
-
 def worst_ratio(model, exact, bound, case, X):
     """Largest error of a coefficient over its bound."""
     coef = np.asarray(model.coef_, dtype=float).reshape(-1, case.p).T.astype(LONG)
@@ -279,16 +271,12 @@ def tuned(case, model, X, y, weight):
     """With one size, no scale and uniform probabilities the tuned ensemble is the plain one."""
     if case.rows or case.size > int(0.85 * (np.count_nonzero(np.ones(case.n) if weight is None else weight) - 1)):
         return ""
-    cv = olsen.OLSEnsembleRegressorCV(
-        case.k, [case.size], scale=1.0, inclusion="uniform", sampling="bernoulli" if case.coins else "fixed",
-        design="balanced" if case.balanced else "independent", fit_intercept=case.fit_intercept, solver=case.solver,
-        random_state=case.seed % 1000,
-    ).fit(X, y, weight)  # fmt: skip
+    cv = olsen.OLSEnsembleRegressorCV(max_features=[case.size], scale=1.0, inclusion="uniform", **parameters(case))
+    cv.fit(X, y, weight)
     if not np.array_equal(cv.coef_, model.coef_):
         return "the tuned ensemble of one size differs from the plain one"
-    for name, values in cv.cv_results_.items():
-        if np.isnan(values).any():
-            return f"cv_results_[{name!r}] holds NaN"
+    if nan := [name for name, values in cv.cv_results_.items() if np.isnan(values).any()]:
+        return f"cv_results_ holds NaN in {nan}"
     free = olsen.OLSEnsembleRegressorCV(case.k, random_state=case.seed % 1000, fit_intercept=case.fit_intercept)
     free.fit(X, y, weight)
     scaled = np.all((np.asarray(free.scale_) >= 0) & (np.asarray(free.scale_) < 1e6))
@@ -299,7 +287,7 @@ def tuned(case, model, X, y, weight):
 def intervals(case, model, X, y, weight, members):
     """The widest jackknife interval is the largest error of a left-out row, by refits in extended precision."""
     n, Y = case.n, np.asarray(y, dtype=float).reshape(case.n, -1)
-    if weight is not None and (case.weights not in ("ordinary",)):
+    if weight is not None and case.weights != "ordinary":
         return ""
     worst, largest = np.zeros(Y.shape[1]), np.zeros(Y.shape[1])
     for l in range(n):
@@ -333,27 +321,13 @@ def dropout(case, X, y, weight):
     A = m.A[:, live] / m.length[live]
     N = alpha * (A.T @ A)
     N[np.diag_indices(len(live))] = 1
-    z = solve(N, A.T @ m.B)
+    z = least_squares(N, A.T @ m.B)[0]
     coef = np.asarray(model.coef_).reshape(-1, case.p).T[live]
     off = np.abs(coef * m.length[live][:, None] - z).max(axis=0)
     allowed = SUBNORMAL * m.length.max() + 1e3 * EPS * case.n * (1 + m.offset) / (1 - alpha) * (
         np.sqrt((m.B**2).sum(axis=0)) + np.abs(m.intercept)
     )
     return "" if np.all(off <= allowed) else f"dropout is {np.max(off / allowed):.3g} bounds off"
-
-
-def solve(N, B):
-    """Elimination of a definite matrix with a unit diagonal."""
-    N, B = N.copy(), B.copy()
-    for j in range(len(N)):
-        for i in range(j + 1, len(N)):
-            factor = N[i, j] / N[j, j]
-            N[i] -= factor * N[j]
-            B[i] -= factor * B[j]
-    out = np.zeros_like(B)
-    for j in range(len(N) - 1, -1, -1):
-        out[j] = (B[j] - N[j, j + 1 :] @ out[j + 1 :]) / N[j, j]
-    return out
 
 
 def repeated(case, model, X, y, weight):

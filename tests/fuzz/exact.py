@@ -16,15 +16,11 @@ DEPENDENT = 1e-15  # pivot of columns of unit length; exact dependence leaves 1e
 
 def householder(A, B, tolerance=DEPENDENT):
     """Pivoted QR: R (r, m), Q'B (r, q), order of the columns, and the sum of squares left of B."""
-    A, B = A.copy(), B.copy()
-    n, m = A.shape
-    order = np.arange(m)
-    first, rank = None, 0
-    for j in range(min(n, m)):
+    A, B, order, first, rank = A.copy(), B.copy(), np.arange(A.shape[1]), 0, 0
+    for j in range(min(A.shape)):
         norms = (A[j:, j:] ** 2).sum(axis=0)
-        best = j + int(np.argmax(norms))
-        length = np.sqrt(norms[best - j])
-        first = length if first is None else first
+        best, length = j + int(np.argmax(norms)), np.sqrt(norms.max())
+        first = first or length
         if not length > tolerance * first:
             break
         A[:, [j, best]], order[[j, best]] = A[:, [best, j]], order[[best, j]]
@@ -67,27 +63,14 @@ def shortest(R, QB, order, length):
     From M = diag(length) R', rows in falling order, by Householder with column pivoting: M P = Q [T; 0],
     b = Q [T'^-1 P' QB; 0]. The order of the rows makes it accurate in any units.
     """
-    rank, m = R.shape
     M = R.T * length[order][:, None]
     falling = np.argsort(-np.abs(M).max(axis=1), kind="stable")
-    M, reflectors, pivots = M[falling].copy(), [], np.arange(rank)
-    for j in range(rank):
-        best = j + int(np.argmax((M[j:, j:] ** 2).sum(axis=0)))
-        M[:, [j, best]], pivots[[j, best]] = M[:, [best, j]], pivots[[best, j]]
-        v = M[j:, j].copy()
-        norm = np.sqrt(v @ v)
-        v[0] += norm if v[0] >= 0 else -norm
-        v /= np.sqrt(v @ v)
-        M[j:, j:] -= 2 * np.outer(v, v @ M[j:, j:])
-        reflectors.append(v)
-    w = np.zeros((m, QB.shape[1]), dtype=LONG)
-    for i in range(rank):  # forward substitution with T'
-        w[i] = (QB[pivots[i]] - M[:i, i] @ w[:i]) / M[i, i]
-    for j in range(rank - 1, -1, -1):
-        v = reflectors[j]
-        w[j:] -= 2 * np.outer(v, v @ w[j:])
-    b = np.zeros_like(w)
-    b[order[falling]] = w
+    T, Q, pivots, _ = householder(M[falling], np.eye(len(M), dtype=LONG), 0.0)
+    w = np.zeros((len(T), QB.shape[1]), dtype=LONG)
+    for i in range(len(T)):  # forward substitution with T'
+        w[i] = (QB[pivots[i]] - T[:i, i] @ w[:i]) / T[i, i]
+    b = np.zeros((len(M), QB.shape[1]), dtype=LONG)
+    b[order[falling]] = Q.T @ w
     return b
 
 
