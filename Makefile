@@ -76,14 +76,21 @@ test-lowest:  ## the tests with the lowest versions that pyproject.toml allows
 test-warnings: $(READY)  ## what libraries announce to change, as errors
 	$(BIN)/python -m pytest -n 2 $$(sed 's/ *#.*//; /^$$/d; s/^/-W /' tests/dist/warnings.txt)
 
-dist: $(READY)  ## wheel and source archive, tested in an environment without extras
+# Every Python from 3.11 on that is at hand; make dist PYTHONS='python3.12 /opt/python/bin/python3' names others.
+PYTHONS ?= python3.11 python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[1-9].*/bin/python)
+dist: $(READY)  ## wheel and source archive, checked, and tested without extras on every Python at hand
 	rm -rf dist build/bare
-	$(BIN)/python $(PIP) install 'build>=1.2'
+	$(BIN)/python $(PIP) install 'build>=1.2' 'twine>=6.1'
 	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python tests/dist/check_archives.py dist
-	$(PYTHON) -m venv build/bare
-	build/bare/bin/python $(PIP) install dist/*.whl pytest
-	build/bare/bin/python -I -m pytest --noconftest tests/dist/check_wheel.py
+	for python in $(PYTHONS); do \
+	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null) || continue; \
+	  test ! -e build/bare/$$version || continue; \
+	  echo "Python $$version"; \
+	  $$python -m venv build/bare/$$version && build/bare/$$version/bin/python $(PIP) install dist/*.whl pytest && \
+	  build/bare/$$version/bin/python -I -m pytest --noconftest tests/dist/check_wheel.py || exit 1; \
+	done
 
 wheels: $(READY)  ## wheels for Linux (x86-64 and aarch64, glibc and musl) by zig's compiler; the one for this machine is tested
 	rm -rf wheels build/wheel

@@ -11,7 +11,7 @@ StandardScaler. The risk of coefficients b and an intercept a, in the units of t
 and the ratio is our mean risk over the smaller of the mean risks of RidgeCV and LassoCV, which of them is known only
 afterwards. Models see the same data sets, so the standard error of the ratio is that of the paired differences
 `ours - ratio * peer`, over the mean risk of the peer. The worst of two hundred cells is mostly the unluckiest one: run
-it again with more data sets before it is believed.
+it again with more data sets before drawing conclusions.
 
 With --json every finished cell is a line of the file, and cells that it holds (with the same repeats and law) are not
 run again. It knows nothing of changes of the code: give another file after those.
@@ -191,7 +191,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=30, help="data sets of every cell")
     parser.add_argument("--only", nargs="*", type=shape, metavar="N,P", help="cells of these shapes only")
-    parser.add_argument("--inclusion", metavar="LAW", help="uniform or ridge instead of the default")
+    parser.add_argument("--inclusion", metavar="SCHEME", help="uniform or ridge instead of the default")
     parser.add_argument("--jobs", type=int, default=1, help="processes over cells, of one thread each")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="FILE")

@@ -114,6 +114,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "olsen"
 html_static_path = ["_static"]
 html_css_files = ["olsen.css"]
+html_js_files = [("olsen.js", {"defer": "defer"})]
 html_favicon = "_static/favicon.svg"
 html_context = {"default_mode": "auto"}
 html_show_sourcelink = False

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,14 @@ def test_every_requirement_has_a_lowest_version():
     pins = dict(line.split("==") for line in done.stdout.splitlines())
     assert {"numpy", "scipy", "scikit-learn", "cyclopts", "matplotlib", "zarr", "dask"} <= set(pins)
     assert all(re.fullmatch(r"[\d.]+", version) for version in pins.values())
+
+
+@from_source
+def test_version_and_bounds_are_the_same_wherever_they_stand():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    recipe, citation = ((ROOT / name).read_text(encoding="utf-8") for name in ("conda/recipe.yaml", "CITATION.cff"))
+    assert project["version"] == olsen.__version__
+    assert f'version: "{olsen.__version__}"' in recipe and f"version: {olsen.__version__}\n" in citation
+    extras = project["optional-dependencies"]
+    for one in [*project["dependencies"], *extras["parquet"], *extras["cli"]]:
+        assert one.startswith("olsen[") or f"- {one.replace('>=', ' >=')}\n" in recipe, f"conda/recipe.yaml lacks {one}"

@@ -9,6 +9,8 @@ from docutils import nodes
 
 NUMBERS = re.compile(r"(?=.*\d)[-+±\d.,;:()%≤<>e ]+( ?(x|s|ms|µs|GB|MB|kB|n))?")
 
+EMPTY_HEAD = re.compile(r'<th class="head[^"]*">(<p></p>)?</th>')
+
 
 def mark_numbers(app: Any, doctree: nodes.document) -> None:
     """Give cells that hold numbers a class of their own."""
@@ -17,6 +19,13 @@ def mark_numbers(app: Any, doctree: nodes.document) -> None:
             cell["classes"].append("number")
 
 
+def name_no_empty_heads(app: Any, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """An empty cell in the head of a table is a cell, not a heading without words."""
+    if "body" in context:
+        context["body"] = EMPTY_HEAD.sub("<td></td>", context["body"])
+
+
 def setup(app: Any) -> dict[str, Any]:
     app.connect("doctree-read", mark_numbers)
+    app.connect("html-page-context", name_no_empty_heads)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
