@@ -51,7 +51,6 @@ nitpick_ignore_regex = [
 ]
 suppress_warnings = ["config.cache"]  # sphinx-gallery's settings hold functions
 default_role = "autolink"  # `name` in a docstring is a link where it names something public
-pygments_style = "tango"
 
 # Markdown
 
@@ -129,8 +128,8 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
-    "pygments_light_style": "tango",
-    "pygments_dark_style": "github-dark",
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
     "back_to_top_button": False,
 }
 html_sidebars = {"index": [], "getting_started": []}

@@ -11,7 +11,9 @@ for (const box of document.querySelectorAll("div.highlight pre, .pst-scrollable-
   new ResizeObserver(look).observe(box);
 }
 // Names of the theme's buttons, for those who hear them: what is shown in one, and which section another opens.
-for (const button of document.querySelectorAll(".search-button-field")) button.removeAttribute("aria-label");
+for (const button of document.querySelectorAll(".search-button-field")) {
+  button.setAttribute("aria-label", button.textContent.replace(/\s+/g, " ").trim() || "Search");
+}
 for (const toggle of document.querySelectorAll(".bd-sidebar-primary summary")) {
   toggle.setAttribute("aria-label", `Pages of ${toggle.closest("li").querySelector("a").textContent.trim()}`);
 }
