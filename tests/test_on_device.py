@@ -13,7 +13,7 @@ from olsen._execution.arrays import Space, space_of
 from olsen._execution.threads import Sharing
 from olsen._moments import Moments, from_data, training_moments
 from olsen._selection import moment_curves
-from olsen._selection.paths import Paths, size_grid
+from olsen._selection.risk_curves import Paths, size_grid
 from olsen.subsets import Design, _drawing, _on_device
 
 
@@ -137,7 +137,7 @@ def test_errors_are_those_of_rows(space, seed):
     there, _ = both(X, Y, space)
     b, number = np.random.default_rng(seed).standard_normal((30, 6, 2)), np.arange(400) % 4
     for f, (test, train) in enumerate(zip(there, training_moments(there), strict=True)):
-        found = space.get(moment_curves.LeftOut.of(test, train).errors(space.put(b)))
+        found = space.get(moment_curves.LeftOut.from_moments(test, train).errors(space.put(b)))
         x, y = (A[number == f] - A[number != f].mean(axis=0) for A in (X, Y))
         residual = y[:, None, :] - np.einsum("np,psq->nsq", x, b)
         np.testing.assert_allclose(found, np.mean(residual**2, axis=(0, 2)), rtol=1e-10)
@@ -153,7 +153,7 @@ def test_curves_are_those_of_the_host(space, seed):
             whole = [Moments.merge_all(parts) for parts in (there, here)]
             gcv, expected_gcv = (moment_curves.moment_gcv_curve(m, sizes, paths, 0.9) for m in whole)
             for ours, theirs in ((found.curve, expected.curve), (gcv, expected_gcv)):
-                for name in ("own", "same", "other", "weight"):
+                for name in ("products", "weight"):
                     np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9)
 
 

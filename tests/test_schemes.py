@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge
 
 from olsen._selection import combining
-from olsen._selection.signals import SignalOfGram, SignalOfRows, lasso_penalty
+from olsen._selection.penalised import GramFits, RowFits, inclusion, lasso_penalty, penalty_unit
 from olsen.subsets import laws_of_members
 
 
@@ -31,7 +31,7 @@ def standardised(seed, n, p, q=1, nonzero=4):
 
 def signals_of(X, Y):
     n = len(X)
-    return [SignalOfGram(X.T @ X, X.T @ Y, n, float(n)), SignalOfRows(X, Y, np.ones(n), centred=True)]
+    return [GramFits(X.T @ X, X.T @ Y, n, float(n)), RowFits(X, Y, np.ones(n), centred=True)]
 
 
 @pytest.mark.parametrize(("n", "p"), [(60, 20), (30, 80), (40, 300)])
@@ -41,12 +41,12 @@ def test_spreads_are_ridge_regression_on_scaled_columns(n, p, seed):
     unit = np.sum(spread)  # squares of standardised columns, over the rows, are one
     Z = X * np.sqrt(spread)
     for signal in signals_of(X, Y):
-        penalised, penalties = signal.penalised(spread), np.array([0.03, 2.0])
-        for coef, penalty in zip(penalised.coefficients(penalties), penalties, strict=True):
+        penalties = np.array([0.03, 2.0])
+        for coef, penalty in zip(signal.system(spread).coefficients(penalties * unit), penalties, strict=True):
             expected = Ridge(penalty * unit, fit_intercept=False).fit(Z, Y).coef_.T * np.sqrt(spread)[:, None]
             np.testing.assert_allclose(coef, expected, rtol=1e-5, atol=1e-6)
         hat = Z.T @ np.linalg.solve(Z @ Z.T + 0.03 * unit * np.eye(n), Z)
-        np.testing.assert_allclose(penalised.probabilities(0.03), np.diagonal(hat), atol=1e-6)
+        np.testing.assert_allclose(inclusion(signal, spread, 0.03), np.diagonal(hat), atol=1e-6)
 
 
 @pytest.mark.parametrize(("n", "p"), [(60, 20), (30, 80)])
@@ -74,7 +74,7 @@ def test_some_of_the_rows_are_about_their_own_means(centred, seed):
         root, x, y = np.sqrt(w[rows])[:, None], X[rows], Y[rows]
         if centred:
             x, y = x - np.average(x, axis=0, weights=w[rows]), y - np.average(y, axis=0, weights=w[rows])
-        return SignalOfRows(np.asfortranarray(root * x), root * y, root[:, 0], centred)
+        return RowFits(np.asfortranarray(root * x), root * y, root[:, 0], centred)
 
     part, alone = signal(np.arange(20)).take(rows), signal(rows)
     np.testing.assert_allclose(part.A, alone.A, atol=1e-12)
@@ -90,8 +90,9 @@ def test_the_lasso_is_its_own_next_step(seed):
     b = MultiTaskLasso(0.1 * top, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(X, Y).coef_.T
     length = np.linalg.norm(b, axis=1)
     for signal in signals_of(X, Y):
-        penalised = signal.penalised(length / length.max())
-        again = penalised.coefficients(np.array([lasso_penalty(signal, b, 0.1)]))[0]
+        spread = length / length.max()
+        penalty = lasso_penalty(signal, b, 0.1) * penalty_unit(signal, spread)
+        again = signal.system(spread).coefficients(np.array([penalty]))[0]
         np.testing.assert_allclose(again, b, atol=1e-5 * np.abs(b).max())
 
 

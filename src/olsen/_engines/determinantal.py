@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from .._execution.threads import one_blas_thread
 from .._members import Members, Problem
-from .._members.penalised import limit_members, penalised, penalised_rows
 from .._members.problem import Submatrix, Units
 from .._moments import Moments
+from .._selection.penalised import System, limit_members
 from ..subsets import Design, Determinantal
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ def limit_of(engine: Engine, design: Design) -> Members:
             found = limit_of_moments(problem.moments, design)
         else:
             rows = _all_rows(problem)
-            fit = partial(penalised_rows, rows.A, rows.B)
-            found = _limit(design, rows.A.T @ rows.B, fit, rows.mean_x, rows.mean_y)
+            system = partial(System.from_rows, rows.A, rows.B)
+            found = _limit(design, rows.A.T @ rows.B, system, rows.mean_x, rows.mean_y)
     coef, intercept = units.coefficients(found.coef), found.intercept * units.y
     found = replace(found, coef=coef, intercept=intercept, mean_y=found.mean_y * units.y)
     share = 0.0 if design.shares is None else design.uniform_share
@@ -103,18 +103,18 @@ def limit_of_moments(moments: Moments, design: Design) -> Members:
     if design.shares is None and design.process is None:
         process = _trusted(Determinantal.from_gram(moments.G, design.expected_size))
         design = replace(design, process=(process,))
-    return _limit(design, moments.C, partial(penalised, moments.G, moments.C), moments.mean_x, moments.mean_y)
+    return _limit(design, moments.C, partial(System.from_gram, moments.G, moments.C), moments.mean_x, moments.mean_y)
 
 
-def _limit(design: Design, C: Array, fit: Callable[[Array, float], Array], mean_x: Array, mean_y: Array) -> Members:
-    """From products C = X'y about the means, and ``fit(spreads, penalty)``, the mean of one law."""
+def _limit(design: Design, C: Array, system: Callable[[Array], System], mean_x: Array, mean_y: Array) -> Members:
+    """From products C = X'y about the means, and ``system(spreads)``."""
     if design.shares is None:
         assert design.process is not None
         return limit_members(design.process[0].mean_coefficients(C), mean_x, mean_y)
     assert design.spreads is not None and design.penalties is not None
     coef = np.zeros(C.shape)
     for share, spreads, penalty in zip(design.shares, design.spreads, design.penalties, strict=False):
-        coef += share * fit(spreads, penalty)
+        coef += share * system(spreads).coefficients(np.array([penalty]))[0]
     return limit_members(coef, mean_x, mean_y)
 
 

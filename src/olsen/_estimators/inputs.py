@@ -31,7 +31,7 @@ from .._execution import messages, threads
 from .._execution.arrays import Space
 from .._members import ASKED_FOR
 from .._members.problem import Problem
-from .._selection.paths import Splits
+from .._selection.risk_curves import Splits
 from ..subsets import Design
 
 __all__ = [

@@ -15,8 +15,7 @@ from .._execution.memory import describe
 from .._members import Members, by_target
 from .._members.problem import Problem
 from .._moments import DistinctRows, Triangle
-from .._selection.curve import SizeCurve
-from .._selection.paths import Splits
+from .._selection.risk_curves import RiskCurve, Splits
 from .._trust import EPS
 from ..subsets import Design, Determinantal
 
@@ -34,7 +33,7 @@ class FittedResult:
     members: Members
     scale: Any
     advantage: float | None = None  # of stacking over equal weights
-    curve: SizeCurve | None = None  # of uniform members, from tuning
+    curve: RiskCurve | None = None  # of uniform members, from tuning
     fingerprint: str | None = None  # of the training rows, for a warm start
     why_no_rows: str = ""  # why there are none, and what to do
     random_state: Any = None  # what the seed came from: the same object means the same members in a warm start
@@ -144,7 +143,7 @@ def _pairs(rows: NDArray[np.int64], counts: NDArray[np.int64]) -> Splits:
 KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(Design, Determinantal, DistinctRows, FittedResult, FoldFit, Members, Memory, Options, Problem, SizeCurve),
+        *(Design, Determinantal, DistinctRows, FittedResult, FoldFit, Members, Memory, Options, Problem, RiskCurve),
         *(Stream, Triangle, sp.csc_array, _digests, _pairs),
     )
 }
@@ -180,7 +179,7 @@ def restored(plain: Any) -> FittedResult | None:
     if found is None:
         return None
     folds = [] if found.folds is None else found.folds
-    parts = [(found.members, Members), (found.data, Memory | Stream | None), (found.curve, SizeCurve | None)]
+    parts = [(found.members, Members), (found.data, Memory | Stream | None), (found.curve, RiskCurve | None)]
     parts += [(design, Design) for design in found.designs] + [(fold, FoldFit) for fold in folds]
     if isinstance(found.data, Memory):
         parts += [(found.data.rows, Problem), (found.data.options, Options)]

@@ -20,10 +20,10 @@ from .._engines.determinantal import drawable
 from .._execution import messages
 from .._members import by_target
 from .._members.problem import Units
-from .._selection.curve import SizeCurve
 from .._selection.fold_data import FOLDS
 from .._selection.fold_data import SEED as FOLD_SEED
-from .._selection.tuning import Evidence, Request, Selection, select
+from .._selection.risk_curves import RiskCurve
+from .._selection.tuning import MomentData, RowData, Selection, SelectionData, TuningOptions, select
 from ..subsets import Design, resolve_size
 from .error_estimates import Refits
 from .fitted import FittedEnsemble
@@ -261,13 +261,13 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
             groups = self._groups(params)
             engine = open_training(self, X, y, sample_weight)
             kept = self._kept(engine)
-            evidence = self._evidence(engine, groups)
-            if isinstance(engine, Memory) and evidence.splits is None:
+            data = self._selection_data(engine, groups)
+            if isinstance(engine, Memory) and data.splits is None:
                 warn_repeated_rows(engine.problem)
-            found = self._select(evidence, engine)
+            found = self._select(data, engine)
             fitted = self._fit_choice(engine, found, self._seed(kept), kept)
             n_groups = None if groups is None else len(np.unique(groups))
-            self._adopt(replace(fitted, splits=evidence.splits, n_groups=n_groups), engine, X)
+            self._adopt(replace(fitted, splits=data.splits, n_groups=n_groups), engine, X)
             self._adopt_selection(found, engine)
         return self
 
@@ -325,9 +325,9 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
             ) from None
         return groups
 
-    def _request(self) -> Request:
+    def _tuning_options(self) -> TuningOptions:
         """What was fixed, whatever the data."""
-        return Request(
+        return TuningOptions(
             design=self.design,
             inclusion=self.inclusion,
             criterion=self.cv if self.cv is None or isinstance(self.cv, str) else "kfold",
@@ -338,20 +338,20 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
             fit_intercept=self.fit_intercept,
         )
 
-    def _evidence(self, engine: Engine, groups: Any = None) -> Evidence:
+    def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
         """Rows to judge members by, or folds of moments where rows are not kept, or so many that they need not be."""
         if not isinstance(engine, Memory):
-            return Evidence.of_folds(engine.folds(self._count_folds(), FOLD_SEED))
+            return MomentData.from_folds(engine.folds(self._count_folds(), FOLD_SEED))
         splits = row_splits(self.cv, engine, groups)
         n, p = engine.problem.shape
         ordinary = engine.problem.in_units[1] == Units()  # moments have no units of their own
-        if self._request().uses_schemes and splits is None and n >= max(MANY_ROWS, p) and ordinary:
-            return Evidence.of_folds(engine.folds(FOLDS, FOLD_SEED))
-        return Evidence.of_rows(engine.problem, splits)
+        if self._tuning_options().uses_schemes and splits is None and n >= max(MANY_ROWS, p) and ordinary:
+            return MomentData.from_folds(engine.folds(FOLDS, FOLD_SEED))
+        return RowData.from_problem(engine.problem, splits)
 
-    def _select(self, evidence: Evidence, engine: Engine) -> list[Selection]:
+    def _select(self, data: SelectionData, engine: Engine) -> list[Selection]:
         sharing = engine.options.sharing("paths", "an unknown number")
-        return select(evidence, self._request(), float(self.n_estimators), sharing)
+        return select(data, self._tuning_options(), float(self.n_estimators), sharing)
 
     def _count_folds(self) -> int:
         """Number of folds where rows are not kept, or an error for what needs every row."""
@@ -388,7 +388,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
             designs=designs,
             members=by_target([fit.members for fit in fits]),
             scale=first.scale if len(found) == 1 else np.array([one.scale for one in found]),
-            curve=SizeCurve.mean_of([one.curve for one in found]),
+            curve=RiskCurve.mean_of([one.curve for one in found]),
             folds=folds,
         )
 
@@ -451,7 +451,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
 
     def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
         """Coefficients (q, p) and intercepts (q,) of a fit of some data; nothing is kept of it."""
-        fitted = self._fit_choice(engine, self._select(self._evidence(engine), engine), 0, None)
+        fitted = self._fit_choice(engine, self._select(self._selection_data(engine), engine), 0, None)
         coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
         return np.asarray(coef), np.asarray(intercept)
 
@@ -493,7 +493,7 @@ def _inclusion(found: Selection, p: int) -> Array:
     return np.asarray(shared / (1 - choice.nothing))
 
 
-def _results(curve: SizeCurve, found: list[Selection], size: int) -> dict[str, NDArray[Any]]:
+def _results(curve: RiskCurve, found: list[Selection], size: int) -> dict[str, NDArray[Any]]:
     """The curve of uniform members and, after it, the mixture of so many columns; means over targets."""
     count = len(curve.sizes)
     columns: dict[str, Any] = {

@@ -56,9 +56,9 @@ class PathData:
     G: NDArray[np.float64] | None  # (p, p) Gram matrix of all rows, where one is shared
 
     @classmethod
-    def from_problem(cls, problem: Problem, *, shared: bool = True, G: Array | None = None) -> PathData:
-        """Copy the data once; `shared` makes the Gram matrix of all rows for members that use them, or give it as G."""
-        return cls(Columns.from_problem(problem), problem.moments.G if shared else G)
+    def from_problem(cls, problem: Problem, *, shared: bool = True) -> PathData:
+        """Copy the data once; `shared` makes the Gram matrix of all rows for members that use them."""
+        return cls(Columns.from_problem(problem), problem.moments.G if shared else None)
 
     @cached_property
     def _products(self) -> tuple[Array, Array, Array]:

@@ -172,26 +172,31 @@ class Problem:
         """The same rows with other targets."""
         return replace(self, Y=Y)
 
-    def take(self, rows: Indices) -> Problem:
-        """The same problem on some of the rows."""
+    def take(self, rows: Indices, moments: Moments | None = None) -> Problem:
+        """The same problem on some of the rows, with their moments where these are known."""
         if self.space.on_host:
             X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else self.X[rows]
-            return replace(self, X=X, Y=self.Y[rows], weight=None if self.weight is None else self.weight[rows])
+            weight = None if self.weight is None else self.weight[rows]
+            found = replace(self, X=X, Y=self.Y[rows], weight=weight)
+            if moments is not None:
+                vars(found)["moments"] = moments
+            return found
         take, places = self.space.xp.take, self.space.put(rows)
         weight = None if self.weight is None else take(self.weight, places, axis=0)
         return replace(self, X=take(self.X, places, axis=0), Y=take(self.Y, places, axis=0), weight=weight)
 
-    def distinct_rows(self) -> int:
-        """Number of different rows of X, by hashes of their bytes; repeated ones add nothing to the rank."""
-        return self._distinct_rows
+    def distinct_rows(self, rows: Indices | None = None) -> int:
+        """Number of different rows of X, or among some of them; repeated ones add nothing to the rank."""
+        return len(np.unique(self._row_hashes if rows is None else self._row_hashes[rows]))
 
     @cached_property
-    def _distinct_rows(self) -> int:
+    def _row_hashes(self) -> Indices:
+        """Hashes of their bytes."""
         if not sp.issparse(self.X):
-            return len({hash(row.tobytes()) for row in self.X})
+            return np.array([hash(row.tobytes()) for row in self.X])
         X = sp.csr_array(self.X)
         X.sum_duplicates()
-        return len({hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes())) for a, b in pairwise(X.indptr)})
+        return np.array([hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes())) for a, b in pairwise(X.indptr)])
 
     def cutoff(self, part: Submatrix, columns: Indices) -> Cutoff:
         """When a direction of a member is rounding: of the factorisation, or of taking the means out."""

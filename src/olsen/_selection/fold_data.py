@@ -1,43 +1,75 @@
-"""Train and test folds for comparing sampling schemes: rows in memory, or moments of folds."""
+"""Train and test folds for comparing sampling schemes, and the penalty of ridge regression on all rows.
+
+Folds are of rows in memory, or of rows of which only moments are known. Coefficients (count, p) are those of one
+target and of columns in units of their standard deviation.
+
+The penalty of ridge regression has the least leave-one-out error, or the least error over the folds. One symmetric
+eigendecomposition on the smaller side of the data gives every penalty, down to 1e-9 of the largest eigenvalue.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution.threads import Sharing
+from .._execution.threads import Sharing, one_blas_thread
 from .._members.problem import Problem
-from .._moments import Moments, training_moments, weighted_mean
+from .._moments import Moments, from_data, training_moments
+from .._trust import constant_columns
+from ..subsets import penalty_of_size
 from .moment_curves import LeftOut
-from .paths import Splits, moments_of_training_rows
-from .signals import Signal, SignalOfGram, SignalOfRows
+from .penalised import JITTER, Fits, GramFits, RowFits
+from .risk_curves import Splits
 
-__all__ = ["Fold", "FoldData", "TestRows", "folds_of_moments", "folds_of_rows", "random_splits", "repeats_for"]
+__all__ = [
+    *("Fold", "FoldData", "TestRows", "blas_for", "few_folds", "few_splits", "folds_of_moments", "folds_of_rows"),
+    *("moments_of_training_rows", "random_splits", "ridge_penalty", "ridge_penalty_of_folds"),
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+T = TypeVar("T")
 
 FOLDS = 3
 REPEATS = ((100, 5), (300, 3), (1000, 2))  # below so many rows, so many times: few rows leave the choice to the folds
+MOST_FOLDS = 5  # of a splitter, in which schemes are compared; more are joined
 SEED = 2020  # of the folds, whatever random_state: the same data, the same choice
 TIE_COLUMNS = 16  # by which rows with equal targets are put in order
 GRAM = 2 / 3  # columns for each row up to which Gram matrices are cheaper than rows
 CONSTANT_TOL = 1e-5  # of a column's squares: with less left outside a fold, it counts as constant there
+LARGEST_SHARE = 0.7  # of the rows: degrees of freedom of ridge regression at most
+SMALLEST_SIZE = 0.05  # degrees of freedom below which a penalty is not tried
+COARSE, FINE = 49, 7  # penalties on twelve decades, and between the neighbours of the best of them
+WORTH_A_THREAD = 5e6  # operations of a fold, about
+SMALL_FLOPS = 5e9  # of a Gram matrix, a second or so with its eigenvectors, below which BLAS keeps to one thread
+ENTRIES = 1 << 18  # numbers in a block of rows: it stays in a cache
+
+
+@dataclass(frozen=True)
+class TestRows:
+    """Left-out rows about the means of the training rows, columns in units."""
+
+    __test__ = False  # nothing for pytest
+
+    rows: Indices
+    X: Array  # (rows, p)
+    Y: Array  # (rows, 1)
+    weight: Array  # (rows,)
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Rows to fit on, and rows to judge by: rows in memory, or their moments.
+    """Rows to fit on, and rows to judge by: rows in memory, or their moments."""
 
-    Coefficients (count, p) are of columns in common units, for one target.
-    """
-
-    signal: Signal  # the training rows
-    unit: Array
-    mean_x: Array  # of the training rows
+    fits: Fits  # of the training rows
+    mean_x: Array  # (p,) of the training rows, in units
     mean_y: Array
     weight: float  # of the test rows
     test: LeftOut | TestRows
@@ -54,52 +86,60 @@ class Fold:
     def errors(self, coefs: Array) -> Array:
         """Mean squared errors of prediction, (count,)."""
         if isinstance(self.test, LeftOut):
-            return np.asarray(self.test.errors((coefs / self.unit).T[:, :, None]))
+            return np.asarray(self.test.errors(coefs.T[:, :, None]))
         return np.asarray(self.test.weight @ (self.test.Y - self.test.X @ coefs.T) ** 2 / self.weight)
 
     def products(self, coefs: Array) -> Array:
         """Mean products of residuals, (count, count)."""
         if isinstance(self.test, LeftOut):
-            return self.test.products((coefs / self.unit).T[:, :, None])
+            return self.test.products(coefs.T[:, :, None])
         residual = self.test.Y - self.test.X @ coefs.T
         return np.asarray(residual.T @ (self.test.weight[:, None] * residual) / self.weight)
-
-    def in_users_units(self, coef: Array) -> tuple[Array, float]:
-        """Coefficients (p,) of the columns as given, and the intercept."""
-        found = coef / self.unit
-        return found, float(self.mean_y[0] - self.mean_x @ found)
-
-
-@dataclass(frozen=True)
-class TestRows:
-    """Left-out rows about the means of the training rows, columns in units."""
-
-    __test__ = False  # nothing for pytest
-
-    rows: Indices
-    X: Array  # (rows, p)
-    Y: Array  # (rows, 1)
-    weight: Array  # (rows,)
 
 
 @dataclass(frozen=True)
 class FoldData:
     """All rows, and train and test folds, each row `repeats` times in a test fold."""
 
-    whole: Signal
+    whole: Fits
     unit: Array  # (p,) standard deviations of the columns
     n_rows: int
     folds: list[Fold]
     repeats: int
+    sharing: Sharing
+    training: list[Moments] | None = None  # of the training rows of all folds, where these were made
+
+    @property
+    def first(self) -> int:
+        """Folds of the first repeat."""
+        return len(self.folds) // self.repeats
+
+    @cached_property
+    def weight(self) -> Array:
+        """Of the test rows of every fold."""
+        return np.array([fold.weight for fold in self.folds])
+
+    @cached_property
+    def fits(self) -> list[Fits]:
+        """Of the training rows of every fold, and last of all rows."""
+        return [*(fold.fits for fold in self.folds), self.whole]
+
+    def each(self, work: Callable[..., T], fits: Iterable[Any], *arguments: Iterable[Any]) -> list[T]:
+        """Results of ``work(fit, ...)``; small ones are not worth a thread."""
+        jobs = list(zip(fits, *arguments, strict=False))
+        if self.n_rows * len(self.unit) * min(self.n_rows, len(self.unit)) < WORTH_A_THREAD:
+            return [work(*job) for job in jobs]
+        return self.sharing.quiet()(lambda i, _: work(*jobs[i]), len(jobs), chunk=1)
+
+    def best(self, coefs: list[Array]) -> int:
+        """Position of the least error over folds, as far as all of them have gone."""
+        errors = self.each(Fold.errors, self.folds, coefs)
+        count = min(len(e) for e in errors)
+        return int(np.argmin(self.weight[: len(errors)] @ np.stack([e[:count] for e in errors])))
 
 
-def repeats_for(n_rows: int) -> int:
-    """How often rows in memory are divided into folds."""
-    return next((repeats for most, repeats in REPEATS if n_rows < most), 1)
-
-
-def random_splits(problem: Problem, repeats: int) -> Splits:
-    """Rows in random folds, divided anew in every repeat; with very few rows one by one.
+def random_splits(problem: Problem) -> tuple[Splits, int]:
+    """Rows in random folds, divided anew in every repeat, and how often; with very few rows one by one.
 
     Rows are numbered in the order of their targets (of equal ones, of their first columns), so that folds depend
     neither on the order in which rows are given nor on units.
@@ -107,81 +147,179 @@ def random_splits(problem: Problem, repeats: int) -> Splits:
     n_rows = len(problem.Y)
     columns = [] if sp.issparse(problem.X) else list(problem.X[:, :TIE_COLUMNS].T[::-1])
     order = np.lexsort([*columns, problem.Y[:, 0]])
+    repeats = next((repeats for most, repeats in REPEATS if n_rows < most), 1)
     count, splits = FOLDS if n_rows >= 3 * FOLDS else n_rows, []
     for repeat in range(repeats if count < n_rows else 1):
         fold = np.empty(n_rows, dtype=np.int64)
         fold[order[np.random.default_rng([SEED, repeat]).permutation(n_rows)]] = np.arange(n_rows) % count
         splits += [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
-    return splits
+    return splits, repeats if len(splits) < n_rows else 1  # with so few rows all of them judge uniform members
+
+
+def few_splits(splits: Splits, n: int) -> Splits:
+    """So many splits of n rows at most, joined where there are more; where they are no partition, the first ones."""
+    if len(splits) <= MOST_FOLDS:
+        return splits
+    if not np.array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(n)):
+        return splits[:MOST_FOLDS]
+    joined = [np.concatenate([test for _, test in splits[f::MOST_FOLDS]]) for f in range(MOST_FOLDS)]
+    return [(np.setdiff1d(np.arange(n), test), test) for test in joined]
+
+
+def few_folds(folds: list[Moments]) -> list[Moments]:
+    """The same of moments."""
+    if len(folds) <= MOST_FOLDS:
+        return folds
+    return [Moments.merge_all(folds[f::MOST_FOLDS]) for f in range(MOST_FOLDS)]
+
+
+def moments_of_training_rows(
+    problem: Problem, splits: Splits, repeats: int = 1, sharing: Sharing | None = None
+) -> list[Moments]:
+    """Of every split; where test rows partition all rows in every repeat, merged from theirs, which cost one pass."""
+    n, each = problem.shape[0], len(splits) // repeats
+    tests = [np.sort(np.concatenate([test for _, test in splits[i : i + each]])) for i in range(0, len(splits), each)]
+    partition = all(len(train) + len(test) == n for train, test in splits)
+    partition = partition and all(np.array_equal(rows, np.arange(n)) for rows in tests)
+    parts = [test if partition else train for train, test in splits]
+    X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, problem.weight
+    found = []
+    with one_blas_thread():  # held once for all of them
+        for rows in parts:
+            own = None if weight is None else weight[rows]
+            found.append(from_data(X[rows], Y[rows], own, centre=problem.fit_intercept, mapper=sharing))
+    if not partition:
+        return found
+    return [moments for i in range(0, len(found), each) for moments in training_moments(found[i : i + each])]
 
 
 def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Sharing) -> FoldData:
     """From rows in memory: by Gram matrices, or by the rows themselves where columns are more."""
     n, p = problem.shape
-    weight = np.ones(n) if problem.weight is None else problem.weight
-    X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
-    whole, unit, training = (_by_gram if p <= GRAM * n else _by_rows)(problem, splits, repeats, sharing)
+    X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, problem.weight
+    weight, training, whole = np.ones(n) if weight is None else weight, None, None
+    if p <= GRAM * n:
+        moments = problem.moments_by(sharing)
+        unit = _units(np.diagonal(moments.G) / moments.weight)
+        training = moments_of_training_rows(problem, splits, repeats, sharing)
+        fits: list[Fits] = [_gram_fits(part, unit, moments) for part in (*training, moments)]
+        means = [(part.mean_x, part.mean_y) for part in training]
+    else:
+        whole, unit = _row_fits(problem)
+        fits = [*(whole.take(train) for train, _ in splits), whole]
+        means = [problem.take(train).means for train, _ in splits]
     folds = []
-    for (_, test), (signal, mean_x, mean_y) in zip(splits, training, strict=True):
+    for (_, test), fit, (mean_x, mean_y) in zip(splits, fits[:-1], means, strict=True):
         away = ((X[test].toarray() if sp.issparse(X) else X[test]) - mean_x) / unit
-        rows = TestRows(test, away, problem.Y[test] - mean_y, weight[test])
-        folds.append(Fold(signal, unit, mean_x, mean_y, float(weight[test].sum()), rows))
-    return FoldData(whole, unit, n, folds, repeats)
+        rows = TestRows(test, away, Y[test] - mean_y, weight[test])
+        folds.append(Fold(fit, mean_x / unit, mean_y, float(weight[test].sum()), rows))
+    return FoldData(fits[-1], unit, n, folds, repeats, sharing, training)
 
 
-def folds_of_moments(parts: list[Moments]) -> FoldData:
+def folds_of_moments(parts: list[Moments], sharing: Sharing) -> FoldData:
     """From moments of folds of rows, wherever these were summed."""
     parts = [part.on_host() for part in parts]
     whole = Moments.merge_all(parts)
     unit = _units(np.diagonal(whole.G) / whole.weight)
     folds = []
     for part, rest in zip(parts, training_moments(parts), strict=True):
-        signal = _signal(rest, unit, whole)
-        folds.append(Fold(signal, unit, rest.mean_x, rest.mean_y, float(part.weight), LeftOut.of(part, rest)))
-    return FoldData(_signal(whole, unit, whole), unit, whole.n_rows, folds, 1)
-
-
-Training = list[tuple[Signal, Array, Array]]  # signal and means of the training rows of every split
-
-
-def _by_gram(problem: Problem, splits: Splits, repeats: int, sharing: Sharing) -> tuple[Signal, Array, Training]:
-    whole, each = problem.moments_by(sharing), len(splits) // repeats
-    unit = _units(np.diagonal(whole.G) / whole.weight)
-    training: Training = []
-    for start in range(0, len(splits), each):
-        for rest in moments_of_training_rows(problem, splits[start : start + each], sharing):
-            training.append((_signal(rest, unit, whole), rest.mean_x, rest.mean_y))
-    return _signal(whole, unit, whole), unit, training
-
-
-def _by_rows(problem: Problem, splits: Splits, repeats: int, sharing: Sharing) -> tuple[Signal, Array, Training]:
-    n, q = problem.Y.shape
-    dense = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
-    weight = np.ones(n) if problem.weight is None else problem.weight
-
-    def means(rows: Indices | slice) -> tuple[Array, Array]:
-        if not problem.fit_intercept:
-            return np.zeros(dense.shape[1]), np.zeros(q)
-        return weighted_mean(dense[rows], weight[rows]), weighted_mean(problem.Y[rows], weight[rows])
-
-    mean_x, mean_y = means(slice(None))
-    root = np.sqrt(weight)
-    A = np.subtract(dense, mean_x, order="F")
-    A *= root[:, None]
-    unit = _units(np.einsum("lj,lj->j", A, A) / weight.sum())
-    A /= unit
-    whole = SignalOfRows(A, (problem.Y - mean_y) * root[:, None], root, problem.fit_intercept)
-    return whole, unit, [(whole.take(train), *means(train)) for train, _ in splits]
+        left_out = LeftOut.from_moments(part, rest)
+        scaled = replace(part, G=part.G / unit / unit[:, None], C=part.C / unit[:, None])
+        left_out = replace(left_out, test=scaled, shift_x=left_out.shift_x / unit)
+        folds.append(Fold(_gram_fits(rest, unit, whole), rest.mean_x / unit, rest.mean_y, float(part.weight), left_out))
+    return FoldData(_gram_fits(whole, unit, whole), unit, whole.n_rows, folds, 1, sharing)
 
 
 def _units(variance: Array) -> Array:
     return np.where(variance > 0, np.sqrt(np.maximum(variance, 0.0)), 1.0)
 
 
-def _signal(moments: Moments, unit: Array, whole: Moments) -> Signal:
+def _gram_fits(moments: Moments, unit: Array, whole: Moments) -> GramFits:
     """Of some of the rows; a column of which hardly anything is left in them is constant."""
     G, C = moments.G / unit / unit[:, None], moments.C / unit[:, None]
     gone = np.diagonal(moments.G) <= CONSTANT_TOL * np.diagonal(whole.G)
     if gone.any():
         G[gone], G[:, gone], C[gone] = 0.0, 0.0, 0.0
-    return SignalOfGram(G, C, moments.n_rows, moments.weight)
+    return GramFits(G, C, moments.n_rows, moments.weight)
+
+
+def _row_fits(problem: Problem) -> tuple[RowFits, Array]:
+    """Of all rows, and the standard deviations of the columns; columns that hold one value are zero."""
+    dense = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
+    root = np.ones(len(dense)) if problem.weight is None else np.sqrt(problem.weight)
+    (mean_x, mean_y), total = problem.means, problem.total_weight
+    A = np.subtract(dense, mean_x, order="F")
+    if problem.weight is not None:
+        A *= root[:, None]
+    squares = np.einsum("lj,lj->j", A, A)
+    if problem.fit_intercept:
+        squares[constant_columns(squares, mean_x, total)] = 0.0
+    A[:, squares == 0] = 0.0
+    unit = _units(squares / total)
+    A /= unit
+    return RowFits(A, (problem.Y - mean_y) * root[:, None], root, problem.fit_intercept), unit
+
+
+def blas_for(shape: tuple[int, int]) -> AbstractContextManager[None]:
+    """One thread of BLAS for small matrices: further ones would spin for longer than they help."""
+    n, p = shape
+    return one_blas_thread() if n * p * min(n, p) < SMALL_FLOPS else nullcontext()
+
+
+def ridge_penalty(problem: Problem, data: FoldData) -> float | None:
+    """The penalty of least leave-one-out error, in units of the columns; None where all of them are constant."""
+    s2, E = _eigen(data.whole.products)
+    if not len(s2):
+        return None
+    rows = data.whole if isinstance(data.whole, RowFits) else _row_fits(problem)[0]
+    U = E if isinstance(data.whole, RowFits) else rows.A @ (E / np.sqrt(s2))
+    y, share = rows.B[:, 0], rows.root**2 / rows.weight * rows.centred
+    along = U.T @ y
+
+    def error(penalties: Array) -> Array:
+        """Squared leave-one-out residuals, for all penalties in two products a block of rows."""
+        shrink, total = s2[:, None] / (s2[:, None] + penalties), np.zeros(len(penalties))
+        step = max(1, ENTRIES // (U.shape[1] + len(penalties)))
+        for start in range(0, len(U), step):
+            here = slice(start, start + step)
+            left = 1 - (U[here] ** 2) @ shrink - share[here, None]
+            residual = (y[here, None] - U[here] @ (shrink * along[:, None])) / left
+            total += np.einsum("lp,lp->p", residual, residual)
+        return total
+
+    return _least(error, s2, LARGEST_SHARE * (len(U) - problem.fit_intercept)) / len(data.unit)
+
+
+def ridge_penalty_of_folds(data: FoldData, lost: int) -> float | None:
+    """The same of least error over folds; `lost` degrees of freedom of the rows go to the intercept."""
+    s2, _ = _eigen(data.whole.products)
+    if not len(s2):
+        return None
+    systems = [(fold, fold.fits.system(np.ones(len(data.unit)))) for fold in data.folds]
+
+    def error(penalties: Array) -> Array:
+        found = [fold.errors(system.coefficients(penalties, JITTER)[:, :, 0]) for fold, system in systems]
+        return np.asarray(data.weight @ np.stack(found))
+
+    limit = LARGEST_SHARE * (min(fold.fits.n_rows for fold in data.folds) - lost)
+    return _least(error, s2, limit) / len(data.unit)
+
+
+def _least(error: Callable[[Array], Array], s2: Array, limit: float) -> float:
+    """The penalty of least error on a coarse grid over twelve decades, then between the neighbours of its best."""
+    grid = np.geomspace(s2[0] * 1e-9, s2[0] * 1e3, COARSE)
+    degrees = np.sum(s2[:, None] / (s2[:, None] + grid), axis=0)
+    inside = grid[(degrees <= limit) & (degrees > SMALLEST_SIZE)]
+    grid = inside if degrees[0] <= limit else np.r_[penalty_of_size(s2, limit), inside]
+    if not len(grid):
+        return float(s2[0])
+    best = int(np.argmin(error(grid)))
+    fine = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], FINE)
+    return float(fine[np.argmin(error(fine))])
+
+
+def _eigen(G: Array) -> tuple[Array, Array]:
+    """Eigenvalues in falling order and eigenvectors, without those that are rounding."""
+    s2, E = np.linalg.eigh(G)
+    keep = s2 > s2[-1] * 1e-13 if len(s2) and s2[-1] > 0 else np.zeros(len(s2), dtype=bool)
+    return s2[keep][::-1], E[:, keep][:, ::-1]

@@ -7,7 +7,7 @@ the error of coefficients b on its test rows needs their moments only:
           + w\,\bigl(\bar y - \bar y_{-f} - (\bar x - \bar x_{-f})'b\bigr)^2
 
 with the moments of the test fold about its own means. It is a quadratic form in b, so pairs of members have their
-products as in ``curve``, and the curve of any ensemble size follows. Status: exact k-fold cross-validation.
+products as in ``risk_curves``, and the curve of any ensemble size follows. Status: exact k-fold cross-validation.
 Leave-one-out, which needs every leverage, would need the rows again.
 
 **All sizes of a path at once.** With :math:`G = L L'` in the order of a path and :math:`z = L^{-1} c`, the coefficients
@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 from .._execution.arrays import Space
 from .._moments import Moments, training_moments
 from .._trust import SMALLEST_PIVOT
-from .curve import RiskCurve, pair_means
-from .paths import Paths
+from .risk_curves import Paths, RowCurve, pair_means
 
 __all__ = ["FoldCurve", "LeftOut", "moment_gcv_curve", "moment_kfold_curve"]
 
@@ -49,7 +48,7 @@ class LeftOut:
     shift_y: Any  # (q,)
 
     @classmethod
-    def of(cls, test: Moments, train: Moments) -> LeftOut:
+    def from_moments(cls, test: Moments, train: Moments) -> LeftOut:
         """A fold, seen from the rows outside."""
         return cls(test, test.mean_x - train.mean_x, test.mean_y - train.mean_y)
 
@@ -89,7 +88,7 @@ class LeftOut:
 class FoldCurve:
     """A risk curve of which the rows are folds, and the mean members that it is of."""
 
-    curve: RiskCurve
+    curve: RowCurve
     coef: Any  # (folds, p, sizes, q), before any scale
     left_out: list[LeftOut]
 
@@ -111,7 +110,7 @@ class FoldCurve:
         slope = top / bottom
         return slope, max(0.0, squares - slope * top) / bottom / count
 
-    def scaled(self, scale: float) -> RiskCurve:
+    def scaled(self, scale: float) -> RowCurve:
         """The curve of members times a scale: an error e becomes (1 - scale) d + scale e."""
         square, cross = [], []
         for f, fold in enumerate(self.left_out):
@@ -120,20 +119,19 @@ class FoldCurve:
             cross.append(square[-1] - get(fold.with_targets(self.coef[f, :, :, :])).mean(axis=1) / fold.test.weight)
         rest = 1 - scale
         fixed = rest**2 * np.stack(square, axis=1) + 2 * scale * rest * np.stack(cross, axis=1)
-        own, same, other = (fixed + scale**2 * a for a in (self.curve.own, self.curve.same, self.curve.other))
-        return replace(self.curve, own=own, same=same, other=other)
+        return self.curve.with_products(fixed + scale**2 * self.curve.products, self.curve.residual)
 
 
 def moment_kfold_curve(folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0) -> FoldCurve:
     """Risk curve of uniform members from moments of folds, times a scale; the rows of the curve are the folds."""
     training = training_moments(folds)
-    left_out = [LeftOut.of(test, train) for test, train in zip(folds, training, strict=True)]
-    own, same, other, coef = _pair_means(left_out, training, sizes, paths)
-    found = FoldCurve(_curve(folds, sizes, paths, own, same, other), coef, left_out)
+    left_out = [LeftOut.from_moments(test, train) for test, train in zip(folds, training, strict=True)]
+    products, coef = _pair_means(left_out, training, sizes, paths)
+    found = FoldCurve(_curve(folds, sizes, paths, products), coef, left_out)
     return found if scale == 1.0 else replace(found, curve=found.scaled(scale))
 
 
-def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0) -> RiskCurve:
+def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0) -> RowCurve:
     """GCV from the moments of all rows: no row is touched again, so n does not matter.
 
     Residual sums of squares of a coefficient vector b are y'y - 2 b'c + b'Gb. For n far above p, leverages are small
@@ -141,20 +139,19 @@ def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: floa
     """
     whole = LeftOut(moments, 0.0 * moments.mean_x, 0.0 * moments.mean_y)
     rest = (1 - scale * (sizes + moments.centred) / moments.n_rows)[:, None] ** 2
-    own, same, other, _ = _pair_means([whole], [moments], sizes, paths, scale)
-    return _curve([moments], sizes, paths, own / rest, same / rest, other / rest)
+    return _curve([moments], sizes, paths, _pair_means([whole], [moments], sizes, paths, scale)[0] / rest)
 
 
-def _curve(folds: list[Moments], sizes: Indices, paths: Paths, own: Array, same: Array, other: Array) -> RiskCurve:
-    p, q = folds[0].C.shape
-    weight = np.array([fold.weight for fold in folds])
-    return RiskCurve.from_pairs(sizes, p, paths.design, weight, own, same, other, np.zeros((len(sizes), 0, q)))
+def _curve(folds: list[Moments], sizes: Indices, paths: Paths, products: Array) -> RowCurve:
+    (p, q), weight = folds[0].C.shape, np.array([fold.weight for fold in folds])
+    no_rows = np.zeros((len(sizes), 0, q))
+    return RowCurve.from_products(sizes, p, paths.design, weight, products, no_rows).raised()
 
 
 def _pair_means(
     left_out: list[LeftOut], training: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0
-) -> tuple[Array, Array, Array, Any]:
-    """A, S and C of antithetic pairs of members, (sizes, folds), and mean coefficients (folds, p, sizes, q)."""
+) -> tuple[Array, Any]:
+    """A, S and C of antithetic pairs of members, (3, sizes, folds), and mean coefficients (folds, p, sizes, q)."""
     space, p = training[0].space, training[0].C.shape[0]
     xp, orders = space.xp, np.stack(paths.orders(p, 0, paths.min_batches))
 
@@ -173,7 +170,7 @@ def _pair_means(
     done = paths.mapper(follow, count) if space.on_host else [follow(0, count)]
     own, pair, coef = (sum(terms) for terms in zip(*done, strict=True))
     mean = coef / len(orders)
-    return *pair_means(own / len(orders), pair / count, errors(mean[:, :, None, :, :]), count), mean
+    return pair_means(own / len(orders), pair / count, errors(mean[:, :, None, :, :]), count), mean
 
 
 def _prefix_coefficients(training: list[Moments], orders: Indices, sizes: Indices) -> Any:

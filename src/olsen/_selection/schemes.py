@@ -20,33 +20,34 @@ gain over that is (status: heuristic; measured in ``docs/tuning.md``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TypeVar
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import Sharing, one_blas_thread
 from .._members.problem import Units
-from ..subsets import Subsets
 from .combining import simplex_weights
 from .fold_data import Fold, FoldData
-from .signals import NAMES, NOTHING, POWER, RIDGE, SPARSE, UNIFORM, Penalties, SchemeFits
+from .penalised import inclusion, lasso_path, lasso_penalty, members, penalised, penalty_unit
 
-__all__ = ["Choice", "FoldFit", "Scheme", "UniformMembers", "choose_schemes"]
+__all__ = ["Choice", "FoldFit", "Scheme", "choose_schemes"]
 
 Array = NDArray[np.float64]
-T = TypeVar("T")
+Indices = NDArray[np.int64]
 
+NAMES = ("ridge", "power", "lasso", "sparse", "uniform", "nothing")
+RIDGE, POWER, LASSO, SPARSE, UNIFORM, NOTHING = range(len(NAMES))
+PENALTIES = 10.0 ** np.array([1.0, 0.25, -0.5, -1.25, -2.0])  # of ridge regression's, for power and sparse
+# of the lasso's largest penalty: fine where few columns come in, then every second one
+LASSO_SHARES = np.geomspace(1.0, 2e-3, 21)[[*range(8), *range(8, 21, 2)]]
 DRAWS = 24  # of the products of errors
 GATE = (-0.5, 0.5)  # standard errors of the gain between which shares are drawn to ridge and nothing
 BEYOND = 1.5  # standard errors by which nothing must lose without its best folds, for these to be left out
 NEGLIGIBLE = 0.02  # share that is not worth a scheme
-SELECTED = 0.5  # probability from which on the sparse scheme keeps a column
+SELECT_PROB = 0.5  # from which on the sparse scheme keeps a column
 STEPS_BEYOND = 3  # of the lasso's best penalty in the first repeat, that later ones try
-WORTH_A_THREAD = 5e6  # operations of a fold, about
 PAIRS = (15, 30)  # of uniform members that judge in a fold, at least and at most ...
 WORK, MOST_DRAWN = 1e8, 6e4  # ... as many as take so many operations, and columns to draw from
 LARGEST_SHARE = 0.85  # of the rows: members stay clear of the interpolation peak
@@ -76,36 +77,6 @@ class FoldFit:
 
 
 @dataclass(frozen=True)
-class UniformMembers:
-    """Pairs of uniform members that judge their scheme: both ends of random orders of the columns."""
-
-    orders: NDArray[np.int64]  # (pairs, p)
-    size: int  # on all rows
-
-    @classmethod
-    def of(cls, n_columns: int, size: int) -> UniformMembers:
-        """As many as are cheap: more of them are better judges of small differences."""
-        pairs = int(np.clip(min(WORK / max(1.0, size) ** 3, MOST_DRAWN / n_columns), *PAIRS))
-        rng = np.random.default_rng(SEED)
-        return cls(rng.permuted(np.tile(np.arange(n_columns), (pairs, 1)), axis=1), size)
-
-    def fit(self, fold: Fold, share: float) -> tuple[Array, float]:
-        """Mean coefficients (p,) of members for a share of the rows, and the error of infinitely many of them.
-
-        With the mean error P of a pair's mean and that of k members R, infinitely many have R - 2 (P - R) / (k - 2).
-        """
-        m = max(1, min(round(np.sqrt(share) * self.size), int(LARGEST_SHARE * (fold.signal.n_rows - 1))))
-        pairs, p = self.orders.shape
-        columns = np.sort(np.concatenate([self.orders[:, :m], self.orders[:, -m:]]), axis=1)  # one half, the other
-        features = Subsets(p, m * np.arange(2 * pairs + 1, dtype=np.int64), columns.ravel())
-        coefs = np.zeros((2 * pairs, p))
-        np.put_along_axis(coefs, columns, fold.signal.members(features)[:, 0].reshape(2 * pairs, m), axis=1)
-        mean = coefs.mean(axis=0)
-        own, pair = fold.errors(mean[None])[0], fold.errors((coefs[:pairs] + coefs[pairs:]) / 2).mean()
-        return mean, float(own - 2 * (pair - own) / (2 * pairs - 2))
-
-
-@dataclass(frozen=True)
 class Choice:
     """Schemes with their shares."""
 
@@ -124,24 +95,20 @@ class Choice:
     def of_nothing(cls, data: FoldData) -> Choice:
         """Where no column varies: the mean target."""
         p = len(data.unit)
-        fits = _fold_fits(data.folds[: len(data.folds) // data.repeats], [np.zeros(p)] * len(data.folds))
-        weight = np.array([fold.weight for fold in data.folds])
-        mse = float(weight @ [fold.errors(np.zeros((1, p)))[0] for fold in data.folds] / weight.sum())
-        none = np.zeros(p, dtype=bool)
+        fits, none = _fold_fits(data, [np.zeros(p)] * data.first), np.zeros(p, dtype=bool)
+        mse = float(np.average([fold.errors(np.zeros((1, p)))[0] for fold in data.folds], weights=data.weight))
         return cls((), 0.0, 1.0, mse, _standard_error(fits, mse, data.n_rows), fits, none, np.zeros(p))
 
     def in_users_units(self, units: Units) -> Choice:
         """The same where X and y were divided by units; the design keeps those of X."""
         unit = units.y  # a float to a power raises where a product is infinite
         fits = [
-            FoldFit(
-                units.coefficients(f.coef),
-                f.intercept * unit,
-                f.rows,
-                None if f.residual is None else f.residual * unit,
+            replace(
+                fit, coef=units.coefficients(fit.coef), intercept=fit.intercept * unit,
+                residual=None if fit.residual is None else fit.residual * unit,
             )
-            for f in self.fits
-        ]
+            for fit in self.fits
+        ]  # fmt: skip
         return replace(self, mse=self.mse * unit * unit, standard_error=self.standard_error * unit * unit, fits=fits)
 
     @property
@@ -152,154 +119,135 @@ class Choice:
 
 
 def choose_schemes(
-    data: FoldData,
-    penalty: float,
-    uniform_size: int,
-    sharing: Sharing,
-    *,
-    only_ridge: bool = False,
-    scale: float | None = None,
+    data: FoldData, penalty: float, uniform_size: int, *, only_ridge: bool = False, scale: float | None = None
 ) -> Choice:
-    """Schemes, penalties and shares for one target; `penalty` is ridge regression's as tuned on all rows, see there.
+    """Schemes, penalties and shares for one target; `penalty` is that of ridge regression on all rows.
 
     A `scale` that is given leaves no share to nothing.
     """
-    work = _InFolds(data, penalty * data.whole.weight, sharing)
-    whole, penalties = work.fits[-1], work.penalties()
-    chosen = work.each(lambda fold, fits: fits.chosen(penalties))
-    uniform = None if only_ridge else UniformMembers.of(len(data.unit), uniform_size)
-    products, coefs = work.products(chosen, uniform)
+    fits, first, all_alike = data.fits, data.first, np.ones(len(data.unit))
+    ridge = data.each(penalised, fits, repeat(all_alike), repeat(np.array([penalty])))
+    power = data.each(penalised, fits[:-1], [_powers(b[0], 1.0) for b in ridge], repeat(penalty * PENALTIES))
+    lasso = data.each(lasso_path, fits[:first], repeat(LASSO_SHARES))
+    shorter = LASSO_SHARES[: data.best(lasso) + 1 + STEPS_BEYOND]  # after the first repeat, a little beyond the best
+    lasso += data.each(lasso_path, fits[first:], repeat(shorter))
+    at_power, at_lasso = data.best(power), data.best([path[: len(lasso[-1])] for path in lasso])
+    squares = [_powers(path[at_lasso], 2.0) for path in lasso]
+    sparse = data.each(penalised, fits[:-1], squares, repeat(penalty * PENALTIES))
+    at_sparse = data.best(sparse)
+    of_folds = zip(ridge, power, lasso, sparse, strict=False)
+    chosen = [np.stack([a[0], b[at_power], c[at_lasso], d[at_sparse]]) for a, b, c, d in of_folds]
+    # on all rows: spreads, and penalties in units of these
+    b = lasso[-1][at_lasso]
+    spreads = [all_alike, _powers(ridge[-1][0], 1.0), _powers(b, 1.0), squares[-1]]
+    of_lasso = lasso_penalty(data.whole, b[:, None], float(LASSO_SHARES[at_lasso]))
+    penalties = [penalty, penalty * PENALTIES[at_power], of_lasso, penalty * PENALTIES[at_sparse]]
+    products, coefs = _products(data, chosen, None if only_ridge else uniform_size)
     usable = np.array([True, *[not only_ridge] * 4, scale is None and not only_ridge])
-    usable[POWER:UNIFORM] &= [whole.spread(i, penalties).any() for i in range(POWER, UNIFORM)]  # else none to draw
-    shares, optimism = _shares(products, work.weight, data, usable)
+    usable[POWER:UNIFORM] &= [spread.any() for spread in spreads[POWER:]]  # else there is none to draw
+    shares, optimism = _shares(products, data, usable)
     used = [i for i in range(UNIFORM) if shares[i] > 0]
-    inclusion = work.inclusion([*used, SPARSE], penalties)
-    found = [(i, included, *whole.spreads(i, penalties)) for i, included in zip(used, inclusion, strict=False)]
-    schemes = [Scheme(NAMES[i], float(shares[i]), d / data.unit**2, level, alpha) for i, alpha, d, level in found]
-    S = np.tensordot(work.weight / work.weight.sum(), products, axes=1)
+    which = [*used, SPARSE]
+    alpha = data.each(inclusion, repeat(data.whole), [spreads[i] for i in which], [penalties[i] for i in which])
+    schemes = [
+        Scheme(
+            NAMES[i], float(shares[i]), spreads[i] / data.unit**2,
+            penalties[i] * penalty_unit(data.whole, spreads[i]), included,
+        )
+        for i, included in zip(used, alpha, strict=False)
+    ]  # fmt: skip
+    often = data.each(inclusion, fits[:-1], squares, repeat(penalties[SPARSE]))
+    S, of_first = _mean(products, data.weight), _mean(products[:first], data.weight[:first])
     scaled = shares if scale is None else scale * shares + (1 - scale) * np.eye(len(NAMES))[NOTHING]
     mse = max(0.0, float(scaled @ S @ scaled)) + optimism
-    fits = _fold_fits(data.folds, [scaled @ every for every in coefs])
-    kept = inclusion[-1] >= SELECTED
-    often = np.mean(work.each(lambda fold, fits: fits.inclusion(SPARSE, penalties) >= SELECTED), axis=0)
-    first = np.tensordot(work.weight[: work.first] / work.weight[: work.first].sum(), products[: work.first], axes=1)
+    fold_fits = _fold_fits(data, [scaled @ every for every in coefs])
     return Choice(
-        tuple(schemes), float(shares[UNIFORM]), float(shares[NOTHING]), mse, _standard_error(fits, mse, data.n_rows),
-        fits, kept, often, float(S[RIDGE, RIDGE] - first[RIDGE, RIDGE]), _enlargement(fits, mse),
+        tuple(schemes), float(shares[UNIFORM]), float(shares[NOTHING]), mse,
+        _standard_error(fold_fits, mse, data.n_rows), fold_fits, alpha[-1] >= SELECT_PROB,
+        np.mean([a >= SELECT_PROB for a in often], axis=0), float(S[RIDGE, RIDGE] - of_first[RIDGE, RIDGE]),
+        _enlargement(fold_fits, mse),
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _InFolds:
-    """The schemes in all folds, thread by thread."""
-
-    data: FoldData
-    ridge_penalty: float
-    sharing: Sharing
-
-    @cached_property
-    def weight(self) -> Array:
-        return np.array([fold.weight for fold in self.data.folds])
-
-    @cached_property
-    def first(self) -> int:
-        """Folds of the first repeat."""
-        return len(self.data.folds) // self.data.repeats
-
-    @cached_property
-    def fits(self) -> list[SchemeFits]:
-        """Of every fold, and last of all rows.
-
-        After the first repeat, paths of the lasso go only a little beyond its best penalty there.
-        """
-        signals = [*(fold.signal for fold in self.data.folds), self.data.whole]
-        first = [SchemeFits(signal, self.ridge_penalty) for signal in signals[: self.first]]
-        steps = self._least(self._map(lambda fold, fits: fold.errors(fits.lasso), first)) + 1 + STEPS_BEYOND
-        later = [SchemeFits(signal, self.ridge_penalty, steps) for signal in signals[self.first :]]
-        self._map(lambda _, fits: fits.lasso, later)
-        return first + later
-
-    def each(self, work: Callable[[Fold, SchemeFits], T]) -> list[T]:
-        """In every fold."""
-        return self._map(work, self.fits)
-
-    def _map(self, work: Callable[[Fold, SchemeFits], T], fits: list[SchemeFits]) -> list[T]:
-        """In some folds; small ones are not worth a thread."""
-        n, p = self.data.n_rows, len(self.data.unit)
-        pairs = list(zip(self.data.folds, fits, strict=False))
-        if n * p * min(n, p) < WORTH_A_THREAD:
-            with one_blas_thread():  # held once for all of them
-                return [work(*pair) for pair in pairs]
-        return self.sharing.quiet()(lambda start, _: work(*pairs[start]), len(pairs), chunk=1)
-
-    def inclusion(self, schemes: list[int], found: Penalties) -> list[Array]:
-        """Of every column in members of some schemes on all rows."""
-        return self.sharing.quiet()(lambda i, _: self.fits[-1].inclusion(schemes[i], found), len(schemes), chunk=1)
-
-    def penalties(self) -> Penalties:
-        """Those of least error over all folds; of the lasso's, as far as its path on all rows goes."""
-        steps = len(self.fits[-1].lasso)
-        lasso, power = zip(
-            *self.each(lambda fold, fits: (fold.errors(fits.lasso[:steps]), fold.errors(fits.power))), strict=True
-        )
-        at = self._least(lasso)
-        sparse = self.each(lambda fold, fits: fold.errors(fits.sparse(at)))
-        return Penalties(self._least(power), at, self._least(sparse))
-
-    def _least(self, errors: list[Array] | tuple[Array, ...]) -> int:
-        """Position of the least error, as far as all folds have gone."""
-        count = min(len(e) for e in errors)
-        return int(np.argmin(self.weight[: len(errors)] @ np.stack([e[:count] for e in errors])))
-
-    def products(self, chosen: list[Array], uniform: UniformMembers | None) -> tuple[Array, list[Array]]:
-        """Mean products of errors (folds, schemes, schemes), and coefficients (schemes, p) of every fold.
-
-        Of many rows uniform members are fitted in the first repeat only; in the others they have the same lead.
-        """
-        known = len(self.data.folds) if self.data.n_rows < FEW_ROWS else self.first
-        found, coefs = [], []
-        for f, fold in enumerate(self.data.folds):
-            own, error = chosen[f][RIDGE], None
-            if uniform is not None and f < known:
-                own, error = uniform.fit(fold, fold.signal.n_rows / self.data.n_rows)
-            every = np.concatenate([chosen[f], own[None], np.zeros((1, len(own)))])
-            S = fold.products(every)
-            if error is not None:
-                S[UNIFORM, UNIFORM] = error
-            found.append(S)
-            coefs.append(every)
-        first = np.tensordot(self.weight[:known] / self.weight[:known].sum(), found[:known], axes=1)
-        lead = first[UNIFORM] - first[RIDGE]
-        for S in found[known:]:
-            S[UNIFORM] = S[RIDGE] + lead
-            S[:, UNIFORM] = S[UNIFORM]
-            S[UNIFORM, UNIFORM] = S[RIDGE, RIDGE] + first[UNIFORM, UNIFORM] - first[RIDGE, RIDGE]
-        return np.stack(found), coefs[:known]
+def _powers(coef: Array, q: float) -> Array:
+    """|b_j|^q, the largest one."""
+    top = float(np.abs(coef).max(initial=0.0))
+    return (np.abs(coef) / top) ** q if top > 0 else np.zeros(len(coef))
 
 
-def _fold_fits(folds: list[Fold], coefs: list[Array]) -> list[FoldFit]:
+def _mean(products: Array | Sequence[Array], weight: Array) -> Array:
+    """Over folds."""
+    return np.asarray(np.tensordot(weight / weight.sum(), products, axes=1))
+
+
+def _uniform(data: FoldData, size: int, folds: int) -> tuple[list[Array], list[float]]:
+    """Mean coefficients (p,) of uniform members in the first folds, and the errors of infinitely many of them.
+
+    Members come in pairs, both ends of random orders of the columns: as many as are cheap, as more of them are better
+    judges of small differences. With the mean error P of a pair's mean and that of k members R, infinitely many have
+    R - 2 (P - R) / (k - 2).
+    """
+    p = len(data.unit)
+    pairs = int(np.clip(min(WORK / max(1.0, size) ** 3, MOST_DRAWN / p), *PAIRS))
+    orders, columns = np.random.default_rng(SEED).permuted(np.tile(np.arange(p), (pairs, 1)), axis=1), []
+    for fold in data.folds[:folds]:
+        m = round(np.sqrt(fold.fits.n_rows / data.n_rows) * size)
+        m = max(1, min(m, int(LARGEST_SHARE * (fold.fits.n_rows - 1))))
+        columns.append(np.sort(np.concatenate([orders[:, :m], orders[:, -m:]]), axis=1))  # one half, the other
+    coefs = data.each(members, data.fits, columns)
+    means = [every.mean(axis=0) for every in coefs]
+    own = data.each(Fold.errors, data.folds, [mean[None] for mean in means])
+    pair = data.each(Fold.errors, data.folds, [(every[:pairs] + every[pairs:]) / 2 for every in coefs])
+    return means, [float(R[0] - 2 * (P.mean() - R[0]) / (2 * pairs - 2)) for R, P in zip(own, pair, strict=True)]
+
+
+def _products(data: FoldData, chosen: list[Array], uniform_size: int | None) -> tuple[Array, list[Array]]:
+    """Mean products of errors (folds, schemes, schemes), and coefficients (schemes, p) of every fold.
+
+    Of many rows uniform members are fitted in the first repeat only; in the others they have the same lead.
+    """
+    known = len(data.folds) if data.n_rows < FEW_ROWS else data.first
+    uniform, errors = [coef[RIDGE] for coef in chosen], list[float]()
+    if uniform_size is not None:
+        uniform[:known], errors = _uniform(data, uniform_size, known)
+    every = [np.vstack([coef, own, np.zeros(len(own))]) for coef, own in zip(chosen, uniform, strict=True)]
+    found = np.stack(data.each(Fold.products, data.folds, every))
+    found[: len(errors), UNIFORM, UNIFORM] = errors
+    first = _mean(found[:known], data.weight[:known])
+    lead = first[UNIFORM] - first[RIDGE]
+    for S in found[known:]:
+        S[UNIFORM] = S[RIDGE] + lead
+        S[:, UNIFORM] = S[UNIFORM]
+        S[UNIFORM, UNIFORM] = S[RIDGE, RIDGE] + first[UNIFORM, UNIFORM] - first[RIDGE, RIDGE]
+    return found, every[:known]
+
+
+def _fold_fits(data: FoldData, coefs: list[Array]) -> list[FoldFit]:
     """The mixture without each fold, as far as all of it is known."""
     fits = []
-    for fold, coef in zip(folds, coefs, strict=False):
-        residual = fold.residuals(coef[None])
-        fits.append(FoldFit(*fold.in_users_units(coef), fold.rows, None if residual is None else residual[:, 0]))
+    for fold, coef in zip(data.folds, coefs, strict=False):
+        residual, intercept = fold.residuals(coef[None]), float(fold.mean_y[0] - fold.mean_x @ coef)
+        fits.append(FoldFit(coef / data.unit, intercept, fold.rows, None if residual is None else residual[:, 0]))
     return fits
 
 
-def _shares(products: Array, weight: Array, data: FoldData, usable: NDArray[np.bool_]) -> tuple[Array, float]:
+def _shares(products: Array, data: FoldData, usable: NDArray[np.bool_]) -> tuple[Array, float]:
     """Of the schemes, (schemes,), and how much their error is underestimated by having chosen them."""
-    n = data.n_rows
-    S = np.tensordot(weight / weight.sum(), products, axes=1)
-    fits = np.flatnonzero(usable & (np.arange(len(NAMES)) != NOTHING))
+    n, weight = data.n_rows, data.weight
+    S, fits = _mean(products, weight), np.flatnonzero(usable & (np.arange(len(NAMES)) != NOTHING))
     shares = np.zeros(len(NAMES))
     shares[fits], optimism = _stacked(S[np.ix_(fits, fits)], n)
     nothing, ridge = np.eye(len(NAMES))[[NOTHING, RIDGE]]
-    steady = _without_best(nothing, ridge, products, weight, data.repeats)
+    steady = _without_best(nothing, ridge, products, data)
     with_ridge = _lead(ridge, nothing, products, steady, n * float(steady.sum() / weight.sum())) > BEYOND
-    base = _base(np.tensordot(steady / steady.sum(), products, axes=1) if with_ridge else S, usable)
-    shares = base + _trust(shares, base, products, weight, n, data.repeats) * (shares - base)
+    base = _base(_mean(products, steady) if with_ridge else S, usable)
+    # drawn to the base unless the gain over it is beyond its noise, also without the best fold of each repeat
+    steady = _without_best(shares, base, products, data)
+    lead = _lead(shares, base, products, weight, n)
+    lead = min(lead, _lead(shares, base, products, steady, n * float(steady.sum() / weight.sum())))
+    shares = base + np.clip((lead - GATE[0]) / (GATE[1] - GATE[0]), 0.0, 1.0) * (shares - base)
     if usable[NOTHING]:
-        steady = _without_best(nothing, shares, products, weight, data.repeats)
+        steady = _without_best(nothing, shares, products, data)
         lead = _lead(shares, nothing, products, steady, n * float(steady.sum() / weight.sum())) - BEYOND
         lead = max(lead, _lead(shares, nothing, products, weight, n))
         shares = nothing + np.clip(lead, 0.0, 1.0) * (shares - nothing)
@@ -334,22 +282,14 @@ def _base(S: Array, usable: NDArray[np.bool_]) -> Array:
     return base
 
 
-def _trust(shares: Array, base: Array, products: Array, weight: Array, n_rows: int, repeats: int) -> float:
-    """How far the gain over the base is beyond its noise, also without the best fold of each repeat."""
-    steady = _without_best(shares, base, products, weight, repeats)
-    lead = _lead(shares, base, products, weight, n_rows)
-    lead = min(lead, _lead(shares, base, products, steady, n_rows * float(steady.sum() / weight.sum())))
-    return float(np.clip((lead - GATE[0]) / (GATE[1] - GATE[0]), 0.0, 1.0))
-
-
-def _without_best(shares: Array, base: Array, products: Array, weight: Array, repeats: int) -> Array:
+def _without_best(shares: Array, base: Array, products: Array, data: FoldData) -> Array:
     """Weights of the folds without the one, in each repeat, that gives most of the gain over other shares.
 
     A gain that rests on one fold may rest on one row.
     """
-    gains = weight * np.einsum("i,fij,j->f", base - shares, products, base + shares)
-    steady = weight.copy()
-    for part in np.array_split(np.arange(len(gains)), repeats):
+    gains = data.weight * np.einsum("i,fij,j->f", base - shares, products, base + shares)
+    steady = data.weight.copy()
+    for part in np.array_split(np.arange(len(gains)), data.repeats):
         if len(part) > 1:
             steady[part[np.argmax(gains[part])]] = 0.0
     return steady
@@ -361,8 +301,7 @@ def _lead(shares: Array, base: Array, products: Array, weight: Array, n_rows: fl
     With errors e and e' of two ensembles at a left-out row, u = e - e' and v = e + e', the difference of their squares
     is u v, with variance mean(u^2) mean(v^2) + mean(u v)^2 where u and v are Gaussian.
     """
-    S = np.tensordot(weight / weight.sum(), products, axes=1)
-    u, v = base - shares, base + shares
+    S, u, v = _mean(products, weight), base - shares, base + shares
     gain = float(u @ S @ v)
     spread = max(float(u @ S @ u), 0.0) * float(v @ S @ v) + gain**2
     return gain / float(np.sqrt(spread / n_rows)) if spread > 0 else 0.0

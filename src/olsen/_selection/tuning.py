@@ -1,14 +1,14 @@
 """Choose the sampling schemes, the size of uniform members, their number and the scale. One flow for all data.
 
-The evidence is rows in memory, or moments of folds. Uniform members are compared over sizes, which gives a risk curve;
-with the default inclusion their best size is then one of the schemes that share the ensemble (see ``schemes``).
+Members are judged by rows in memory, or by moments of folds. Uniform members are compared over sizes, which gives a
+risk curve; with the default inclusion their best size is then one of the schemes that share the ensemble (``schemes``).
 
 Everything that chooses uses constant seeds: the same data give the same choice.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,24 @@ from .._members.problem import Problem, Units
 from .._moments import Moments
 from .._trust import power_of_two
 from ..subsets import resolve_size
-from . import combining, moment_curves, paths
-from .curve import RiskCurve, SizeCurve
-from .fold_data import FoldData, folds_of_moments, folds_of_rows, random_splits, repeats_for
+from . import combining, moment_curves, risk_curves
+from .fold_data import (
+    FoldData,
+    blas_for,
+    few_folds,
+    few_splits,
+    folds_of_moments,
+    folds_of_rows,
+    moments_of_training_rows,
+    random_splits,
+    ridge_penalty,
+    ridge_penalty_of_folds,
+)
 from .moment_curves import FoldCurve
-from .paths import Paths, Splits
-from .ridge_penalty import blas_for, few_folds, few_splits, ridge_penalty, ridge_penalty_of_folds
+from .risk_curves import Paths, RiskCurve, RowCurve, Splits
 from .schemes import LARGEST_SHARE, Choice, choose_schemes
 
-__all__ = ["Evidence", "Request", "Selection", "select"]
+__all__ = ["MomentData", "RowData", "Selection", "SelectionData", "TuningOptions", "select"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -34,13 +43,12 @@ Indices = NDArray[np.int64]
 EXCESS = 0.01  # of a finite ensemble over an infinite one, where the number of members is to be found
 MANY = 1000  # members for which the size of uniform ones is chosen, where they are infinitely many
 MUCH_WORK = 1e9  # operations of one path
-MOST_FOLDS = 5  # of a splitter, in which schemes are compared; more are joined
 SEED = 11  # of the paths
 SIZES = 50  # at most, of uniform members
 
 
 @dataclass(frozen=True)
-class Request:
+class TuningOptions:
     """What the user fixed."""
 
     design: str
@@ -70,66 +78,20 @@ class Request:
             )
         return self.inclusion != "uniform" and plain and all_rows
 
-
-@dataclass(frozen=True)
-class Evidence:
-    """What members are judged by: rows in memory (with splits for k-fold), or moments of folds of rows."""
-
-    problem: Problem | None = None
-    splits: Splits | None = None
-    folds: list[Moments] | None = None
-    units: Units = field(default_factory=Units)  # of X and y as given: squares of squared errors must stay in range
-
-    @classmethod
-    def of_rows(cls, problem: Problem, splits: Splits | None) -> Evidence:
-        """Rows with entries of order one."""
-        problem, units = problem.in_units
-        return cls(problem, splits, units=units)
-
-    @classmethod
-    def of_folds(cls, folds: list[Moments]) -> Evidence:
-        """Moments of targets of order one."""
-        unit = power_of_two(max(float(np.sqrt(np.max(m.space.get(m.yy), initial=0.0) / m.weight)) for m in folds))
-        if unit == 1.0:
-            return cls(folds=folds)
-        return cls(
-            folds=[replace(m, mean_y=m.mean_y / unit, C=m.C / unit, yy=m.yy / unit / unit) for m in folds],
-            units=Units(y=unit),
-        )
-
-    @property
-    def n_targets(self) -> int:
-        """How many there are."""
-        if self.problem is not None:
-            return int(self.problem.Y.shape[1])
-        assert self.folds is not None
-        return int(self.folds[0].C.shape[1])
-
-    def target(self, t: int) -> Evidence:
-        """The same for one of several targets."""
-        if self.problem is not None:
-            return replace(self, problem=self.problem.target(t))
-        assert self.folds is not None
-        return replace(self, folds=[fold.target(t) for fold in self.folds])
-
-    def mean_of_others(self) -> Array:
-        """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
-        problem = self.problem
-        assert problem is not None
-        if not problem.fit_intercept:
-            return np.zeros_like(problem.Y)
-        weight = np.ones(len(problem.Y)) if problem.weight is None else problem.weight
-        share = (weight / weight.sum())[:, None]
-        mean: Array = (weight @ problem.Y / weight.sum() - share * problem.Y) / (1 - share)
-        for train, test in self.splits or ():
-            mean[test] = weight[train] @ problem.Y[train] / weight[train].sum()
-        return mean
-
-    def deviations(self) -> Array:
-        """Targets less these means, in the order of the rows of a curve: with splits, the test rows of each in turn."""
-        assert self.problem is not None
-        found = self.problem.Y - self.mean_of_others()
-        return found if self.splits is None else np.concatenate([found[test] for _, test in self.splits])
+    def candidate_sizes(self, p: int, rows: int) -> Indices:
+        """Sizes of uniform members to compare, clear of the interpolation peak."""
+        freedom = rows - self.fit_intercept
+        largest = max(1, min(p, int(LARGEST_SHARE * freedom)))
+        if self.sizes is None:  # beside penalised fits half of the sizes will do
+            count = SIZES // 2 if self.uses_schemes else SIZES
+            return risk_curves.size_grid(max(1, min(largest, freedom - 2)), count)  # few rows: 85 % are near the peak
+        sizes = np.unique([resolve_size(size, p, "max_features") for size in self.sizes])
+        if sizes[-1] > largest:
+            raise ValueError(
+                f"max_features asks for {sizes[-1]} columns in a member, but with {rows} rows at most {largest} keep "
+                f"members clear of the interpolation peak. Leave larger sizes out."
+            )
+        return sizes
 
 
 @dataclass(frozen=True)
@@ -137,7 +99,7 @@ class Selection:
     """What selection found: uniform members alone, or schemes that share the ensemble."""
 
     criterion: str
-    curve: SizeCurve  # of uniform members
+    curve: RiskCurve  # of uniform members
     standard_error: Array  # (sizes,) of the curve
     size: int  # columns of uniform members
     n_estimators: float
@@ -164,252 +126,282 @@ class Selection:
             )
 
 
-def select(evidence: Evidence, request: Request, n_estimators: float, sharing: Sharing) -> list[Selection]:
+@dataclass(frozen=True)
+class _Curve:
+    """A risk curve of uniform members, at the scale that was given, at one where it is to be estimated."""
+
+    criterion: str
+    curve: RowCurve
+    residuals: Array | None = None  # (sizes, n, q) unscaled; None where they are not known of all rows
+    folds: FoldCurve | None = None  # with its mean members, where it comes from moments of folds
+
+
+@dataclass(frozen=True)
+class _InFolds:
+    """What schemes are compared with: uniform members in the folds of the first repeat, and all folds."""
+
+    curve: RowCurve
+    trained_on: int  # rows that members of the curve are trained on
+    data: FoldData
+    penalty: float | None  # of ridge regression; None: no column varies
+
+
+@dataclass(frozen=True)
+class RowData:
+    """Rows in memory that members are judged by, with splits for k-fold."""
+
+    problem: Problem
+    splits: Splits | None
+    units: Units  # of X and y as given: squares of squared errors must stay in range
+
+    @classmethod
+    def from_problem(cls, problem: Problem, splits: Splits | None) -> RowData:
+        """Rows with entries of order one."""
+        problem, units = problem.in_units
+        return cls(problem, splits, units)
+
+    @property
+    def n_rows(self) -> int:
+        """Of all folds."""
+        return len(self.problem.Y)
+
+    @property
+    def n_columns(self) -> int:
+        """Of X."""
+        return self.problem.shape[1]
+
+    def targets(self) -> list[RowData]:
+        """The same for each of several targets."""
+        count = self.problem.Y.shape[1]
+        return [self] if count == 1 else [replace(self, problem=self.problem.target(t)) for t in range(count)]
+
+    def curve(self, options: TuningOptions, how: Paths) -> _Curve:
+        """Of uniform members, by the criterion that was asked for."""
+        problem, n = self.problem, self.n_rows
+        drawn = resolve_size(options.max_samples, n, "max_samples")
+        sizes, rows = self._sizes(options, self.splits, drawn), None if drawn == n else drawn
+        if options.criterion == "oob":
+            if rows is None:
+                raise ValueError(
+                    f"cv='oob' needs rows that members are not given, but max_samples={options.max_samples}."
+                )
+            name, curve = "oob", risk_curves.oob_curve(problem, sizes, how, rows)
+        elif self.splits is not None:
+            name, curve = "kfold", self._kfold(self.splits, sizes, how, None, rows)
+        else:
+            if options.criterion == "gcv":
+                criterion = risk_curves.gcv(problem, sizes, how, rows)
+            else:
+                criterion = risk_curves.leave_one_out(problem, sizes, how, rows)
+                # So many rows and columns differ little from one member to the next; if not, more batches follow.
+                how = replace(how, batch=2) if n * float(sizes[-1]) ** 2 > MUCH_WORK else how
+            name, curve = criterion.name, how.nested(problem.shape[1], sizes, criterion)
+        residuals = self._by_row(curve.residual)
+        if options.scale is not None:
+            curve = curve.scaled(options.scale, self._deviations())
+        return _Curve(name, curve, residuals)
+
+    def in_folds(self, options: TuningOptions, how: Paths) -> _InFolds:
+        """Folds of a splitter, at most a few, or random ones."""
+        if self.splits is None:
+            splits, repeats = random_splits(self.problem)
+        else:
+            splits, repeats = few_splits(self.splits, self.n_rows), 1
+        data = folds_of_rows(self.problem, splits, repeats, how.mapper)
+        first = splits[: data.first]
+        training = None if data.training is None else data.training[: data.first]
+        curve = self._kfold(first, self._sizes(options, first, self.n_rows), how, training, None)
+        if self.splits is None:
+            penalty = ridge_penalty(self.problem, data)
+        else:
+            penalty = ridge_penalty_of_folds(data, options.fit_intercept)
+        return _InFolds(curve, min(len(train) for train, _ in first), data, penalty)
+
+    def scaled(self, found: _Curve, at: int) -> tuple[RowCurve, float]:
+        """The curve at the scale that is best for one size, and that scale."""
+        if found.residuals is None:
+            return found.curve, 1.0
+        scale = combining.loo_scale(self.problem, found.residuals[at], self._mean_of_others())
+        return found.curve.scaled(scale, self._deviations()), scale
+
+    def prediction(self, found: _Curve, at: int, scale: float) -> Array | None:
+        """Of every row by uniform members of one size without it, (n, q); None where they are not all known."""
+        if found.residuals is None:
+            return None
+        centre = self._mean_of_others()
+        return np.asarray(centre + scale * (self.problem.Y - found.residuals[at] - centre))
+
+    def prediction_of(self, choice: Choice) -> Array | None:
+        """The same by the mixture, from the folds without each row, averaged over repeats."""
+        Y = self.problem.Y
+        total, times = np.zeros(len(Y)), np.zeros(len(Y))
+        for fit in choice.fits:
+            if fit.rows is None or fit.residual is None:
+                return None
+            np.add.at(total, fit.rows, Y[fit.rows, 0] - fit.residual)
+            np.add.at(times, fit.rows, 1)
+        return (total / times)[:, None] if times.all() else None
+
+    def _sizes(self, options: TuningOptions, splits: Splits | None, rows: int) -> Indices:
+        if splits is not None:  # repeated rows add no rank, so they do not count
+            rows = min(rows, *(self.problem.distinct_rows(train) for train, _ in splits))
+        return options.candidate_sizes(self.problem.shape[1], rows)
+
+    def _kfold(
+        self, splits: Splits, sizes: Indices, how: Paths, training: list[Moments] | None, drawn: int | None
+    ) -> RowCurve:
+        """With as many members as from moments of folds, so that the choice is the same."""
+        p = self.problem.shape[1]
+        if training is None and drawn is None and p <= 3 * int(sizes[-1]):  # cheaper than one Gram matrix for each path
+            training = moments_of_training_rows(self.problem, splits)
+        criterion = risk_curves.kfold(self.problem, splits, training, how, drawn)
+        return replace(how, max_batches=how.min_batches).nested(p, sizes, criterion)
+
+    def _by_row(self, residual: Array) -> Array | None:
+        """Residuals (sizes, n, q) in the order of the rows, or None where some row has none."""
+        if self.splits is not None:
+            whole = np.full((len(residual), *self.problem.Y.shape), np.nan)
+            whole[:, np.concatenate([test for _, test in self.splits])] = residual
+            residual = whole
+        return residual if residual.shape[1] == self.n_rows and np.isfinite(residual).all() else None
+
+    def _mean_of_others(self) -> Array:
+        """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
+        Y, weight = self.problem.Y, self.problem.weight
+        if not self.problem.fit_intercept:
+            return np.zeros_like(Y)
+        weight = np.ones(len(Y)) if weight is None else weight
+        share = (weight / weight.sum())[:, None]
+        mean: Array = (weight @ Y / weight.sum() - share * Y) / (1 - share)
+        for train, test in self.splits or ():
+            mean[test] = weight[train] @ Y[train] / weight[train].sum()
+        return mean
+
+    def _deviations(self) -> Array:
+        """Targets less these means, in the order of the rows of a curve: with splits, the test rows of each in turn."""
+        found = self.problem.Y - self._mean_of_others()
+        return found if self.splits is None else np.concatenate([found[test] for _, test in self.splits])
+
+
+@dataclass(frozen=True)
+class MomentData:
+    """The same where only moments of folds of rows are known."""
+
+    folds: list[Moments]
+    units: Units
+
+    splits = None
+
+    @classmethod
+    def from_folds(cls, folds: list[Moments]) -> MomentData:
+        """Moments of targets of order one."""
+        unit = power_of_two(max(float(np.sqrt(np.max(m.space.get(m.yy), initial=0.0) / m.weight)) for m in folds))
+        if unit != 1.0:
+            folds = [replace(m, mean_y=m.mean_y / unit, C=m.C / unit, yy=m.yy / unit / unit) for m in folds]
+        return cls(folds, Units(y=unit))
+
+    @property
+    def n_rows(self) -> int:
+        """Of all folds."""
+        return sum(fold.n_rows for fold in self.folds)
+
+    @property
+    def n_columns(self) -> int:
+        """Of X."""
+        return int(self.folds[0].C.shape[0])
+
+    def targets(self) -> list[MomentData]:
+        """The same for each of several targets."""
+        count = self.folds[0].C.shape[1]
+        return [replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(count)]
+
+    def curve(self, options: TuningOptions, how: Paths) -> _Curve:
+        """Of uniform members, by k-fold cross-validation or GCV."""
+        scale, p = options.fixed_scale, self.n_columns
+        if options.criterion == "gcv":
+            sizes, whole = options.candidate_sizes(p, self.n_rows), Moments.merge_all(self.folds)
+            return _Curve("gcv", moment_curves.moment_gcv_curve(whole, sizes, how, scale))
+        sizes = options.candidate_sizes(p, self._trained_on())
+        found = moment_curves.moment_kfold_curve(self.folds, sizes, how, scale)
+        return _Curve("kfold", found.curve, folds=found)
+
+    def in_folds(self, options: TuningOptions, how: Paths) -> _InFolds:
+        """These folds, joined to a few."""
+        data = folds_of_moments(few_folds(self.folds), how.mapper)
+        penalty = ridge_penalty_of_folds(data, options.fit_intercept)
+        return _InFolds(self.curve(options, how).curve, self._trained_on(), data, penalty)
+
+    def scaled(self, found: _Curve, at: int) -> tuple[RowCurve, float]:
+        """The curve at the scale that is best for one size, and that scale."""
+        if found.folds is None:
+            return found.curve, 1.0
+        scale = combining.drawn_to_one(*found.folds.slope(at))
+        return found.folds.scaled(scale), scale
+
+    def prediction(self, found: _Curve, at: int, scale: float) -> None:
+        """Of no row."""
+
+    def prediction_of(self, choice: Choice) -> None:
+        """Of no row."""
+
+    def _trained_on(self) -> int:
+        return self.n_rows - max(fold.n_rows for fold in self.folds)
+
+
+SelectionData = RowData | MomentData
+
+
+def select(data: SelectionData, options: TuningOptions, n_estimators: float, sharing: Sharing) -> list[Selection]:
     """The choice for so many members: one for all targets, or for each its own where schemes share the ensemble.
 
     Infinitely many uniform members are as many as keep the excess over them below one per cent.
     """
-    if not request.uses_schemes:
-        return [_uniform(_source(evidence, request, sharing), evidence, request, n_estimators)]
-    each = [evidence] if evidence.n_targets == 1 else [evidence.target(t) for t in range(evidence.n_targets)]
-    return [_schemes(_source(own, request, sharing), own, request, n_estimators, sharing) for own in each]
+    how = Paths(SEED, options.design, sharing)
+    if not options.uses_schemes:
+        return [_uniform(data, options, n_estimators, how)]
+    how = replace(how, batch=2, min_batches=2)  # beside penalised fits a rough size of uniform members will do
+    return [_schemes(one, options, n_estimators, how) for one in data.targets()]
 
 
-def _source(evidence: Evidence, request: Request, sharing: Sharing) -> _Source:
-    how = Paths(SEED, request.design, sharing)
-    if (
-        request.uses_schemes
-    ):  # beside penalised fits a rough size of uniform members will do: four pairs, half the sizes
-        how = replace(how, batch=2, min_batches=2)
-    if evidence.folds is not None:
-        return _FoldMoments(evidence.folds, request, how)
-    assert evidence.problem is not None
-    return _Rows(evidence.problem, evidence.splits, request, how)
-
-
-@dataclass(frozen=True)
-class _Curve:
-    """A risk curve of uniform members."""
-
-    criterion: str
-    curve: RiskCurve  # at the scale that was given, at one where it is to be estimated
-    n_rows: int
-    residuals: list[Array] | None = None  # of every size, by row, unscaled; None where they are not all known
-    folds: FoldCurve | None = None  # with its mean members, where it comes from moments of folds
-
-    def best(self, k: float, one_standard_error: bool) -> int:
-        """Position of the chosen size for k members."""
-        mse = self.curve.mse(k)
-        best = int(np.argmin(mse))
-        if not one_standard_error:
-            return best
-        return int(np.flatnonzero(mse <= mse[best] + self.standard_error(k)[best])[0])
-
-    def standard_error(self, k: float) -> Array:
-        """Of the estimated error; from moments of all rows together only its order is known."""
-        if self.curve.own.shape[1] == 1:
-            found: Array = self.curve.mse(k) * np.sqrt(2 / self.n_rows)
-            return found
-        return self.curve.standard_error(k)
-
-
-def _uniform(source: _Source, evidence: Evidence, request: Request, n_estimators: float) -> Selection:
-    found = source.curve()
-    at = found.best(n_estimators, request.one_standard_error)
-    number = found.curve.members_for(at, EXCESS) if np.isinf(n_estimators) else n_estimators
-    residual = None if found.residuals is None else found.residuals[at]
-    scale = request.fixed_scale
-    if request.scale is None and residual is not None and evidence.problem is not None:
-        scale = combining.loo_scale(evidence.problem, residual, evidence.mean_of_others())
-        found = replace(found, curve=found.curve.scaled(scale, evidence.deviations()))
-    elif request.scale is None and found.folds is not None:
-        scale = combining.drawn_to_one(*found.folds.slope(at))
-        found = replace(found, curve=found.folds.scaled(scale))
-    prediction = None
-    if residual is not None and evidence.problem is not None:
-        centre = evidence.mean_of_others()
-        prediction = centre + scale * (evidence.problem.Y - residual - centre)
-    error = found.standard_error(number)
+def _uniform(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
+    found = data.curve(options, how)
+    average = found.curve.average
+    mse = average.mse(k)
+    at = int(np.argmin(mse))
+    if options.one_standard_error:
+        at = int(np.flatnonzero(mse <= mse[at] + _standard_error(found.curve, k, data.n_rows)[at])[0])
+    number = average.members_for(at, EXCESS) if np.isinf(k) else k
+    curve, scale = (found.curve, options.scale) if options.scale is not None else data.scaled(found, at)
+    error = _standard_error(curve, number, data.n_rows)
     return Selection(
-        found.criterion, found.curve.averaged(), error, int(found.curve.sizes[at]), number, scale,
-        float(found.curve.mse(number)[at]), float(error[at]), prediction,
-    ).in_users_units(evidence.units)  # fmt: skip
+        found.criterion, curve.average, error, int(average.sizes[at]), number, scale,
+        float(curve.average.mse(number)[at]), float(error[at]), data.prediction(found, at, scale),
+    ).in_users_units(data.units)  # fmt: skip
 
 
-def _schemes(source: _Source, evidence: Evidence, request: Request, k: float, sharing: Sharing) -> Selection:
-    found, trained_on = source.curve_in_folds()
-    many = MANY if np.isinf(k) else k
-    at = found.best(many, one_standard_error=False)
-    n, p = source.n_rows, found.curve.n_items
-    size = round(float(found.curve.sizes[at]) * np.sqrt(n / trained_on))
-    size = max(1, min(size, p, int(LARGEST_SHARE * (n - request.fit_intercept))))
-    data, penalty = source.fold_data()
-    if penalty is None:  # no column varies
-        choice = Choice.of_nothing(data)
-    else:
-        with blas_for((n, p)):
-            only_ridge = request.inclusion == "ridge"
-            choice = choose_schemes(data, penalty, size, sharing, only_ridge=only_ridge, scale=request.scale)
-    # of all repeats: uniform members keep the lead over ridge regression that they have in the first
-    curve = found.curve.averaged().shifted(choice.beyond_first)
-    return Selection(
-        "kfold", curve, found.standard_error(many), size, k,
-        1 - choice.nothing if request.scale is None else request.fixed_scale, choice.mse, choice.standard_error,
-        _left_out(evidence, choice), choice,
-    ).in_users_units(evidence.units)  # fmt: skip
-
-
-def _left_out(evidence: Evidence, choice: Choice) -> Array | None:
-    """Predictions of every row from the folds without it, averaged over repeats; None where they are not all known."""
-    if evidence.problem is None:
-        return None
-    Y = evidence.problem.Y
-    total, times = np.zeros(len(Y)), np.zeros(len(Y))
-    for fit in choice.fits:
-        if fit.rows is None or fit.residual is None:
-            return None
-        np.add.at(total, fit.rows, Y[fit.rows, 0] - fit.residual)
-        np.add.at(times, fit.rows, 1)
-    return (total / times)[:, None] if times.all() else None
-
-
-def _candidate_sizes(request: Request, p: int, rows: int) -> Indices:
-    """Candidate sizes, clear of the interpolation peak."""
-    freedom = rows - request.fit_intercept
-    largest = max(1, min(p, int(LARGEST_SHARE * freedom)))
-    if request.sizes is None:
-        count = SIZES // 2 if request.uses_schemes else SIZES
-        return paths.size_grid(max(1, min(largest, freedom - 2)), count)  # with few rows 85 % are next to the peak
-    sizes = np.unique([resolve_size(size, p, "max_features") for size in request.sizes])
-    if sizes[-1] > largest:
-        raise ValueError(
-            f"max_features asks for {sizes[-1]} columns in a member, but with {rows} rows at most {largest} keep "
-            f"members clear of the interpolation peak. Leave larger sizes out."
-        )
-    return sizes
-
-
-@dataclass(frozen=True)
-class _FoldMoments:
-    """Errors from moments of folds."""
-
-    moments: list[Moments]
-    request: Request
-    how: Paths
-
-    @property
-    def n_rows(self) -> int:
-        return sum(fold.n_rows for fold in self.moments)
-
-    def _trained_on(self) -> int:
-        return self.n_rows - max(fold.n_rows for fold in self.moments)
-
-    def curve(self) -> _Curve:
-        """Of uniform members, as the request asks."""
-        scale, p = self.request.fixed_scale, self.moments[0].C.shape[0]
-        if self.request.criterion == "gcv":
-            sizes = _candidate_sizes(self.request, p, self.n_rows)
-            curve = moment_curves.moment_gcv_curve(Moments.merge_all(self.moments), sizes, self.how, scale)
-            return _Curve("gcv", curve, self.n_rows)
-        sizes = _candidate_sizes(self.request, p, self._trained_on())
-        found = moment_curves.moment_kfold_curve(self.moments, sizes, self.how, scale)
-        return _Curve("kfold", found.curve, self.n_rows, folds=found)
-
-    def curve_in_folds(self) -> tuple[_Curve, int]:
-        """Of uniform members in the folds of the first repeat, and the rows that they are trained on."""
-        return self.curve(), self._trained_on()
-
-    def fold_data(self) -> tuple[FoldData, float | None]:
-        """Folds for the comparison of schemes, and the penalty of ridge regression on all rows."""
-        data = folds_of_moments(few_folds(self.moments, MOST_FOLDS))
-        return data, ridge_penalty_of_folds(data, self.request.fit_intercept)
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The same from rows in memory."""
-
-    problem: Problem
-    splits: Splits | None
-    request: Request
-    how: Paths
-
-    @property
-    def n_rows(self) -> int:
-        return self.problem.shape[0]
-
-    @property
-    def _drawn(self) -> int | None:
-        """Rows of a member, None: all."""
-        rows = resolve_size(self.request.max_samples, self.n_rows, "max_samples")
-        return None if rows == self.n_rows else rows
-
-    def _sizes(self, splits: Splits | None) -> Indices:
-        rows = self.n_rows if self._drawn is None else self._drawn
-        if splits is not None:  # repeated rows add no rank, so they do not count
-            rows = min(rows, *(self.problem.take(train).distinct_rows() for train, _ in splits))
-        return _candidate_sizes(self.request, self.problem.shape[1], rows)
-
-    def curve(self) -> _Curve:
-        sizes, drawn = self._sizes(self.splits), self._drawn
-        if self.request.criterion == "oob":
-            if drawn is None:
-                raise ValueError(
-                    f"cv='oob' needs rows that members are not given, but max_samples={self.request.max_samples}."
-                )
-            return self._curve("oob", paths.oob_curve(self.problem, sizes, self.how, drawn))
-        if self.splits is not None:
-            return self._in_folds(self.splits, sizes)
-        how = self.how
-        if self.request.criterion == "gcv":
-            criterion = paths.gcv(self.problem, sizes, how, drawn)
+def _schemes(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
+    """Uniform members have their best size for many of them, in proportion to the root of the rows."""
+    n = data.n_rows
+    with blas_for((n, data.n_columns)):
+        found = data.in_folds(options, how)
+        many, average = MANY if np.isinf(k) else k, found.curve.average
+        size = round(float(average.sizes[np.argmin(average.mse(many))]) * np.sqrt(n / found.trained_on))
+        size = max(1, min(size, average.n_items, int(LARGEST_SHARE * (n - options.fit_intercept))))
+        if found.penalty is None:
+            choice = Choice.of_nothing(found.data)
         else:
-            criterion = paths.leave_one_out(self.problem, sizes, how, drawn)
-            # So many rows and columns differ little from one member to the next; where they do, more batches follow.
-            how = replace(how, batch=2) if self.n_rows * float(sizes[-1]) ** 2 > MUCH_WORK else how
-        return self._curve(criterion.name, how.nested(self.problem.shape[1], sizes, criterion))
-
-    def _in_folds(self, splits: Splits, sizes: Indices) -> _Curve:
-        """With as many members as from moments of folds, so that the choice is the same."""
-        criterion = paths.kfold(self.problem, sizes, self.how, splits, self._drawn)
-        how = replace(self.how, max_batches=self.how.min_batches)
-        return self._curve("kfold", how.nested(self.problem.shape[1], sizes, criterion), splits)
-
-    def _curve(self, criterion: str, curve: RiskCurve, splits: Splits | None = None) -> _Curve:
-        by_row = [self._by_row(residual, splits) for residual in curve.residual]
-        residuals = [r for r in by_row if r is not None]
-        known = residuals if len(residuals) == len(by_row) else None
-        if self.request.scale is not None and not self.request.uses_schemes:
-            curve = curve.scaled(self.request.scale, Evidence(self.problem, splits).deviations())
-        return _Curve(criterion, curve, self.n_rows, known)
-
-    def _by_row(self, residual: Array, splits: Splits | None) -> Array | None:
-        """Residuals in the order of the rows, or None where some row has none."""
-        if splits is not None:
-            order = np.concatenate([test for _, test in splits])
-            whole = np.full(self.problem.Y.shape, np.nan)
-            whole[order] = residual
-            residual = whole
-        return residual if len(residual) == len(self.problem.Y) and np.isfinite(residual).all() else None
-
-    def _repeated(self) -> tuple[Splits, int]:
-        """Folds in which schemes are compared, and how often every row is left out."""
-        if self.splits is not None:
-            return few_splits(self.splits, self.n_rows, MOST_FOLDS), 1
-        repeats = repeats_for(self.n_rows)
-        splits = random_splits(self.problem, repeats)
-        return splits, repeats if len(splits) < self.n_rows else 1
-
-    def curve_in_folds(self) -> tuple[_Curve, int]:
-        splits, repeats = self._repeated()
-        first = splits[: len(splits) // repeats]
-        return self._in_folds(first, self._sizes(first)), min(len(train) for train, _ in first)
-
-    def fold_data(self) -> tuple[FoldData, float | None]:
-        data = folds_of_rows(self.problem, *self._repeated(), self.how.mapper)
-        if self.splits is None:
-            return data, ridge_penalty(self.problem)
-        return data, ridge_penalty_of_folds(data, self.request.fit_intercept)
+            only_ridge = options.inclusion == "ridge"
+            choice = choose_schemes(found.data, found.penalty, size, only_ridge=only_ridge, scale=options.scale)
+    # of all repeats: uniform members keep the lead over ridge regression that they have in the first
+    return Selection(
+        "kfold", average.shifted(choice.beyond_first), _standard_error(found.curve, many, n), size, k,
+        1 - choice.nothing if options.scale is None else options.scale, choice.mse, choice.standard_error,
+        data.prediction_of(choice), choice,
+    ).in_users_units(data.units)  # fmt: skip
 
 
-_Source = _FoldMoments | _Rows
+def _standard_error(curve: RowCurve, k: float, n_rows: int) -> Array:
+    """Of the estimated error; from moments of all rows together only its order is known."""
+    if curve.products.shape[2] == 1:
+        return np.asarray(curve.average.mse(k) * np.sqrt(2 / n_rows))
+    return curve.standard_error(k)
