@@ -52,24 +52,20 @@ def coin_masks(alpha):
 
 
 def size_masks(p, m):
-    masks = np.zeros((0, p))
-    for kept in combinations(range(p), m):
-        masks = np.vstack([masks, np.isin(np.arange(p), kept)])
+    masks = np.array([np.isin(np.arange(p), kept) for kept in combinations(range(p), m)], dtype=float)
     return masks, np.full(len(masks), 1 / len(masks))
 
 
-LAWS = {
+UNEQUAL = [0.1, 0.9, 0.5, 1.0, 0.0, 0.7]
+MASKS = {
     "coins": ({"max_features": 0.35}, coin_masks(np.full(6, 0.35))),
     "count of coins": ({"max_features": 2}, coin_masks(np.full(6, 1 / 3))),
-    "unequal coins": (
-        {"max_features": [0.1, 0.9, 0.5, 1.0, 0.0, 0.7]},
-        coin_masks(np.array([0.1, 0.9, 0.5, 1.0, 0.0, 0.7])),
-    ),
+    "unequal coins": ({"max_features": UNEQUAL}, coin_masks(UNEQUAL)),
 } | {f"{m} of 6": ({"max_features": m, "sampling": "fixed"}, size_masks(6, m)) for m in range(1, 7)}
 
 
 def test_closed_form_is_the_minimiser_over_all_masks(seed):
-    for (name, (params, masks)), n in product(LAWS.items(), [40, 7, 4]):
+    for (name, (params, masks)), n in product(MASKS.items(), [40, 7, 4]):
         if n == 4 and name == "6 of 6":
             continue  # least squares with more columns than rows: see the minimum-norm test
         X, y = random_problem(seed, n=n, p=6)
