@@ -22,12 +22,7 @@ __all__ = ["MEMBERS", "SIZES", "UNIT", "export", "fit", "ridge_error", "split"]
 
 SIZES = (5, 10, 20, 40, 80, 160, 320, 440)
 MEMBERS = (1, 2, 4, 16, 64, 256)
-COVERAGE = 0.9
 UNIT = 0.001  # of carbon, g per 100 g
-DIGITS = 2000  # steps from zero to the largest coefficient
-SEED = 0
-SPREAD = 7919  # a prime: neighbours in the file, which may come from one field, are parted
-PENALTIES = np.logspace(-8, 4, 61)
 
 Array = NDArray[np.float64]
 
@@ -35,7 +30,7 @@ Array = NDArray[np.float64]
 def split() -> tuple[Array, Array, Array, Array]:
     """Rows to fit and rows to predict, two to one: X, y, X of new soils, y of new soils, these by their carbon."""
     X, y = load_soil_carbon(return_X_y=True)
-    left_out = np.arange(len(y)) * SPREAD % len(y) < len(y) // 3
+    left_out = np.arange(len(y)) * 7919 % len(y) < len(y) // 3  # a prime parts neighbours, maybe of one field
     new = np.flatnonzero(left_out)[np.argsort(y[left_out], kind="stable")]
     return X[~left_out], y[~left_out], X[new], y[new]
 
@@ -43,10 +38,10 @@ def split() -> tuple[Array, Array, Array, Array]:
 def fit(size: int, members: int) -> dict[str, Any]:
     """One ensemble: coefficients, predictions of new soils and their intervals, in whole numbers of small units."""
     X, y, X_new, y_new = split()
-    model = OLSEnsembleRegressor(members, size, random_state=SEED).fit(X, y)
-    predicted, interval = model.predict(X_new), model.predict_interval(X_new, COVERAGE)
+    model = OLSEnsembleRegressor(members, size, random_state=0).fit(X, y)
+    predicted, interval = model.predict(X_new), model.predict_interval(X_new, 0.9)
     effect = model.coef_ * X.std(axis=0)
-    scale = float(f"{np.abs(effect).max() / DIGITS:.4g}")
+    scale = float(f"{np.abs(effect).max() / 2000:.4g}")  # steps from zero to the largest
     inside = (interval[:, 0] <= y_new) & (y_new <= interval[:, 1])
     return {
         "m": size,
@@ -69,7 +64,7 @@ def ridge_error() -> float:
     from sklearn.preprocessing import StandardScaler
 
     X, y, X_new, y_new = split()
-    model = make_pipeline(StandardScaler(), RidgeCV(PENALTIES)).fit(X, y)
+    model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-8, 4, 61))).fit(X, y)
     return _rounded(np.sqrt(np.mean((model.predict(X_new) - y_new) ** 2)))
 
 

@@ -109,7 +109,7 @@ def reproduce(
         seconds, recipe, found = time.perf_counter() - start, RECIPES[name], deviation(table)
         write_manifest(
             Path(out) / f"{name}.json", seed=seed, seconds=seconds, figure=name, title=recipe.title,
-            caption=recipe.caption, scale=scale, constants=vars(recipe.at(scale)), deviation=found,
+            scale=scale, constants=vars(recipe.at(scale)), deviation=found,
         )  # fmt: skip
         reports.append({"name": name, "title": recipe.title, "seconds": seconds, "files": files, "deviation": found})
         if finished:
