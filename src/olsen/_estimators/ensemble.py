@@ -270,7 +270,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
                     f"earlier batches were folded in with the former and their rows are gone. Start a new estimator."
                 )
             return replace(fitted.data, options=batch.options)
-        rows = fitted.unchanged_rows("partial_fit after fit")
+        rows = fitted.need_rows("partial_fit after fit")
         before = replace(batch, rows=rows, n_given=fitted.design.n_given or len(rows.Y))
         return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(before)
 

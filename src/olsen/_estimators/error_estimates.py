@@ -46,7 +46,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -113,8 +113,7 @@ class Jackknife:
     design: Design
     weights: Array  # (k,) of the members; empty where they are infinitely many
     scale: float
-    # is given coefficients (p, q) and intercept (q,) as found from the rows; raises if they are not those of the fit
-    check: Callable[[Array, Array], None]
+    check: Callable[[], Problem]  # raises if the rows are not those of the fit any more
     sharing: Sharing
 
     @cached_property
@@ -209,8 +208,8 @@ class Jackknife:
         return _Derivative(D, base, shrink * (residual / unit) ** 2, unit, units.x, rows.mean_x)
 
     def _delete_rows(self, **how: Any) -> _Deletion:
-        """Sums over all members, checked to be those of the fit."""
-        problem, units = replace(self.problem).in_units  # without the moments of then: users can change X in place
+        """Sums over all members."""
+        problem, units = self.check().in_units
         with one_blas_thread():
             if len(self.weights):
                 drawn = self.design.draw(0, len(self.weights), self.sharing.without_blas)
@@ -218,7 +217,6 @@ class Jackknife:
             else:
                 assert self.design.process is not None
                 sums, rows = delete_rows_of_limit(problem, self.design.process[0], **how)
-        self.check(units.coefficients(sums.coef), sums.intercept * units.y)
         predicted = sums.mean_y + self.scale * (problem.Y - sums.residual - sums.mean_y)
         offset = self.scale * sums.moved + (1 - self.scale) * sums.mean_change
         return _Deletion((problem.Y - predicted) * units.y, offset * units.y, sums, rows, units)

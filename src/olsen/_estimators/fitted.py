@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, Self, overload
 
-import joblib
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
@@ -20,11 +19,10 @@ from .. import _engines, _members
 from .._engines import Engine, NeedsRows, process_of
 from .._engines.determinantal import drawable
 from .._execution import messages
-from .._members.problem import Problem
 from .._selection.combining import Combination, combine
 from ..subsets import Design, Subsets
 from . import inputs
-from .result import FittedResult, restored
+from .result import FittedResult, fingerprint, restored, same_rows
 from .summary import SummaryMixin
 from .uncertainty import UncertaintyMixin
 
@@ -111,7 +109,7 @@ class FittedEnsemble(
         for t in range(self._n_targets):
             features, solution = found[t if len(found) > 1 else 0]
             parts = (solution.values[:, t], features.indices, features.indptr)
-            coefs.append(sp.csr_array(parts, shape=(len(features), features.n_items))[:n_members])
+            coefs.append(sp.csr_array(parts, shape=(len(features), features.n_items)))
         return coefs[0] if self.coef_.ndim == 1 else coefs
 
     @property
@@ -194,20 +192,14 @@ class FittedEnsemble(
         return [drawable(fitted.need_data(what), design) for design in fitted.designs]
 
     def _members_again(self, what: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
-        """Members solved once more from the training rows, of every target where each has its own.
-
-        All of them, as their mean tells whether the rows are those of the fit; of infinitely many so many.
-        """
-        fitted, options, found, means = self._result(), inputs.options_of(self), [], []
-        problem, weights = replace(fitted.need_rows(what)), fitted.members.weights  # without the moments of then
+        """Members solved once more from the training rows, of every target where each has its own."""
+        fitted, options, found = self._result(), inputs.options_of(self), []
+        problem = fitted.need_rows(what)
         for design in self._drawable_designs(what):
-            features, samples = design.draw(0, len(weights) or n_members or 0)
+            features, samples = design.draw(0, len(fitted.members) if n_members is None else n_members)
             sharing = options.sharing("members", len(features))
             solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
             found.append((features, solution))
-            if len(weights):
-                means.append(_members.Members.of(problem, features, samples, solution, weights))
-        fitted.unchanged_rows(what, means)
         return found
 
     # What fit is made of
@@ -234,9 +226,9 @@ class FittedEnsemble(
     def _kept(self, engine: Engine) -> FittedResult | None:
         """The earlier result that a warm start goes on from: one of the same rows."""
         before = self._fitted
-        if not self.warm_start or before is None or before.fingerprint is None or engine.problem is None:
+        if not self.warm_start or before is None or before.rows is None or engine.problem is None:
             return None
-        return before if before.fingerprint == _fingerprint(engine.problem) else None
+        return before if same_rows(before.fingerprint, fingerprint(engine.problem)) else None
 
     def _seed(self, kept: FittedResult | None) -> int:
         """Drawn once from `random_state`; a warm start from the same object keeps its seed."""
@@ -271,7 +263,7 @@ class FittedEnsemble(
             members,
             how.scale,
             advantage=how.advantage,
-            fingerprint=_fingerprint(engine.problem) if self.warm_start and engine.problem is not None else None,
+            fingerprint=fingerprint(engine.problem),
             why_no_rows=engine.why_no_rows,
             data=engine.again(),
             random_state=self.random_state,
@@ -324,11 +316,6 @@ class FittedEnsemble(
         self.solver_, self.n_fallbacks_ = members.solver, members.n_fallbacks
         if len(members):
             self.inclusion_ = members.inclusion
-
-
-def _fingerprint(problem: Problem) -> str:
-    """Of rows as they are now: users can change X in place."""
-    return str(joblib.hash((problem.X, problem.Y, problem.weight)))
 
 
 def _recommend_limit(design: Design, k: float) -> None:

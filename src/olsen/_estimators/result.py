@@ -12,14 +12,15 @@ from numpy.typing import NDArray
 
 from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Options, Stream, nobody
 from .._execution.memory import describe
-from .._members import Members, by_target
+from .._members import Members
 from .._members.problem import Problem
 from .._moments import DistinctRows, Triangle
 from .._selection.risk_curves import RiskCurve, Splits
-from .._trust import EPS
 from ..subsets import Design, Determinantal
 
-__all__ = ["FittedResult", "from_plain", "restored", "to_plain"]
+__all__ = ["FittedResult", "fingerprint", "from_plain", "restored", "same_rows", "to_plain"]
+
+Array = NDArray[np.float64]
 
 NOT_KEPT = "the model came from a pickle or a file that was written without them. Call fit once more"
 SAME_COEFFICIENTS = 1e-5  # of the largest one: solvers agree to more digits
@@ -34,7 +35,7 @@ class FittedResult:
     scale: Any
     advantage: float | None = None  # of stacking over equal weights
     curve: RiskCurve | None = None  # of uniform members, from tuning
-    fingerprint: str | None = None  # of the training rows, for a warm start
+    fingerprint: Array | None = None  # of the training rows
     why_no_rows: str = ""  # why there are none, and what to do
     random_state: Any = None  # what the seed came from: the same object means the same members in a warm start
     data: Engine | None = None  # the training data, to be read again
@@ -54,55 +55,34 @@ class FittedResult:
         return None if self.data is None else self.data.problem
 
     def need_rows(self, what: str) -> Problem:
-        """The training rows, or an error that says why there are none and what to do."""
+        """The training rows, or an error that says why there are none, or that they are not those of the fit."""
         if self.rows is None:
             raise NeedsRows(f"{what} needs the training rows: {self.why_no_rows}.")
-        return self.rows
+        if not same_rows(self.fingerprint, fingerprint(self.rows), np.sqrt(np.finfo(self.rows.X.dtype).eps)):
+            raise NeedsRows(
+                f"{what} is computed from the training rows, but X was changed in place after fit. Fit again, or give "
+                f"fit a copy (X.copy()) if you go on changing X."
+            )
+        return replace(self.rows)  # without the moments of then
 
     def need_data(self, what: str) -> Engine:
-        """The training data as they are now, without the moments of then, or an error that says why they are gone."""
+        """The training data as they are now, or an error that says why they are gone."""
         if self.data is None:
             again = ""
             if self.why_no_rows == Blocks.why_no_rows:
                 again = ", or give fit a function that returns the iterator, or a file, so that it can be read again"
             raise NeedsRows(f"{what} needs the training data: {self.why_no_rows}{again}.")
-        return replace(self.data, rows=replace(self.data.problem)) if isinstance(self.data, Memory) else self.data
+        return replace(self.data, rows=self.need_rows(what)) if isinstance(self.data, Memory) else self.data
 
-    def unchanged_rows(self, what: str, again: Sequence[Members] = ()) -> Problem:
-        """The training rows, or an error if these are gone or members solved again are not those of the fit."""
-        rows, data, members = self.need_rows(what), self.need_data(what), self.members
-        again = again or [data.solve(design, 0, members.number, members.weights) for design in self.designs]
-        mean = by_target(list(again))
-        self.check_unchanged(what, mean.coef, mean.intercept)
-        return rows
-
-    def check_unchanged(self, what: str, coef: Any, intercept: Any = None, scale: Any = 1.0) -> None:
-        """Raise unless coefficients (p, q) and intercept (q,) that were found again are those of the fit, scaled.
-
-        No copy is made of X, so users can change it in place. What is computed from the rows later gives the members'
-        mean coefficients on the way: a check that costs the fit nothing.
-        """
-        get, rows = self.members.space.get, self.rows
-        own, constant = (np.asarray(get(part), dtype=float) for part in (self.members.coef, self.members.intercept))
-        own = own * scale
-        largest, rounding = float(np.abs(own).max(initial=0.0)), np.zeros((1, 1))
-        size = max(float(np.abs(constant).max()), largest if rows is None else float(np.abs(rows.Y).max()))
-        if rows is not None:
-            reach = np.where(rows.largest_entries > 0, rows.largest_entries, np.inf)[:, None]
-            rounding = 1e4 * EPS * (size / reach)  # coefficients so small are rounding of y
-        same = np.all(np.abs(coef - own) <= np.maximum(SAME_COEFFICIENTS * largest, rounding))
-        if same and (intercept is None or np.all(np.abs(intercept - constant) <= SAME_COEFFICIENTS * size)):
-            return
-        if rows is not None:
+    def check_unchanged(self, what: str, coef: Any, scale: Any = 1.0) -> None:
+        """Raise unless coefficients (p, q) found from data that were read again are those of the fit, scaled."""
+        own = np.asarray(self.members.space.get(self.members.coef), dtype=float) * scale
+        if self.rows is None and np.any(np.abs(coef - own) > SAME_COEFFICIENTS * np.abs(own).max(initial=0.0)):
             raise NeedsRows(
-                f"{what} is computed from the training rows, but X was changed in place after fit. Fit again, or give "
-                f"fit a copy (X.copy()) if you go on changing X."
+                f"{what} reads the training data again, and they gave other coefficients than in the fit: they were "
+                f"changed since, or columns are nearly dependent. A function that returns blocks must return the same "
+                f"ones every time. Fit again, or load X as an array in memory."
             )
-        raise NeedsRows(
-            f"{what} reads the training data again, and they gave other coefficients than in the fit: they were "
-            f"changed since, or columns are nearly dependent. A function that returns blocks must return the same ones "
-            f"every time. Fit again, or load X as an array in memory."
-        )
 
     def plain(self, most_bytes: float) -> Any:
         """What a pickle or a model file keeps, as numbers, texts and arrays: no module of this package is named.
@@ -112,7 +92,6 @@ class FittedResult:
         kept = replace(
             self,
             members=self.members.on_host(),
-            fingerprint=None,
             random_state=None,
             data=self.data if isinstance(self.data, (Memory, Stream)) else None,
             splits=self.splits if self.folds is None else None,  # only refits of the rows ask for them
@@ -129,6 +108,24 @@ class FittedResult:
                 )
             kept = replace(kept, data=None, splits=None, why_no_rows=why)
         return to_plain(kept)
+
+
+def fingerprint(problem: Problem | None) -> Array | None:
+    """Products of the rows as they are now, and their size: no copy is made of X, and users can change it in place."""
+    if problem is None:
+        return None
+    n, p = problem.X.shape
+    along, weight = np.cos(np.arange(n)), 0.0 if problem.weight is None else problem.weight
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.asarray(problem.X @ np.cos(np.arange(p)).astype(problem.X.dtype), dtype=np.float64)
+        return np.array([np.linalg.norm(product), along @ product, np.sum(along * weight), *(along @ problem.Y)])
+
+
+def same_rows(before: Array | None, now: Array | None, tol: float = 0.0) -> bool:
+    """Whether two fingerprints are of the same rows; with a tolerance, if one of them was made on another machine."""
+    if before is None or now is None or before.shape != now.shape:
+        return False
+    return bool(np.allclose(before[1:], now[1:], rtol=tol, atol=tol * np.nan_to_num(now[0]), equal_nan=True))
 
 
 def _digests(texts: list[str]) -> frozenset[bytes]:

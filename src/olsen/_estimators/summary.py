@@ -247,7 +247,7 @@ class SummaryMixin(BaseEstimator):
             )
         if model._n_targets > 1:
             raise ValueError(f"report shows one target, but the model has {model._n_targets}. Fit one model for each.")
-        problem = fitted.unchanged_rows("report")
+        problem = fitted.need_rows("report")
         X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
         left_out = np.ravel(model.loo_prediction_)
         if fitted.design.kept_rows is not None and len(left_out):

@@ -15,7 +15,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Stream, nobody
+from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, nobody
 from .._engines.determinantal import drawable
 from .._execution import messages
 from .._members import by_target
@@ -440,8 +440,6 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
     def _refits(self, what: str) -> Refits:
         fitted = self._result()
         data = fitted.need_data(what)
-        if isinstance(data, (Memory, Stream)):
-            fitted.unchanged_rows(what)
         parts, share = _parts(data, fitted.design)
         # in folds of its own, as a splitter does not know the parts
         how = {"cv": None if not isinstance(self.cv, (str, int)) else self.cv, "warm_start": False, "verbose": 0}

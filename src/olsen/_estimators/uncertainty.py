@@ -283,7 +283,7 @@ class UncertaintyMixin(BaseEstimator):
     def _jackknife(self) -> Jackknife:
         """The ensemble without each of its rows; these must be in memory."""
         fitted = self._result()
-        check = partial(fitted.check_unchanged, "predict_interval (and return_std)")
+        check = partial(fitted.need_rows, "predict_interval (and return_std)")
         weights, threads = fitted.members.weights, options_of(self).quietly
         return Jackknife(fitted.rows, fitted.design, weights, fitted.scale, check, threads)
 
@@ -305,14 +305,13 @@ class UncertaintyMixin(BaseEstimator):
         data, design, members = fitted.need_data(what), fitted.design, fitted.members
         in_memory, refit = isinstance(data, Memory), Refit(design, np.asarray(members.weights), fitted.scale)
         if isinstance(data, Stream) or (in_memory and fitted.splits is not None):
-            fitted.unchanged_rows("predict_interval")
+            fitted.need_rows("predict_interval")
             return CVPlus.from_folds(data.left_out_of(list(fitted.splits), refit), fitted.n_groups)
         whole, fits = data.left_out(refit, FOLDS_IN_MEMORY if in_memory else FOLDS, design.seed, MOST_ROWS)
         n = sum(len(np.asarray(fit.residual)) for fit in fits)
         if design.n_rows <= MOST_ROWS and n != design.n_rows:
             raise NeedsRows(f"the data gave {design.n_rows} rows when they were fitted and {n} now. Fit again.")
-        whole = whole.on_host()
-        fitted.check_unchanged("predict_interval", whole.coef, whole.intercept)
+        fitted.check_unchanged("predict_interval", whole.on_host().coef)
         return CVPlus.from_folds(fits)
 
     @once
@@ -351,7 +350,7 @@ class UncertaintyMixin(BaseEstimator):
         count = len(members) or PILOT
         batches = Batches.by_target([Batches.solve(data, d, count, float(scales[t])) for t, d in enumerate(designs)])
         if len(members):
-            fitted.check_unchanged(what, batches.mean_coef(), scale=scales)
+            fitted.check_unchanged(what, batches.mean_coef(), scales)
         return batches
 
     def _refits(self, what: str) -> Refits | None:
