@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import PredefinedSplit
 
-from loops import case
+from loops import assert_refused, case, linear_data
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, subsets
 from olsen._engines import sources as blocks
 from olsen._moments import Accumulator, from_data
@@ -28,10 +28,7 @@ def small_blocks(monkeypatch):
 
 
 def data(seed, q=None):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((N, P)) + 100 * rng.standard_normal(P)
-    Y = X @ rng.standard_normal((P, q or 1)) + rng.standard_normal((N, q or 1)) + 7
-    return X, Y if q else Y[:, 0], rng.integers(0, 3, N).astype(float)
+    return linear_data(seed, N, P, q, far=100.0)
 
 
 def cut(size, *arrays):
@@ -48,17 +45,6 @@ def assert_same(got, expected, tol=1e-8):
     np.testing.assert_allclose(got.intercept_, expected.intercept_, rtol=tol)
     # what is refined on rows at hand takes a second pass over blocks
     assert got.n_features_in_ == P and got.n_estimators_ == 15 and got.n_fallbacks_ >= expected.n_fallbacks_
-
-
-def assert_refused(model, given, *facts, error=ValueError):
-    """With words that hold these facts, and an estimator that is as it was; no warning comes before."""
-    before = dict(vars(model))
-    with warnings.catch_warnings(), pytest.raises(error) as raised:
-        warnings.simplefilter("error")
-        model.fit(*given)
-    for fact in facts:
-        assert str(fact) in str(raised.value)
-    assert vars(model) == before
 
 
 def write_npy(folder, *arrays):
@@ -161,16 +147,12 @@ def test_settings_solvers_and_several_targets(seed):
             assert_same(model, ensemble(seed).fit(X, y))
 
 
-def test_threads_change_nothing(seed):
+def test_threads_change_nothing_and_small_memory_maps_are_loaded(seed, tmp_path):
     X, y, weight = data(seed)
-    one, three = (ensemble(seed, n_jobs=n, max_samples=0.5).fit(cut(20, X, y, weight), None) for n in (1, 3))
-    np.testing.assert_array_equal(one.coef_, three.coef_)
-
-
-def test_small_memory_maps_are_loaded(seed, tmp_path):
-    X, y, _ = data(seed)
     np.save(tmp_path / "X.npy", X)
     assert keeps_rows(ensemble(seed).fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y))
+    one, three = (ensemble(seed, n_jobs=n, max_samples=0.5).fit(cut(20, X, y, weight), None) for n in (1, 3))
+    np.testing.assert_array_equal(one.coef_, three.coef_)
 
 
 def test_one_weight_for_all_rows(seed, tmp_path):
@@ -292,9 +274,8 @@ def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(seed):
         for q in (None, 2):
             X, Y, _ = data(seed, q)
             Y = Y + 20 * np.random.default_rng(seed).standard_normal(Y.shape)
-            X = (
-                X if fit_intercept else X - X.mean(axis=0)
-            )  # far from zero and without intercept, all columns look alike
+            # far from zero and without intercept, all columns look alike
+            X = X if fit_intercept else X - X.mean(axis=0)
             settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform", "fit_intercept": fit_intercept}
             expected = OLSEnsembleRegressorCV(30, cv=PredefinedSplit(folds), **settings).fit(X, Y)
             model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, Y)(), None)
@@ -411,7 +392,7 @@ def test_a_zarr_group_is_refused(seed, tmp_path):
     assert_refused(ensemble(seed), (tmp_path / "empty.zarr", y), "empty.zarr")
 
 
-def test_blocks_without_rows_and_without_weight_add_nothing(seed):
+def test_blocks_without_rows_and_without_weight_add_nothing_and_rows_are_reported(seed, capsys):
     for q in (None, 2):
         X, y, _ = data(seed, q)
         parts = [(X[:0], y[:0]), (X[:300], y[:300]), (X[300:300], y[300:300]), (X[300:], y[300:])]
@@ -422,10 +403,6 @@ def test_blocks_without_rows_and_without_weight_add_nothing(seed):
         fitted = ensemble(seed, max_features=1.0).fit(cut(200, Z, y, weight), None)
     expected = ensemble(seed, max_features=1.0).fit(Z[200:], y[200:])
     np.testing.assert_allclose(fitted.predict(Z), expected.predict(Z), atol=1e-6)
-
-
-def test_progress_tells_rows(seed, capsys):
-    X, y, _ = data(seed)
     ensemble(seed, verbose=1).fit(cut(350, X, y)(), None)
     out = capsys.readouterr().out
     assert "rows: 350 of an unknown number" in out and "rows: 700" in out

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import cross_val_score
 
-from loops import case
+from loops import assert_refused, case, linear_data
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines import dask as plumbing
 from olsen._execution import memory
@@ -41,10 +41,7 @@ def client():
 
 
 def data(seed, n=N, p=P, q=None):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, p)) + 20 * rng.standard_normal(p)
-    Y = X @ rng.standard_normal((p, q or 1)) + rng.standard_normal((n, q or 1)) + 7
-    return X, Y if q else Y[:, 0], rng.integers(0, 3, n).astype(float)
+    return linear_data(seed, n, p, q)
 
 
 def ensemble(seed, **settings):
@@ -63,18 +60,6 @@ def lazy(X, y, chunks=111):
 
 def lazy_frame(X):
     return dd.from_pandas(pd.DataFrame(X, columns=NAMES[: X.shape[1]]), npartitions=3)
-
-
-def assert_refused(model, given, *facts, error=ValueError):
-    """With words that hold these facts, and an estimator that is as it was; no warning comes before."""
-    before = dict(vars(model))
-    with warnings.catch_warnings(), pytest.raises(error) as raised:
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "Dask currently has limited support")
-        model.fit(*given)
-    for fact in facts:
-        assert str(fact) in str(raised.value)
-    assert vars(model) == before
 
 
 def test_chunks_weights_and_settings_do_not_matter(seed):
@@ -269,7 +254,7 @@ def _slow_rows(X, folder):
         import tempfile
 
         tempfile.NamedTemporaryFile(dir=folder, prefix=f"{os.getpid()}-", delete=False).close()
-        time.sleep(0.1)
+        time.sleep(0.05)
         return block
 
     return da.from_array(X, chunks=(100, P)).map_blocks(slowly, dtype=X.dtype, meta=X[:0])
@@ -305,15 +290,10 @@ def test_killing_a_worker_changes_nothing(client, cls, seed, tmp_path):
     assert victim in workers and killed < fitted
     assert len(list(disturbed.iterdir())) > 24
     assert victim not in client.run(os.getpid).values()
-    assert_bit_identical(model, expected)
-
-
-def assert_bit_identical(model, expected):
     np.testing.assert_array_equal(model.coef_, expected.coef_)
     assert model.intercept_ == expected.intercept_
-    if isinstance(expected, OLSEnsembleRegressorCV):
-        assert model.max_features_ == expected.max_features_ < P
-        assert model.best_score_ == expected.best_score_
+    if cls is OLSEnsembleRegressorCV:
+        assert model.max_features_ == expected.max_features_ < P and model.best_score_ == expected.best_score_
         for name, values in expected.cv_results_.items():
             np.testing.assert_array_equal(model.cv_results_[name], values, err_msg=name)
 

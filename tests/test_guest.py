@@ -5,7 +5,6 @@ never promised; the code has another way where the test says so.
 """
 
 import ast
-import mmap
 import os
 import subprocess
 import sys
@@ -418,10 +417,3 @@ def test_the_dask_backend_of_joblib_is_known_by_its_client():
     ):
         backend, _ = joblib.parallel.get_active_backend()
         assert hasattr(backend, "client"), gone(joblib, "client in the backend for Dask")
-
-
-def test_pages_of_a_memory_map_are_reached_by_a_private_name_of_numpy(tmp_path):
-    """Without ``_mmap`` rows are read as those of any array. ``base`` leads to the same object, by public names."""
-    mapped = np.memmap(tmp_path / "x", dtype=np.float64, mode="w+", shape=(10, 3))
-    assert isinstance(getattr(mapped, "_mmap", None), mmap.mmap), gone(np, "memmap._mmap")
-    assert mapped.base is mapped._mmap

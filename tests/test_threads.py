@@ -17,23 +17,33 @@ from olsen._execution import threads
 from olsen._execution.threads import Sharing, one_blas_thread
 
 SECONDS = 60  # for what should come at once
-fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
 def blas_threads():
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
-def run(code):
-    """Run code in a new interpreter: its output, which must not hold an error."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=10 * SECONDS)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    return done.stdout
+def first_items(n_threads, n_items=6):
+    return Sharing(n_threads)(lambda a, b: a, n_items, chunk=1)
 
 
-@pytest.fixture
-def two_busy_helpers():
-    """A thread whose call keeps two helpers at work as long as the test lasts."""
+# chunks
+
+
+def test_results_come_in_order_and_progress_grows_whatever_the_threads():
+    for n_threads in (1, 2, 5):
+        told, expected = [], [(start, min(start + 3, 20)) for start in range(0, 20, 3)]
+        report = lambda done, told=told: told.append((done, threading.get_ident()))  # noqa: E731
+        assert Sharing(n_threads, report)(lambda a, b: time.sleep(0.001) or (a, b), 20, chunk=3) == expected
+        numbers = [done for done, _ in told]
+        assert numbers == sorted(set(numbers)) and numbers[-1] == 20
+        assert {caller for _, caller in told} == {threading.get_ident()}
+        assert Sharing(n_threads)(lambda a, b: (a, b), 0) == []
+    # chunks may have chunks of their own
+    assert Sharing(2)(lambda a, b: sum(first_items(2, 5)), 6, chunk=1) == [10] * 6
+
+
+def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere():
     busy, done = threading.Barrier(4), threading.Event()
 
     def long(start, stop):
@@ -43,52 +53,22 @@ def two_busy_helpers():
     thread = threading.Thread(target=Sharing(3), args=(long, 3), kwargs={"chunk": 1})
     thread.start()
     busy.wait(timeout=SECONDS)
-    yield thread
+    assert first_items(3) == list(range(6)) and thread.is_alive()
     done.set()
     thread.join()
 
 
-# chunks
-
-
-def test_results_come_in_order_whatever_the_threads():
-    expected = [(start, min(start + 3, 20)) for start in range(0, 20, 3)]
-    for n_threads in (1, 2, 5):
-        assert Sharing(n_threads)(lambda a, b: (a, b), 20, chunk=3) == expected
-    assert Sharing(3)(lambda a, b: (a, b), 0) == []
-
-
-def test_progress_grows_up_to_the_number_of_items():
-    for n_threads in (1, 3):
-        told = []
-        report = lambda done, told=told: told.append((done, threading.get_ident()))  # noqa: E731
-        Sharing(n_threads, report)(lambda a, b: time.sleep(0.001), 20, chunk=3)
-        numbers = [done for done, _ in told]
-        assert numbers == sorted(set(numbers)) and numbers[-1] == 20
-        assert {caller for _, caller in told} == {threading.get_ident()}
-
-
-def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere(two_busy_helpers):
-    assert Sharing(3)(lambda a, b: a, 6, chunk=1) == list(range(6))
-    assert two_busy_helpers.is_alive()
-
-
-def test_chunks_may_have_chunks_of_their_own():
-    inner = lambda a, b: sum(Sharing(2)(lambda c, d: c, 5, chunk=1))  # noqa: E731
-    assert Sharing(2)(inner, 6, chunk=1) == [10] * 6
-
-
 def test_helpers_see_the_context_of_their_caller():
     """NumPy's error state, for one: a fit must not warn in one thread and raise in another."""
-    meet, seen = threading.Barrier(2), []
+    meet, seen = threading.Barrier(2), {}
 
     def work(start, stop):
         meet.wait(timeout=SECONDS)  # so that both threads take a chunk
-        seen.append((threading.get_ident(), np.geterr()["over"]))
+        seen[threading.get_ident()] = np.geterr()["over"]
 
     with np.errstate(over="raise"):
         Sharing(2)(work, 2, chunk=1)
-    assert len(dict(seen)) == 2 and set(dict(seen).values()) == {"raise"}
+    assert len(seen) == 2 and set(seen.values()) == {"raise"}
 
 
 def test_after_an_error_no_chunk_is_begun():
@@ -102,7 +82,7 @@ def test_after_an_error_no_chunk_is_begun():
                 meet.wait(timeout=SECONDS)
                 if (threading.get_ident() == main) == (raises == "calling thread"):
                     raise ValueError("here")
-                time.sleep(0.2)
+                time.sleep(0.1)
 
         with case(raises), pytest.raises(ValueError, match="here"):
             Sharing(2)(work, 50, chunk=1)
@@ -110,79 +90,84 @@ def test_after_an_error_no_chunk_is_begun():
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals to a thread")
-@pytest.mark.parametrize("while_waiting", [False, True])
-def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended(while_waiting):
+def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended():
     """Whether the calling thread has a chunk of its own at the time, or has finished and waits for others."""
-    main, at_work, ended = threading.get_ident(), threading.Event(), []
+    main = threading.get_ident()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a job in the background ignores
+    for while_waiting in (False, True):
+        at_work, ended = threading.Event(), []
 
-    def work(start, stop):
-        if threading.get_ident() != main:
-            at_work.set()
-            time.sleep(0.3)
-            if while_waiting:
-                signal.pthread_kill(main, signal.SIGINT)
-                time.sleep(0.3)
-            ended.append(start)
-            return
-        at_work.wait(timeout=SECONDS)
-        if not while_waiting:
-            raise KeyboardInterrupt
+        def work(start, stop, while_waiting=while_waiting, at_work=at_work, ended=ended):
+            if threading.get_ident() != main:
+                at_work.set()
+                time.sleep(0.1)
+                if while_waiting:
+                    signal.pthread_kill(main, signal.SIGINT)
+                    time.sleep(0.1)
+                ended.append(start)
+                return
+            at_work.wait(timeout=SECONDS)
+            if not while_waiting:
+                raise KeyboardInterrupt
 
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            Sharing(2)(work, 2 if while_waiting else 50, chunk=1)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert len(ended) == 1
-    assert Sharing(2)(lambda a, b: a, 6, chunk=1) == list(range(6))
+        try:
+            with case(while_waiting), pytest.raises(KeyboardInterrupt):
+                Sharing(2)(work, 2 if while_waiting else 50, chunk=1)
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler if not while_waiting else before)
+        assert len(ended) == 1 and first_items(2) == list(range(6))
 
 
 # the interpreter's end, and children
 
+ENDING = """
+import atexit, multiprocessing, threading, time
+from olsen._execution.threads import Sharing
 
-def test_threads_may_work_on_while_the_main_thread_ends():
-    """A thread that is not a daemon finishes its work with all results; a daemon is cut off, without a message."""
-    for daemon in (True, False):
-        printed = run(f"""if True:
-            import threading, time
-            from olsen._execution.threads import Sharing
+def work(n):
+    return sum(Sharing(3)(lambda a, b: (time.sleep(0.001), a)[1], n, chunk=1))
 
-            started = threading.Event()
+def fit(times, started):
+    for i in range(times):
+        assert work(9) == 36
+        started.set()
+    print("finished")
 
-            def fit():
-                for i in range(40):
-                    assert Sharing(3)(lambda a, b: (time.sleep(0.001), a)[1], 9, chunk=1) == list(range(9))
-                    started.set()
-                print("finished")
+def refuse(self):
+    raise RuntimeError("can't create new thread at interpreter shutdown")
 
-            threading.Thread(target=fit, daemon={daemon}).start()
-            started.wait()
-        """)
-        assert printed == ("" if daemon else "finished\n")
+def late():  # the last that runs of a program
+    threading.Thread.start = refuse
+    assert work(9) == 36
+    print("late")
 
-
-def test_the_calling_thread_works_alone_where_no_thread_can_be_started():
-    run("""if True:
-        import atexit, threading
-        from olsen._execution.threads import Sharing
-
-        def refuse(self):
-            raise RuntimeError("can't create new thread at interpreter shutdown")
-
-        def late():  # the last that runs of a program
-            threading.Thread.start = refuse
-            assert Sharing(3)(lambda a, b: a, 9, chunk=1) == list(range(9))
-
-        atexit.register(late)
-    """)
+if __name__ == "__main__":
+    atexit.register(late)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(work, [3, 4]) == [3, 6]
+    for daemon, times in ((True, 10**9), (False, 40)):
+        started = threading.Event()
+        threading.Thread(target=fit, args=(times, started), daemon=daemon).start()
+        started.wait()
+"""
 
 
-@fork
+def test_threads_at_the_end_of_the_main_one_and_in_spawned_children(tmp_path):
+    """A thread finishes its work with all results; a daemon is cut off, without a message.
+
+    Where no thread can be started any more, the calling one does it all.
+    """
+    script = tmp_path / "ending.py"
+    script.write_text(ENDING)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=10 * SECONDS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "finished\nlate\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_starts_helpers_of_its_own_and_has_no_limit():
     before = blas_threads()
-    Sharing(2)(lambda a, b: a, 4, chunk=1)
+    first_items(2)
     with one_blas_thread():
         child = os.fork()
         if not child:
@@ -200,33 +185,7 @@ def test_a_forked_child_starts_helpers_of_its_own_and_has_no_limit():
     assert blas_threads() == before
 
 
-def test_spawned_children_work(tmp_path):
-    script = tmp_path / "spawning.py"
-    script.write_text("""if True:
-        import multiprocessing
-        from olsen._execution.threads import Sharing
-
-        def work(n):
-            return sum(Sharing(2)(lambda a, b: a, n, chunk=1))
-
-        if __name__ == "__main__":
-            assert work(5) == 10
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                print(pool.map(work, [3, 4]))
-    """)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=10 * SECONDS)
-    assert (done.stdout, done.stderr) == ("[3, 6]\n", "")
-
-
 # BLAS
-
-
-def test_blas_gets_the_threads_of_the_caller_where_it_does_the_work():
-    with one_blas_thread():
-        with Sharing(2).blas():
-            assert blas_threads() == {2}
-        assert blas_threads() == {1}
-    assert Sharing(2)(lambda a, b: blas_threads(), 1) == [{1}]
 
 
 class Context:
@@ -243,6 +202,7 @@ class Context:
     def enter(self):
         self.inside = self._call(self.inside)
         self._call(self.inside.__enter__)
+        return self
 
     def leave(self):
         self._call(self.inside.__exit__, None, None, None)
@@ -251,24 +211,31 @@ class Context:
 @pytest.fixture
 def two():
     """BLAS with two threads, on any machine; numbers of one and three are then somebody's."""
-    shared, _ = threads._libraries()
-    undo = [(library, library.get_num_threads()) for library in shared]
-    for library in shared:
-        threads._set_shared_number(library, 2)
-    yield
-    for library, number in undo:
+    before = [(library, library.get_num_threads()) for library in threads._libraries()[0]]
+
+    def set_two():
+        for library, _ in before:
+            threads._set_shared_number(library, 2)
+
+    set_two()
+    yield set_two
+    for library, number in before:
         threads._set_shared_number(library, number)
 
 
-def test_limits_of_blas_that_overlap_in_threads_leave_nothing_behind(two):
-    """The one that came first goes first; restoring what it found would be one too early, and then one too late."""
-    first, second = Context(one_blas_thread, here=False), Context(one_blas_thread, here=False)
-    first.enter()
-    second.enter()
+def test_limits_of_ours_count_from_the_latest_and_leave_nothing_behind(two):
+    """Of two in threads the one that came first goes first; what it found is restored by the last."""
+    first, second = Context(one_blas_thread, here=False).enter(), Context(one_blas_thread, here=False).enter()
     first.leave()
     assert blas_threads() == {1}
     second.leave()
     assert blas_threads() == {2}
+    with one_blas_thread():
+        with Sharing(2).blas():
+            assert blas_threads() == {2}
+            # within a larger number, work of members is limited again
+            assert Sharing(2)(lambda a, b: blas_threads(), 1) == [{1}]
+        assert blas_threads() == {1}
 
 
 def test_a_limit_of_the_host_around_ours_within_it_or_across(two):
@@ -278,47 +245,41 @@ def test_a_limit_of_the_host_around_ours_within_it_or_across(two):
             with case(here, number):
                 limit = lambda number=number: threadpool_limits(number, user_api="blas")  # noqa: E731
                 for outer in ("host", "ours"):
-                    host, ours = Context(limit, here), Context(one_blas_thread)
-                    first, second = (host, ours) if outer == "host" else (ours, host)
-                    first.enter()
-                    second.enter()
-                    assert blas_threads() == {1 if second is ours else number}
+                    make = {"host": lambda: Context(limit, here), "ours": lambda: Context(one_blas_thread)}  # noqa: B023
+                    inner = "ours" if outer == "host" else "host"
+                    first, second = make[outer]().enter(), make[inner]().enter()
+                    assert blas_threads() == {1 if inner == "ours" else number}
                     second.leave()
-                    assert blas_threads() == {number if first is host else 1}
+                    assert blas_threads() == {number if outer == "host" else 1}
                     first.leave()
                     assert blas_threads() == {2}
-                host, ours = Context(limit, here), Context(one_blas_thread)
-                host.enter()
-                ours.enter()
+                host, ours = Context(limit, here).enter(), Context(one_blas_thread).enter()
                 host.leave()
                 with one_blas_thread():  # ours does not push what the host has set aside
                     assert blas_threads() == {2}
                 ours.leave()
                 assert blas_threads() == {2}
-        host, ours = Context(lambda: threadpool_limits(3, user_api="blas"), here), Context(one_blas_thread)
-        ours.enter()
-        host.enter()
+        ours = Context(one_blas_thread).enter()
+        host = Context(lambda: threadpool_limits(3, user_api="blas"), here).enter()
         with one_blas_thread():
             assert blas_threads() == {3}
         ours.leave()
         assert blas_threads() == {3}
         host.leave()
         assert blas_threads() == {1}, "threadpoolctl restores what it found; if it is 2, the docstring can say so"
-        for library in threads._libraries()[0]:
-            threads._set_shared_number(library, 2)
+        two()
 
 
-class FakeBlas:
+class FakeBlas(threading.local):
     """A library with a number for each thread, as MKL."""
 
-    def __init__(self):
-        self.own = threading.local()
+    number = 8
 
     def get_num_threads(self):
-        return getattr(self.own, "number", 8)
+        return self.number
 
     def set_num_threads(self, number):
-        self.own.number = number
+        self.number = number
 
 
 def test_where_blas_has_a_number_for_each_thread_only_ours_are_limited(monkeypatch):
@@ -330,15 +291,9 @@ def test_where_blas_has_a_number_for_each_thread_only_ours_are_limited(monkeypat
         meet.wait(timeout=SECONDS)
         return fake.get_num_threads()
 
-    def elsewhere(found):
-        thread = threading.Thread(target=lambda: found.append(fake.get_num_threads()))
-        thread.start()
-        thread.join()
-        return found.pop()
-
     overlapping = Context(one_blas_thread, here=False)
-    with one_blas_thread():
-        assert elsewhere([]) == 8
+    with one_blas_thread(), ThreadPoolExecutor(1) as elsewhere:
+        assert elsewhere.submit(fake.get_num_threads).result() == 8
         assert Sharing(2)(work, 2, chunk=1) == [1, 1]
         with Sharing().blas():
             assert fake.get_num_threads() == 8

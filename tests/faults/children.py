@@ -11,10 +11,9 @@ import traceback
 import warnings
 
 import numpy as np
+import pytest
 
 import olsen
-
-__all__ = ["Child", "Ended", "after", "coefficients", "one_line", "problem", "same"]
 
 LONGEST = 120.0  # seconds after which a child counts as hanging
 
@@ -26,7 +25,7 @@ class Ended(Exception):
 class Child:
     """``function(*arguments)`` in a fork of this process; what it returns or raises is the answer."""
 
-    def __init__(self, function, *arguments, stderr=None):
+    def __init__(self, function, *arguments, stderr=os.devnull):
         self.read, write = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -37,25 +36,15 @@ class Child:
             _be_a_child(function, arguments, write, stderr)
         os.close(write)
 
-    def send(self, number):
-        """Send a signal; returns when that was, on the clock that all processes share."""
-        now = time.monotonic()
-        os.kill(self.pid, number)
-        return now
-
     def answer(self, longest=LONGEST):
         """What the function returned, or the exception that it raised as (type, words); Ended if it died or hung."""
-        received, until = b"", time.monotonic() + longest
-        while True:
-            left = until - time.monotonic()
-            ready, _, _ = select.select([self.read], [], [], max(0.0, left))
-            if not ready:
+        received, until, part = b"", time.monotonic() + longest, None
+        while part != b"":
+            if not select.select([self.read], [], [], max(0.0, until - time.monotonic()))[0]:
                 os.kill(self.pid, signal.SIGKILL)
                 self._wait()
                 raise Ended(f"hung for {longest:.0f} s")
             part = os.read(self.read, 1 << 16)
-            if not part:
-                break
             received += part
         code = self._wait()
         if not received:
@@ -71,10 +60,11 @@ def _be_a_child(function, arguments, write, stderr):
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        quiet = os.open(os.devnull if stderr is None else stderr, os.O_WRONLY | os.O_CREAT, 0o600)
-        os.dup2(quiet, 2)
-        silent = os.open(os.devnull, os.O_WRONLY)
-        sys.stderr, sys.stdout = os.fdopen(2, "w"), os.fdopen(silent, "w")  # pytest has put others there
+        os.dup2(os.open(stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), 2)
+        sys.stderr, sys.stdout = (
+            os.fdopen(2, "w"),
+            os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"),
+        )  # pytest has put others there
         try:
             answer = function(*arguments)
         except BaseException as error:
@@ -92,6 +82,12 @@ def problem(n, p, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     return X, X @ rng.standard_normal(p) + rng.standard_normal(n)
+
+
+def table_of(n, p):
+    """The same as an Arrow table with the target y."""
+    X, y = problem(n, p)
+    return pytest.importorskip("pyarrow").table({f"x{j}": X[:, j] for j in range(p)} | {"y": y})
 
 
 def same(found, coef):

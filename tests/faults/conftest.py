@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from children import Ended
+from children import Child, Ended, one_line
 
 ROWS = pytest.StashKey[dict]()
 
@@ -26,17 +26,26 @@ class Fault:
         self.outcomes["LOST"] += 1
         self.lost.append(what)
 
-    def judge(self, child, fine=(), words=""):
+    def judge(self, child, fine, words="", longest=120.0):
         """Count how a child ended: an answer that is none of the fine ones is lost, as is a child without any."""
         try:
-            answer = child.answer()
+            answer = child.answer(longest)
         except Ended as error:
             return self.lose(f"{error} {words}")
         return self.add(answer) if answer in fine else self.lose(f"{answer} {words}")
 
-    @property
-    def times(self):
-        return sum(self.outcomes.values())
+    def command(self, folder, damage, function, *arguments):
+        """Count how a command in a child ended: well, or with one line; ``damage(code)`` names what it left behind."""
+        try:
+            code = Child(function, *arguments, stderr=str(folder / "err")).answer()
+        except Ended as error:
+            return self.lose(str(error))
+        said = (folder / "err").read_text()
+        (folder / "err").unlink()
+        damaged = damage(code)
+        if damaged or not (code == 0 or one_line(code, said)):
+            return self.lose(f"{damaged}, {code}: {said[-300:]}")
+        return self.add("right" if code == 0 else "one line, exit code 1")
 
 
 def pytest_addoption(parser):
@@ -68,17 +77,15 @@ def _table(rows):
     for words, row in rows.items():
         ended = ", ".join(f"{name} {count}" for name, count in sorted(row.outcomes.items()))
         slowest = "" if row.slowest is None else f"{row.slowest:.2f} s"
-        yield f"| {words} | {row.times} | {ended} | {slowest} | {len(row.lost) or 'nothing'} |"
+        yield f"| {words} | {row.outcomes.total()} | {ended} | {slowest} | {len(row.lost) or 'nothing'} |"
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    rows = {words: row for words, row in config.stash[ROWS].items() if row.times}
+    rows = {words: row for words, row in config.stash[ROWS].items() if row.outcomes}
     if not rows:
         return
-    lines = list(_table(rows))
     terminalreporter.section("faults")
-    for line in lines:
-        terminalreporter.write_line(line)
+    terminalreporter.write_line("\n".join(_table(rows)))
     path = config.getoption("--faults-table", None)
     if path:
-        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        Path(path).write_text("\n".join([*_table(rows), ""]), encoding="utf-8")

@@ -1,7 +1,6 @@
-"""The command killed with SIGKILL at any moment: inputs as they were, outputs old or whole, and the next run as if
-nothing had been.
+"""The command ended by a signal at any moment: inputs as they were, outputs old or whole, the next run undisturbed.
 
-A few kills are made by every run of the tests, fifty by ``make test-faults``.
+A few kills are made by every run of the tests, fifty by ``make test-faults``, and eight of signals it can hear.
 """
 
 import hashlib
@@ -9,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -33,7 +33,8 @@ COMMANDS = {  # name -> the command, and what made the outputs that were there b
 }
 PROGRAM = "import sys; from olsen.cli import main; sys.exit(main())"
 INPUTS = ("t.csv", "m.skops")
-KILLS = {"fit": 17, "predict": 17, "reproduce": 16}
+KILLS = [("fit", "SIGKILL")] * 17 + [("predict", "SIGKILL")] * 17 + [("reproduce", "SIGKILL")] * 16
+HEARD = [("fit", "SIGTERM")] * 4 + [("fit", "SIGINT")] * 4
 WRITING = "writing"  # a moment: as soon as a temporary file is there
 
 
@@ -103,8 +104,8 @@ def made(tmp_path_factory):
     return folder
 
 
-def kill(made, place, name, earlier, moment):
-    """Start a command and kill it, after some seconds or when it writes; how it ended, and what went wrong."""
+def kill(made, place, name, earlier, moment, number="SIGKILL"):
+    """Start a command and end it, after some seconds or when it writes; how it ended, and what went wrong."""
     shutil.copytree(made / f"{name} {'old' if earlier else 'new'}", place)
     if not earlier:
         shutil.rmtree(place / "out")
@@ -114,11 +115,16 @@ def kill(made, place, name, earlier, moment):
                 time.sleep(0.001)
         else:
             time.sleep(moment)
-        ended = process.poll() is not None
-        process.kill()
-        process.communicate()
-    how = "killed while it wrote" if hidden(place) else "had ended" if ended else "killed"
-    return how, changed_inputs(made, place) + half_outputs(made, place, name, earlier)
+        ended, sent = process.poll() is not None, time.monotonic()
+        process.send_signal(getattr(signal, number))
+        _, said = process.communicate()
+    wrong = changed_inputs(made, place) + half_outputs(made, place, name, earlier)
+    if number == "SIGINT":  # code runs before the end: it removes temporary files, and says so
+        wrong += [f"left {path}" for path in hidden(place)]
+        if process.returncode and (process.returncode, said) != (130, "olsen: stopped\n"):
+            wrong.append(f"{process.returncode} {said[-300:]}")
+    how = "ended while it wrote" if hidden(place) else "had ended" if ended else "ended"
+    return how, wrong, time.monotonic() - sent
 
 
 def changed_inputs(made, place):
@@ -150,7 +156,7 @@ def test_a_few_kills(made, tmp_path, seed):
     plan = [(tmp_path / name, name, draw.random() < 0.5, moment) for name, moment in moments.items()]
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda one: kill(made, *one), plan))
-    for (place, name, _, moment), (_, wrong) in zip(plan, outcomes, strict=True):
+    for (place, name, _, moment), (_, wrong, _) in zip(plan, outcomes, strict=True):
         run_here(place, COMMANDS[name][0])
         wrong += differences(made, place, name)
         assert not wrong, f"{name} killed at {moment}, seed {seed}: {wrong}"
@@ -165,18 +171,20 @@ def test_fifty_kills(fault, made, tmp_path, seed):
         shutil.rmtree(made / f"{name} new" / "out")
         seconds[name] = run(made / f"{name} new", arguments)
     print(f"seed {seed}, seconds {seconds}")
-    plan = [(name, i % 2 == 0, draw.uniform(0, seconds[name])) for name, n in KILLS.items() for i in range(n)]
-    assert len(plan) == 50
+    first = {"SIGKILL": 0.0, "SIGTERM": 0.3, "SIGINT": 0.3}  # of the time it takes: before, Python hears them itself
+    plan = [
+        (name, i % 2 == 0, draw.uniform(first[number] * seconds[name], seconds[name]), number)
+        for i, (name, number) in enumerate(KILLS + HEARD)
+    ]
 
     def judge(item):
-        number, (name, earlier, moment) = item
-        place = tmp_path / str(number)
-        how, wrong = kill(made, place, name, earlier, moment)
+        place, name = tmp_path / str(item[0]), item[1][0]
+        how, wrong, took = kill(made, place, *item[1])
         run(place, COMMANDS[name][0])
-        return how, wrong + differences(made, place, name)
+        return how, wrong + differences(made, place, name), took
 
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(judge, enumerate(plan)))
-    for (name, _, moment), (how, wrong) in zip(plan, outcomes, strict=True):
-        row = fault(f"SIGKILL at a random moment, olsen {name}")
-        row.lose(f"seed {seed}, after {moment:.3f} s: {wrong}") if wrong else row.add(how)
+    for (name, _, moment, number), (how, wrong, took) in zip(plan, outcomes, strict=True):
+        row = fault(f"{number} at a random moment, olsen {name}")
+        row.lose(f"seed {seed}, after {moment:.3f} s: {wrong}") if wrong else row.add(how, took)

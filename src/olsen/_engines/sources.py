@@ -23,7 +23,6 @@ versions would be summed, and a chunk that zarr does not find is zeros to it.
 from __future__ import annotations
 
 import math
-import mmap
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -221,7 +220,7 @@ def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
     if isinstance(X, (str, Path)):
         return _open_path(Path(X), *beside)
     if isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > memory.available_bytes() / 4:
-        return _slices(_rows_of_map(X), *beside, "memory map", X.filename)
+        return _slices(X, *beside, "memory map", X.filename)
     if module == "zarr":
         root = getattr(getattr(X, "store", None), "root", None)  # where it is, if that is a folder of this machine
         return _slices(X, *beside, "zarr array", root / X.path if isinstance(root, Path) else root)
@@ -478,16 +477,6 @@ def _open_npy(path: Path) -> FileRows:
         if dtype.hasobject or there < needed:
             raise ValueError(f"{there} bytes of {needed}, type {dtype}")
         return FileRows(path, file.tell(), shape, dtype, by_columns and len(shape) > 1)
-
-
-def _rows_of_map(X: Any) -> Any:
-    """A memory map as rows that are read from its file."""
-    pages = getattr(X, "_mmap", None)
-    if pages is None or X.filename is None or X.mode not in ("r", "r+") or not X.flags.forc:
-        return X
-    begin = X.offset - X.offset % mmap.ALLOCATIONGRANULARITY  # where the pages begin in the file
-    offset = begin + X.ctypes.data - np.frombuffer(pages, dtype=np.uint8, count=1).ctypes.data
-    return FileRows(Path(X.filename), offset, X.shape, X.dtype, not X.flags.c_contiguous)
 
 
 def some_of(items: Sequence[Any]) -> str:
