@@ -15,30 +15,20 @@ rows stacking passed such a gate on dense signals with a risk 60 % higher.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from .. import _members
 from .._execution.threads import Sharing
 from .._members.jackknife import delete_each_row, delete_rows_of_limit
 from .._members.path import PathData, prefix_residuals
 from .._members.problem import Problem
 from .._trust import EPS
 from ..subsets import Design, Subsets
+from .risk_curves import weights_of
 
-__all__ = [
-    "Combination",
-    "combine",
-    "drawn_to_one",
-    "loo_scale",
-    "member_residuals",
-    "simplex_weights",
-    "stacking_weights",
-]
+__all__ = ["Combination", "combine", "drawn_to_one", "loo_scale", "simplex_weights", "stacking_weights"]
 
 Array = NDArray[np.float64]
 
@@ -64,7 +54,7 @@ def combine(
         return Combination(None, loo_scale(problem, sums.residual, sums.mean_y) if scale is None else scale, None)
     k = int(k)
     features, samples = design.draw(0, k, sharing.without_blas)
-    residual, centre = member_residuals(problem, features, samples, sharing)
+    residual, centre = _member_residuals(problem, features, samples, sharing)
     weights, advantage = None, None
     if stacking:
         weights, advantage = stacking_weights(problem, features, samples, residual, design.seed, sharing)
@@ -75,7 +65,7 @@ def combine(
     return Combination(weights, float(scale), advantage)
 
 
-def member_residuals(
+def _member_residuals(
     problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing
 ) -> tuple[Array, Array]:
     """Leave-one-out residuals of every member, (k, n, q), and mean targets without each row, (k, n, q).
@@ -83,25 +73,23 @@ def member_residuals(
     Members with more rows than columns go through the path with one size; minimum-norm members through their
     pseudo-inverse.
     """
-    n, q = problem.Y.shape
-    k = len(features)
+    (n, q), k, intercept = problem.Y.shape, len(features), problem.fit_intercept
     residual, centre = np.empty((k, n, q)), np.zeros((k, n, q))
-    data = PathData.from_problem(
-        problem, shared=samples is None and problem.shape[1] < 2 * features.sizes.max(initial=0)
-    )
-    if problem.fit_intercept and samples is None:
-        share = data.columns.share[:n, None]
-        centre[:] = (data.columns.mean_y - share * problem.Y) / (1 - share)
+    shared = samples is None and problem.shape[1] < 2 * features.sizes.max(initial=0)
+    data, weight = PathData.from_problem(problem, shared=shared), weights_of(problem)
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):
-            rows = None if samples is None else samples[i]
-            freedom = (n if rows is None else len(rows)) - problem.fit_intercept
-            if samples is None and 0 < len(features[i]) < freedom:
-                residual[i] = prefix_residuals(data, features[i], np.array([len(features[i])]))[0]
+            columns, rows = features[i], np.arange(n) if samples is None else samples[i]
+            if intercept:
+                share = np.zeros((n, 1))
+                share[rows, 0] = weight[rows] / weight[rows].sum()
+                centre[i] = (share.T @ problem.Y - share * problem.Y) / (1 - share)
+            if 0 < len(columns) < len(rows) - intercept:
+                own = None if samples is None else rows
+                residual[i] = prefix_residuals(data, columns, np.array([len(columns)]), own)[0]
             else:
-                one = delete_each_row(problem, features[i], rows)
-                residual[i], centre[i] = one.residual, one.mean_y
+                residual[i] = delete_each_row(problem, columns, rows).residual
 
     mapper(work, k)
     return residual, centre
@@ -115,7 +103,7 @@ def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
     of the sum of squared predictions was tried: no better on 17 real sets, and far off where it is mostly noise.)
     """
     Y = problem.Y
-    w = (np.ones(len(Y)) if problem.weight is None else problem.weight)[:, None]
+    w = weights_of(problem)[:, None]
     target, predicted = Y - centre, Y - residual - centre
     bottom = np.sum(w * predicted**2)
     rounding = 64 * EPS * (np.abs(Y) + np.abs(residual) + np.abs(centre))
@@ -142,62 +130,26 @@ def stacking_weights(
     `residual` holds the members' leave-one-out residuals on all rows, (k, n, q).
     """
     k, n, _ = residual.shape
-    fold = np.random.default_rng(seed).permutation(n) % min(5, n)
-    gain = np.empty(n)
-    for f in range(fold.max() + 1):
-        gain[fold == f] = _gain_in_fold(problem, features, samples, fold != f, mapper)
+    fold, gain = np.random.default_rng(seed).permutation(n) % min(5, n), np.zeros(n)
+    for f in range(fold.max() + 1):  # squared error of equal weights less that of stacking, all fitted on other rows
+        inside = fold != f
+        given = [rows[inside[rows]] for rows in samples or [np.arange(n)] * k]
+        there = np.flatnonzero([len(rows) > problem.fit_intercept for rows in given])  # others have no say here
+        if len(there):
+            rows = Subsets.from_lists([given[i] for i in there], n)
+            errors, _ = _member_residuals(problem, features.take(there), rows, mapper)
+            weights, errors = _simplex(errors[:, inside], weights_of(problem)[inside]), errors[:, ~inside]
+            gain[~inside] = np.mean(errors.mean(axis=0) ** 2 - np.tensordot(weights, errors, 1) ** 2, axis=1)
+    gain *= weights_of(problem)
     error = gain.std(ddof=1) / np.sqrt(n)
     advantage = float(gain.mean() / error) if error > 0 else 0.0
-    if advantage <= GATE:
-        return np.full(k, 1 / k), advantage
-    return _simplex(_stacked_rows(residual, problem.weight)), advantage
+    weights = _simplex(residual, weights_of(problem)) if advantage > GATE else np.full(k, 1 / k)
+    return weights, advantage
 
 
-def _gain_in_fold(
-    problem: Problem, features: Subsets, samples: Subsets | None, inside: NDArray[np.bool_], mapper: Sharing
-) -> Array:
-    """Squared error of equal weights minus that of stacking at the rows outside, everything fitted on those inside."""
-    train, test = np.flatnonzero(inside), np.flatnonzero(~inside)
-    fold = problem.take(train)
-    rows = None
-    if samples is not None:
-        position = np.cumsum(inside) - 1
-        own = [position[T[inside[T]]] for T in samples]
-        there = np.flatnonzero([len(T) > problem.fit_intercept for T in own])  # others have no say in this fold
-        if not len(there):
-            return np.zeros(len(test))
-        features, rows = features.take(there), Subsets.from_lists([own[i] for i in there], len(train))
-    residual, _ = member_residuals(fold, features, rows, mapper)
-    weights = _simplex(_stacked_rows(residual, fold.weight))
-    solution = _members.solve(fold, features, rows)
-    shape = (len(features), features.n_items)
-    predictions = np.stack(
-        [
-            (sp.csr_array((v, features.indices, features.indptr), shape=shape) @ _rows_as_columns(problem.X, test)).T
-            + b
-            for v, b in zip(solution.values.T, solution.intercepts.T, strict=True)
-        ]
-    )  # (q, test, k)
-    errors = problem.Y[test].T[:, :, None] - predictions
-    gain = errors.mean(axis=2) ** 2 - (errors @ weights) ** 2
-    found: Array = gain.mean(axis=0) * (1.0 if problem.weight is None else problem.weight[test])
-    return found
-
-
-def _rows_as_columns(X: Any, rows: NDArray[np.int64]) -> Array:
-    part = X[rows]
-    found: Array = part.toarray().T if sp.issparse(part) else part.T
-    return found
-
-
-def _stacked_rows(residual: Array, weight: Array | None) -> Array:
-    """Residuals (k, n, q) as a matrix with one column for each member, rows times the root of their weight."""
-    root = np.ones(residual.shape[1]) if weight is None else np.sqrt(weight)
-    return (residual * root[None, :, None]).reshape(len(residual), -1).T
-
-
-def _simplex(E: Array) -> Array:
-    """Minimise |E w|^2 over the simplex, by the normal matrix in place of E: k x k whatever the rows."""
+def _simplex(residual: Array, weight: Array) -> Array:
+    """Minimise the weighted squares of a mean of residuals (k, n, q), by k x k products of them whatever the rows."""
+    E = (residual * np.sqrt(weight)[:, None]).reshape(len(residual), -1).T
     scale = np.sqrt(np.mean(E**2))
     if not scale > 0:
         return np.full(E.shape[1], 1 / E.shape[1])

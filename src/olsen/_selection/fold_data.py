@@ -26,7 +26,7 @@ from .._trust import constant_columns
 from ..subsets import penalty_of_size
 from .moment_curves import LeftOut
 from .penalised import JITTER, Fits, GramFits, RowFits
-from .risk_curves import Splits
+from .risk_curves import Splits, weights_of
 
 __all__ = [
     *("Fold", "FoldData", "TestRows", "blas_for", "few_folds", "few_splits", "folds_of_moments", "folds_of_rows"),
@@ -196,8 +196,8 @@ def moments_of_training_rows(
 def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Sharing) -> FoldData:
     """From rows in memory: by Gram matrices, or by the rows themselves where columns are more."""
     n, p = problem.shape
-    X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, problem.weight
-    weight, training, whole = np.ones(n) if weight is None else weight, None, None
+    X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, weights_of(problem)
+    training = None
     if p <= GRAM * n:
         moments = problem.moments_by(sharing)
         unit = _units(np.diagonal(moments.G) / moments.weight)

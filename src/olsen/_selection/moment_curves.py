@@ -186,10 +186,11 @@ def _prefix_coefficients(training: list[Moments], orders: Indices, sizes: Indice
         own = orders[start : start + step]
         K, here = len(own), space.put(np.ascontiguousarray(own[:, :largest]))
         pairs = xp.reshape(here[:, :, None] * p + here[:, None, :], (-1,))
-        factor = _Factor.of(xp.reshape(xp.take(G, pairs, axis=1), (F * K, largest, largest)), space)
-        z = factor.forward(xp.reshape(xp.take(C, xp.reshape(here, (-1,)), axis=1), (F * K, largest, q)))
-        Z = xp.reshape(z, (F, K, largest, 1, q)) * cut
-        B = factor.backward(xp.reshape(Z, (F * K, largest, S * q)))
+        G_here = xp.reshape(xp.take(G, pairs, axis=1), (F * K, largest, largest))
+        C_here = xp.reshape(xp.take(C, xp.reshape(here, (-1,)), axis=1), (F * K, largest, q))
+        A, blocks = _factored(G_here, C_here, space)
+        z = xp.reshape(xp.matrix_transpose(A[:, largest:, :]), (F, K, largest, 1, q))
+        B = _backward(A, blocks, xp.reshape(z * cut, (F * K, largest, S * q)), space)
         found.append(_by_column(xp.reshape(B, (F, K, largest, S * q)), own, p, space))
     whole = xp.concat(found, axis=2) if len(found) > 1 else found[0]
     return xp.reshape(whole, (F, p, len(orders), S, q))
@@ -207,58 +208,36 @@ def _by_column(B: Any, orders: Indices, p: int, space: Space) -> Any:
     return xp.reshape(xp.take(xp.reshape(B, (F, K * rows, c)), space.put(flat), axis=1), (F, p, K, c))
 
 
-@dataclass(frozen=True)
-class _Factor:
-    """Stacked lower factors in blocks of columns; columns that add no rank are unit vectors, and marked."""
+def _factored(A: Any, C: Any, space: Space) -> tuple[Any, list[tuple[slice, Any, Any]]]:
+    """Stacked lower factors, under them (L^-1 C)', and blocks: columns, inverse of the diagonal block, which add rank.
 
-    L: Any  # (b, m, m), its upper triangle is not read
-    inverses: list[Any]  # of the diagonal blocks
-    alive: list[Any]  # (b, block), 0 or 1
-    space: Space
-
-    @classmethod
-    def of(cls, A: Any, space: Space) -> _Factor:
-        """The factor of stacked matrices, which are overwritten."""
-        xp, diagonal = space.xp, space.xp.linalg.diagonal(A) + 0.0
-        inverses, alive = [], []
-        for here in _blocks(A.shape[1]):
-            panel = A[:, here.start :, here]
-            if here.start:
-                panel = panel - A[:, here.start :, : here.start] @ xp.matrix_transpose(A[:, here, : here.start])
-            width = here.stop - here.start
-            lower, good = _factor_block(panel[:, :width, :], diagonal[:, here], space)
-            inverse = space.inverse_of_lower(lower)
-            A[:, here, here] = lower
-            if here.stop < A.shape[1]:
-                A[:, here.stop :, here] = (panel[:, width:, :] @ xp.matrix_transpose(inverse)) * good[:, None, :]
-            inverses.append(inverse)
-            alive.append(good)
-        return cls(A, inverses, alive, space)
-
-    def forward(self, C: Any) -> Any:
-        """z of L z = C, (b, m, q)."""
-        found: list[Any] = []
-        for here, inverse, good in zip(_blocks(C.shape[1]), self.inverses, self.alive, strict=True):
-            rest = C[:, here, :]
-            if found:
-                rest = rest - self.L[:, here, : here.start] @ self.space.xp.concat(found, axis=1)
-            found.append((inverse @ rest) * good[:, :, None])
-        return self.space.xp.concat(found, axis=1)
-
-    def backward(self, Z: Any) -> Any:
-        """B of L' B = Z, (b, m, c)."""
-        xp, out, size = self.space.xp, self.space.xp.zeros_like(Z), Z.shape[1]
-        parts = zip(_blocks(size), self.inverses, self.alive, strict=True)
-        for here, inverse, good in reversed(list(parts)):
-            rest = Z[:, here, :]
-            if here.stop < size:
-                rest = rest - xp.matrix_transpose(self.L[:, here.stop :, here]) @ out[:, here.stop :, :]
-            out[:, here, :] = (xp.matrix_transpose(inverse) @ rest) * good[:, :, None]
-        return out
+    Columns that add no rank are unit vectors. What is above the diagonal is not to be read.
+    """
+    xp, diagonal, size = space.xp, space.xp.linalg.diagonal(A) + 0.0, A.shape[1]
+    A, blocks = xp.concat([A, xp.matrix_transpose(C)], axis=1), []
+    for start in range(0, size, BLOCK):
+        here = slice(start, min(start + BLOCK, size))
+        panel = A[:, start:, here]
+        if start:
+            panel = panel - A[:, start:, :start] @ xp.matrix_transpose(A[:, here, :start])
+        lower, good = _factor_block(panel[:, : here.stop - start, :], diagonal[:, here], space)
+        inverse = space.inverse_of_lower(lower)
+        A[:, here, here] = lower
+        A[:, here.stop :, here] = (panel[:, here.stop - start :, :] @ xp.matrix_transpose(inverse)) * good[:, None, :]
+        blocks.append((here, inverse, good))
+    return A, blocks
 
 
-def _blocks(size: int) -> list[slice]:
-    return [slice(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
+def _backward(A: Any, blocks: list[tuple[slice, Any, Any]], Z: Any, space: Space) -> Any:
+    """B of L' B = Z, (b, m, c)."""
+    xp, size = space.xp, Z.shape[1]
+    out = xp.zeros_like(Z)
+    for here, inverse, good in reversed(blocks):
+        rest = Z[:, here, :]
+        if here.stop < size:
+            rest = rest - xp.matrix_transpose(A[:, here.stop : size, here]) @ out[:, here.stop :, :]
+        out[:, here, :] = (xp.matrix_transpose(inverse) @ rest) * good[:, :, None]
+    return out
 
 
 def _factor_block(D: Any, diagonal: Any, space: Space) -> tuple[Any, Any]:

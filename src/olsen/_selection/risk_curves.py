@@ -33,7 +33,7 @@ from .._moments import Moments
 
 __all__ = [
     *("Criterion", "Paths", "RiskCurve", "RowCurve", "Splits"),
-    *("gcv", "kfold", "leave_one_out", "oob_curve", "pair_means", "size_grid"),
+    *("gcv", "kfold", "leave_one_out", "oob_curve", "pair_means", "size_grid", "weights_of"),
 ]
 
 Array = NDArray[np.float64]
@@ -306,7 +306,8 @@ def size_grid(largest: int, count: int) -> Indices:
     return np.unique(np.rint(np.concatenate([even, log])).astype(np.int64))
 
 
-def _weight(problem: Problem) -> Array:
+def weights_of(problem: Problem) -> Array:
+    """Of the rows, ones where none were given."""
     return np.ones(problem.shape[0]) if problem.weight is None else problem.weight
 
 
@@ -337,7 +338,7 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
         return [prefix_residuals(data, order, sizes, own) for order, own in zip(orders, rows, strict=True)]
 
     sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.mapper)
-    return Criterion("loo", residuals, _weight(problem), sums=sums)
+    return Criterion("loo", residuals, weights_of(problem), sums=sums)
 
 
 def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> Criterion:
@@ -358,7 +359,7 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
         return [(problem.Y - f) / left for f in fitted]
 
     correct = None if n_samples is None else partial(_correct_gcv, n, n_samples, lost)
-    return Criterion("gcv", residuals, _weight(problem), correct)
+    return Criterion("gcv", residuals, weights_of(problem), correct)
 
 
 def _correct_gcv(n: int, n_samples: int, lost: int, curve: RowCurve) -> RowCurve:
@@ -386,7 +387,7 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
     seen = count >= 2
     times = np.where(seen, count, 2.0)[None, :, None]
     own, other = (square / times).mean(axis=2), ((total**2 - square) / (times * (times - 1))).mean(axis=2)
-    products, weight = np.stack([own, other, other]), _weight(problem) * seen
+    products, weight = np.stack([own, other, other]), weights_of(problem) * seen
     return RowCurve.from_products(sizes, problem.shape[1], "independent", weight, products, total / times)
 
 
@@ -419,5 +420,5 @@ def kfold(
         folds = [sum_pairs(data, orders, sizes, batch, paths.mapper, rows) for data, rows in packed]
         return np.concatenate(folds, axis=3)
 
-    weight = np.concatenate([_weight(problem)[test] for _, test in splits])
+    weight = np.concatenate([weights_of(problem)[test] for _, test in splits])
     return Criterion("kfold", residuals, weight, sums=sums if n_samples is None else None)

@@ -61,11 +61,6 @@ class TuningOptions:
     fit_intercept: bool
 
     @property
-    def fixed_scale(self) -> float:
-        """The scale that was given, one where it is to be estimated."""
-        return 1.0 if self.scale is None else self.scale
-
-    @property
     def uses_schemes(self) -> bool:
         """Whether members share the ensemble with penalised fits: all rows, no sizes given, judged by folds."""
         plain = self.criterion in (None, "kfold") and self.sizes is None and not self.one_standard_error
@@ -136,14 +131,8 @@ class _Curve:
     folds: FoldCurve | None = None  # with its mean members, where it comes from moments of folds
 
 
-@dataclass(frozen=True)
-class _InFolds:
-    """What schemes are compared with: uniform members in the folds of the first repeat, and all folds."""
-
-    curve: RowCurve
-    trained_on: int  # rows that members of the curve are trained on
-    data: FoldData
-    penalty: float | None  # of ridge regression; None: no column varies
+# uniform members in the folds of the first repeat, the rows these are trained on, all folds, ridge regression's penalty
+_InFolds = tuple[RowCurve, int, FoldData, float | None]
 
 
 @dataclass(frozen=True)
@@ -161,14 +150,9 @@ class RowData:
         return cls(problem, splits, units)
 
     @property
-    def n_rows(self) -> int:
-        """Of all folds."""
-        return len(self.problem.Y)
-
-    @property
-    def n_columns(self) -> int:
-        """Of X."""
-        return self.problem.shape[1]
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.problem.shape
 
     def targets(self) -> list[RowData]:
         """The same for each of several targets."""
@@ -177,7 +161,7 @@ class RowData:
 
     def curve(self, options: TuningOptions, how: Paths) -> _Curve:
         """Of uniform members, by the criterion that was asked for."""
-        problem, n = self.problem, self.n_rows
+        problem, (n, p) = self.problem, self.shape
         drawn = resolve_size(options.max_samples, n, "max_samples")
         sizes, rows = self._sizes(options, self.splits, drawn), None if drawn == n else drawn
         if options.criterion == "oob":
@@ -195,7 +179,7 @@ class RowData:
                 criterion = risk_curves.leave_one_out(problem, sizes, how, rows)
                 # So many rows and columns differ little from one member to the next; if not, more batches follow.
                 how = replace(how, batch=2) if n * float(sizes[-1]) ** 2 > MUCH_WORK else how
-            name, curve = criterion.name, how.nested(problem.shape[1], sizes, criterion)
+            name, curve = criterion.name, how.nested(p, sizes, criterion)
         residuals = self._by_row(curve.residual)
         if options.scale is not None:
             curve = curve.scaled(options.scale, self._deviations())
@@ -206,16 +190,16 @@ class RowData:
         if self.splits is None:
             splits, repeats = random_splits(self.problem)
         else:
-            splits, repeats = few_splits(self.splits, self.n_rows), 1
+            splits, repeats = few_splits(self.splits, self.shape[0]), 1
         data = folds_of_rows(self.problem, splits, repeats, how.mapper)
         first = splits[: data.first]
         training = None if data.training is None else data.training[: data.first]
-        curve = self._kfold(first, self._sizes(options, first, self.n_rows), how, training, None)
+        curve = self._kfold(first, self._sizes(options, first, self.shape[0]), how, training, None)
         if self.splits is None:
             penalty = ridge_penalty(self.problem, data)
         else:
             penalty = ridge_penalty_of_folds(data, options.fit_intercept)
-        return _InFolds(curve, min(len(train) for train, _ in first), data, penalty)
+        return curve, min(len(train) for train, _ in first), data, penalty
 
     def scaled(self, found: _Curve, at: int) -> tuple[RowCurve, float]:
         """The curve at the scale that is best for one size, and that scale."""
@@ -263,14 +247,13 @@ class RowData:
             whole = np.full((len(residual), *self.problem.Y.shape), np.nan)
             whole[:, np.concatenate([test for _, test in self.splits])] = residual
             residual = whole
-        return residual if residual.shape[1] == self.n_rows and np.isfinite(residual).all() else None
+        return residual if residual.shape[1] == self.shape[0] and np.isfinite(residual).all() else None
 
     def _mean_of_others(self) -> Array:
         """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
-        Y, weight = self.problem.Y, self.problem.weight
+        Y, weight = self.problem.Y, risk_curves.weights_of(self.problem)
         if not self.problem.fit_intercept:
             return np.zeros_like(Y)
-        weight = np.ones(len(Y)) if weight is None else weight
         share = (weight / weight.sum())[:, None]
         mean: Array = (weight @ Y / weight.sum() - share * Y) / (1 - share)
         for train, test in self.splits or ():
@@ -301,14 +284,9 @@ class MomentData:
         return cls(folds, Units(y=unit))
 
     @property
-    def n_rows(self) -> int:
-        """Of all folds."""
-        return sum(fold.n_rows for fold in self.folds)
-
-    @property
-    def n_columns(self) -> int:
-        """Of X."""
-        return int(self.folds[0].C.shape[0])
+    def shape(self) -> tuple[int, int]:
+        """Rows of all folds, and columns."""
+        return sum(fold.n_rows for fold in self.folds), len(self.folds[0].C)
 
     def targets(self) -> list[MomentData]:
         """The same for each of several targets."""
@@ -317,9 +295,9 @@ class MomentData:
 
     def curve(self, options: TuningOptions, how: Paths) -> _Curve:
         """Of uniform members, by k-fold cross-validation or GCV."""
-        scale, p = options.fixed_scale, self.n_columns
+        (_, p), scale = self.shape, 1.0 if options.scale is None else options.scale
         if options.criterion == "gcv":
-            sizes, whole = options.candidate_sizes(p, self.n_rows), Moments.merge_all(self.folds)
+            sizes, whole = options.candidate_sizes(p, self.shape[0]), Moments.merge_all(self.folds)
             return _Curve("gcv", moment_curves.moment_gcv_curve(whole, sizes, how, scale))
         sizes = options.candidate_sizes(p, self._trained_on())
         found = moment_curves.moment_kfold_curve(self.folds, sizes, how, scale)
@@ -329,7 +307,7 @@ class MomentData:
         """These folds, joined to a few."""
         data = folds_of_moments(few_folds(self.folds), how.mapper)
         penalty = ridge_penalty_of_folds(data, options.fit_intercept)
-        return _InFolds(self.curve(options, how).curve, self._trained_on(), data, penalty)
+        return self.curve(options, how).curve, self._trained_on(), data, penalty
 
     def scaled(self, found: _Curve, at: int) -> tuple[RowCurve, float]:
         """The curve at the scale that is best for one size, and that scale."""
@@ -338,14 +316,8 @@ class MomentData:
         scale = combining.drawn_to_one(*found.folds.slope(at))
         return found.folds.scaled(scale), scale
 
-    def prediction(self, found: _Curve, at: int, scale: float) -> None:
-        """Of no row."""
-
-    def prediction_of(self, choice: Choice) -> None:
-        """Of no row."""
-
     def _trained_on(self) -> int:
-        return self.n_rows - max(fold.n_rows for fold in self.folds)
+        return self.shape[0] - max(fold.n_rows for fold in self.folds)
 
 
 SelectionData = RowData | MomentData
@@ -369,34 +341,35 @@ def _uniform(data: SelectionData, options: TuningOptions, k: float, how: Paths) 
     mse = average.mse(k)
     at = int(np.argmin(mse))
     if options.one_standard_error:
-        at = int(np.flatnonzero(mse <= mse[at] + _standard_error(found.curve, k, data.n_rows)[at])[0])
+        at = int(np.flatnonzero(mse <= mse[at] + _standard_error(found.curve, k, data.shape[0])[at])[0])
     number = average.members_for(at, EXCESS) if np.isinf(k) else k
     curve, scale = (found.curve, options.scale) if options.scale is not None else data.scaled(found, at)
-    error = _standard_error(curve, number, data.n_rows)
+    error = _standard_error(curve, number, data.shape[0])
+    prediction = data.prediction(found, at, scale) if isinstance(data, RowData) else None
     return Selection(
         found.criterion, curve.average, error, int(average.sizes[at]), number, scale,
-        float(curve.average.mse(number)[at]), float(error[at]), data.prediction(found, at, scale),
+        float(curve.average.mse(number)[at]), float(error[at]), prediction,
     ).in_users_units(data.units)  # fmt: skip
 
 
 def _schemes(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
     """Uniform members have their best size for many of them, in proportion to the root of the rows."""
-    n = data.n_rows
-    with blas_for((n, data.n_columns)):
-        found = data.in_folds(options, how)
-        many, average = MANY if np.isinf(k) else k, found.curve.average
-        size = round(float(average.sizes[np.argmin(average.mse(many))]) * np.sqrt(n / found.trained_on))
-        size = max(1, min(size, average.n_items, int(LARGEST_SHARE * (n - options.fit_intercept))))
-        if found.penalty is None:
-            choice = Choice.of_nothing(found.data)
+    n, p = data.shape
+    with blas_for((n, p)):
+        curve, trained_on, folds, penalty = data.in_folds(options, how)
+        many, average = MANY if np.isinf(k) else k, curve.average
+        size = round(float(average.sizes[np.argmin(average.mse(many))]) * np.sqrt(n / trained_on))
+        size = max(1, min(size, p, int(LARGEST_SHARE * (n - options.fit_intercept))))
+        if penalty is None:  # no column varies
+            choice = Choice.of_nothing(folds)
         else:
             only_ridge = options.inclusion == "ridge"
-            choice = choose_schemes(found.data, found.penalty, size, only_ridge=only_ridge, scale=options.scale)
+            choice = choose_schemes(folds, penalty, size, only_ridge=only_ridge, scale=options.scale)
     # of all repeats: uniform members keep the lead over ridge regression that they have in the first
     return Selection(
-        "kfold", average.shifted(choice.beyond_first), _standard_error(found.curve, many, n), size, k,
+        "kfold", average.shifted(choice.beyond_first), _standard_error(curve, many, n), size, k,
         1 - choice.nothing if options.scale is None else options.scale, choice.mse, choice.standard_error,
-        data.prediction_of(choice), choice,
+        data.prediction_of(choice) if isinstance(data, RowData) else None, choice,
     ).in_users_units(data.units)  # fmt: skip
 
 
