@@ -33,11 +33,11 @@ def rng(seed):
 
 
 @pytest.mark.parametrize("s", [1, 5, 20, 150])
-def test_laws_for_a_known_signal(rng, s):
+def test_probabilities_for_a_known_signal(rng, s):
     beta, k = signal(s), 20
-    laws = {f"power {q}": theory.optimal_power_probabilities(1.0, beta, SIGMA, q, n=N, k=k) for q in (0, 1, 2)}
-    laws["best"] = theory.optimal_probabilities(1.0, beta, SIGMA, n=N)
-    for name, alpha in laws.items():
+    rules = {f"power {q}": theory.optimal_power_probabilities(1.0, beta, SIGMA, q, n=N, k=k) for q in (0, 1, 2)}
+    rules["best"] = theory.optimal_probabilities(1.0, beta, SIGMA, n=N)
+    for name, alpha in rules.items():
         expected = theory.expected_diagonal_risk(1.0, beta, alpha, SIGMA, n=N, k=k)
         ensemble_risk(rng, beta, alpha, k, trials=400).check(expected, f"{s} non-zero, {name}")
 
@@ -46,11 +46,11 @@ def test_laws_for_a_known_signal(rng, s):
 def test_the_ratio_of_independent_estimates(rng, s):
     beta, k, spread = signal(s), 20, 0.09
 
-    def law(rng):
+    def chances(rng):
         squares = (beta + spread * rng.standard_normal(P)) ** 2
         return squares / (squares + spread**2)
 
-    risk = ensemble_risk(rng, beta, law, k, trials=600)
+    risk = ensemble_risk(rng, beta, chances, k, trials=600)
     expected = theory.estimated_probabilities_risk(1.0, beta, SIGMA, n=N, spread=spread, k=k, exact=True)
     risk.check(expected, f"{s} non-zero, ratio")
 
@@ -64,10 +64,10 @@ def test_powers_of_independent_estimates_brought_to_a_size(rng, s, q):
     """
     beta, k, spread, size = signal(s), 20, 0.09, 25.0
 
-    def law(rng):
+    def chances(rng):
         return theory.power_probabilities(1.0, beta + spread * rng.standard_normal(P), q, size)
 
-    risk = ensemble_risk(rng, beta, law, k, trials=600)
+    risk = ensemble_risk(rng, beta, chances, k, trials=600)
     how = {"n": N, "spread": spread, "k": k, "rule": "power", "q": q, "size": size, "exact": True}
     risk.check(theory.estimated_probabilities_risk(1.0, beta, SIGMA, **how), f"{s} non-zero, power {q}")
 

@@ -68,9 +68,9 @@ class LinearProblem:
     nonzeros : int, default=None
         Entries that are not zero, for sparse coefficients. None: a tenth of the columns.
     noise : {"gaussian", "student"}, default="gaussian"
-        Law of the noise; Student's is scaled to the same standard deviation.
+        Distribution of the noise; Student's is scaled to the same standard deviation.
     degrees : float, default=5.0
-        Degrees of freedom of Student's law, above 2.
+        Degrees of freedom of Student's distribution, above 2.
 
     Examples
     --------

@@ -138,7 +138,7 @@ function normalised(values, weights) {
   return { values, weights: weights.map((weight) => weight / sum) };
 }
 
-/** Every s-th term of a long smooth law: the trapezoidal rule. */
+/** Every s-th term of a long smooth distribution: the trapezoidal rule. */
 function thin({ values, weights }, most = 100) {
   const step = Math.max(1, Math.floor(values.length / most));
   const kept = (_, i) => i % step === 0;
@@ -160,17 +160,17 @@ function weighted({ values, weights }, f) {
 
 let lastRows = { key: "" };
 
-/** The law of the rows that two members share, and the inflation under it for each number of common columns. */
+/** The distribution of the rows that two members share, and the inflation under it for each number of common columns. */
 function sharedRows(n, tau) {
   const key = `${n} ${tau}`;
   if (lastRows.key !== key) {
-    const law = thin(hypergeometric(n, tau, tau)), known = []; // the same for all sizes of members
-    lastRows = { key, law, inflation: (a) => (known[a] ??= weighted(law, (t) => inflation(a, tau, t))) };
+    const shared = thin(hypergeometric(n, tau, tau)), known = []; // the same for all sizes of members
+    lastRows = { key, shared, inflation: (a) => (known[a] ??= weighted(shared, (t) => inflation(a, tau, t))) };
   }
   return lastRows;
 }
 
-/** Bias (unit signal) and variance (unit noise) of a pair: averages over the law of common columns. */
+/** Bias (unit signal) and variance (unit noise) of a pair: averages over the distribution of common columns. */
 function pairTerms(p, m, columnLaw, v) {
   return {
     bias: weighted(columnLaw, (a) => ((p - 2 * m + a) / p) * (1 + v(a))),
@@ -207,7 +207,7 @@ function minimumNormTerms(n, p, m, tau, design) {
   const own = { bias: 1 - tau / p + ((1 - m / p) * tau) / (m - tau - 1), variance: tau / (m - tau - 1) };
   const a = m ** 2 / p, q = 1 - (2 * tau) / p + (tau ** 2 * a) / (m ** 2 * p);
   const pair = (t) => ({ bias: q / (1 - (t * a) / m ** 2), variance: (t * a) / (m ** 2 - (t + 1) * a) });
-  const rows = sharedRows(n, tau).law;
+  const rows = sharedRows(n, tau).shared;
   const other = { bias: weighted(rows, (t) => pair(t).bias), variance: weighted(rows, (t) => pair(t).variance) };
   if (design !== "balanced") return { own, other, grouped: [], groups: [1, 1], shrinkage: tau / p };
   const folds = pair(Math.max(0, 2 * tau - n)), none = { bias: 0, variance: 0 };
