@@ -7,19 +7,24 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.compose import ColumnTransformer, make_column_selector, make_column_transformer
+from sklearn.base import clone
+from sklearn.compose import (
+    ColumnTransformer,
+    TransformedTargetRegressor,
+    make_column_selector,
+    make_column_transformer,
+)
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GroupKFold, KFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import olsen as package
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from olsen._estimators.pipelines import split_pipeline
 
 pytest.importorskip("skops")
 pytest.importorskip("pyarrow")
@@ -323,18 +328,76 @@ def test_columns_without_names_are_taken_in_their_order(olsen, tmp_path):
     assert code == 1 and "3 columns" in error and "2 columns without names" in error
 
 
-def test_intervals_and_tables_of_whole_pipelines():
-    """Those of the ensemble on transformed rows, with the input columns of its features, through searches too."""
-    for name in ("nested", "categories"):
+def test_intervals_and_summaries_of_whole_pipelines(seed):
+    """Those of the ensemble on transformed rows, with the columns that went in: nested, searched, kept, as frames."""
+    inner = make_pipeline(nested()[0], make_pipeline(FunctionTransformer(np.sin), ensemble()))
+    search = GridSearchCV(inner, {"columntransformer__numbers__simpleimputer__strategy": ["mean", "median"]}, cv=2)
+    dense = nested()
+    dense[0].set_params(texts__onehotencoder__sparse_output=False)
+    cases = {
+        **{name: PIPELINES[name]() for name in ("bare", "array", "categories", "selector", "infrequent", "places")},
+        "searched": (search, GAPS),
+        **{library: (clone(dense).set_output(transform=library), GAPS) for library in ("pandas", "polars")},
+    }
+    for name, (model, X) in cases.items():
         with case(name):
-            model, X = PIPELINES[name]()
             model.fit(X, Y)
-            rows = model[:-1].transform(X)
-            np.testing.assert_array_equal(
-                package.predict_interval(model, X, 0.8), model[-1].predict_interval(rows, 0.8)
-            )
-            parts = split_pipeline(model)
-            assert set(parts.inputs) <= set(X.columns)
-            for feature, column in zip(parts.features, parts.inputs, strict=True):
-                assert feature.removeprefix("missingindicator_").startswith(column)
-            assert package.summary(model)["feature"].tolist() == parts.features
+            last = model.best_estimator_ if name == "searched" else model
+            rows, own = X, last
+            while isinstance(own, Pipeline):
+                rows, own = own[:-1].transform(rows), own[-1]
+            ends = own.predict_interval(rows, 0.8)
+            summary = package.summary(model)
+            columns = [str(column) for column in X.columns] if isinstance(X, pd.DataFrame) else ["x0", "x1"]
+            for kept in (model, pickle.loads(pickle.dumps(model))):
+                np.testing.assert_array_equal(package.predict_interval(kept, X, 0.8), ends)
+                assert str(package.summary(kept)) == str(summary)
+            found = summary.coefficients
+            made = found["column"] if "column" in found.columns else found["feature"]
+            assert len(found) == own.n_features_in_ and set(made) <= set(columns)
+            for feature, column in zip(found["feature"], made, strict=True):
+                assert feature.removeprefix("missingindicator_").partition("_")[0] == column
+            part = rows.toarray() if hasattr(rows, "toarray") else np.asarray(rows)
+            parts = {c: (part @ np.where(np.array(made) == c, own.coef_, 0.0)).std() for c in set(made)}
+            effects = dict(zip(summary.effects["column"], summary.effects["effect"], strict=True))
+            assert sorted(effects, key=lambda c: -abs(effects[c])) == list(summary.effects["column"])
+            np.testing.assert_allclose([abs(effects[c]) for c in parts], list(parts.values()), rtol=1e-9)
+            assert all(f" {column} " in str(summary) and column in summary._repr_html_() for column in effects)
+
+
+def test_standard_errors_of_factors(seed):
+    """Of a tuned model by the fits that repeat the choice; a level that never occurs adds nothing."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.eye(3)[rng.integers(0, 3, 120)], rng.standard_normal((120, 2)), np.zeros(120)])
+    model = OLSEnsembleRegressorCV().fit(X, X @ [2.0, 0.0, -1.0, 1.0, 0.0, 0.0] + rng.standard_normal(120))
+    refits = model._refits("effects")
+    spread = np.std([(X[:, :3] @ coef[0, :3]).std() for coef in refits.coef], ddof=1)
+    effect, std = model._effects([[0, 1, 2], [3, 5], [3], [4]])
+    assert std[0] == pytest.approx(np.sqrt(refits.share / (1 - refits.share)) * spread, rel=0.05)
+    given = OLSEnsembleRegressor(200, 3, random_state=seed).fit(X, X[:, 0] + rng.standard_normal(120))
+    blocks = OLSEnsembleRegressor(200, 3, random_state=seed).fit(lambda: iter([(X, X[:, 0] + X[:, 4])]), None)
+    for one in (model, given, blocks):
+        effect, std = one._effects([[0, 1, 2], [3, 5], [3], [4]])
+        assert effect[1] == pytest.approx(abs(effect[2])) and std[1] == pytest.approx(std[2]) and std.min() > 0
+        np.testing.assert_allclose(effect[2:], one.coef_[3:5] * X[:, 3:5].std(axis=0))
+
+
+def test_transformed_targets_and_models_without_intervals():
+    X, y = FRAME[["a", "b"]], np.exp(Y / 4)
+    model = TransformedTargetRegressor(make_pipeline(StandardScaler(), ensemble()), func=np.log, inverse_func=np.exp)
+    ends = package.predict_interval(model.fit(X, y), X)
+    inner = model.regressor_[-1].predict_interval(model.regressor_[:-1].transform(X))
+    np.testing.assert_allclose(ends, np.exp(inner))
+    model.set_params(func=np.negative, inverse_func=np.negative).fit(X, y)
+    assert (np.diff(package.predict_interval(model, X)) > 0).all()
+    model.set_params(func=np.positive, inverse_func=np.abs, check_inverse=False).fit(X, Y)
+    with pytest.raises(ValueError, match="monotone"):
+        package.predict_interval(model, X)
+    for wrong, error in (
+        (make_pipeline(StandardScaler(), Ridge()).fit(X, Y), TypeError),
+        (make_pipeline(StandardScaler(), ensemble()), NotFittedError),
+        (GridSearchCV(ensemble(), {"scale": [1.0]}, refit=False).fit(X, Y), ValueError),
+    ):
+        for ask in (package.summary, lambda model: package.predict_interval(model, X)):
+            with pytest.raises(error, match=r"Ridge|fitted|refit"):
+                ask(wrong)

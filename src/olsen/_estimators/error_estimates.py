@@ -336,7 +336,12 @@ def _inverse(G: Array) -> Array:
         return np.asarray(P[0] * (alive[:, None] & alive))
     length = np.sqrt(np.diagonal(G))
     unit = np.where(length > 0, 1 / np.where(length > 0, length, 1.0), 0.0)
-    return np.asarray(la.pinvh(G * unit[:, None] * unit, rtol=1e-10) * unit[:, None] * unit)
+    values, vectors = la.eigh(G * unit[:, None] * unit)
+    alive = values > 1e-10 * values[-1]
+    scaled = unit[:, None] * vectors[:, alive]
+    without, _ = la.qr(np.where(unit > 0, unit, 1.0)[:, None] * vectors[:, ~alive], mode="economic")
+    shortest = np.eye(len(G)) - without @ without.T  # among all solutions, as the solvers have it
+    return np.asarray(shortest @ (scaled / values[alive]) @ scaled.T @ shortest)
 
 
 @dataclass(frozen=True)
