@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNetCV, LassoCV, LinearRegression, RidgeCV
@@ -25,10 +26,12 @@ from olsen.cli import compare
 
 DESCENT = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}
 BY_HAND = {
-    "ensemble": OLSEnsembleRegressorCV(random_state=3),
+    "ensemble": OLSEnsembleRegressorCV(math.inf, random_state=3),
     "ridge": RidgeCV(np.logspace(-4, 6, 60)),
     "lasso": LassoCV(**DESCENT),
-    "elastic net": ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], **DESCENT),
+    "elastic net": TransformedTargetRegressor(
+        ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], **DESCENT), transformer=StandardScaler()
+    ),
     "PLS": GridSearchCV(PLSRegression(scale=False), {"n_components": range(1, 11)}, scoring="neg_mean_squared_error"),
     "least squares": LinearRegression(),
 }
@@ -73,7 +76,8 @@ def test_errors_are_those_of_scikit_learn_on_the_same_folds(diabetes):
         (weighted, weight, {name: BY_HAND[name] for name in ("ensemble", "ridge", "lasso", "least squares")}),
     ):
         for name, model in models.items():
-            pipeline, line, errors = make_pipeline(StandardScaler(), model), named(result)[name], []
+            steps = [model] if name == "ensemble" else [StandardScaler(), model]
+            pipeline, line, errors = make_pipeline(*steps), named(result)[name], []
             for train, test in splits:
                 given = {f"{step}__sample_weight": weight[train] for step, _ in pipeline.steps if result is weighted}
                 predicted = np.ravel(pipeline.fit(X[train], y[train], **given).predict(X[test]))
@@ -167,7 +171,7 @@ def test_the_table_and_the_json_say_the_same(olsen, table):
     arguments = ("compare", table, "--target", "y", "--folds", "3", "--jobs", "1")
     code, text, err = olsen(*arguments)
     assert (code, err) == (0, ""), "no progress in a pipe"
-    assert "data.csv: 60 rows, 5 columns, target y" in text and "3 random folds, seed 0" in text
+    assert "data.csv: 60 rows, 5 columns, target y" in text and "3-fold cross-validation, seed 0" in text
     code, out, _ = olsen(*arguments, "--json")
     found = json.loads(out)
     assert code == 0 and found["data"]["rows"] == 60 and found["written"] == []
@@ -261,11 +265,13 @@ def test_show_tells_what_the_estimator_holds(olsen, model):
     assert kept == {names[j]: estimator.selection_frequency_[j] for j in chosen} and {"a", "d"} <= set(kept)
     assert found["error"]["rmse"] == pytest.approx(math.sqrt(-estimator.best_score_))
     assert [c["name"] for c in found["coefficients"][:2]] == ["a", "d"]
+    spread = np.genfromtxt(model.with_name("data.csv"), delimiter=",", skip_header=1)[:, 0].std()
+    assert found["coefficients"][0]["effect"] == pytest.approx(estimator.coef_[0] * spread)
     assert found["file"]["olsen"] == __version__ and found["file"]["bytes"] == model.stat().st_size
     code, out, _ = olsen("show", model)
     assert code == 0 and "a model of y" in out and "90 rows, 7 columns, 1 of text" in out and "±" in out
     assert "a sparse model keeps" in out and "k-fold cross-validation" in out
-    lines = out.partition("largest coefficients")[2].splitlines()
+    lines = out.partition("largest effects")[2].splitlines()
     assert all(len(line) < 70 for line in lines if line.startswith("  "))
 
 

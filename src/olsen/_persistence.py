@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 import sklearn
 from numpy.typing import NDArray
 from sklearn.exceptions import InconsistentVersionWarning
@@ -34,6 +35,8 @@ from ._execution.files import atomically
 
 __all__ = ["ModelFileError", "SavedModel", "damaged_model", "is_model", "load", "read", "save", "write"]
 
+Array = NDArray[np.float64]
+
 SUFFIX = ".skops"
 FORMAT = "olsen model 1"
 TARGET = "prediction"  # the name of a target that nobody named
@@ -44,14 +47,11 @@ BYTES_A_NODE = 16  # the least text for a list or a dict of the description: a b
 LONGEST_NAME = 200
 
 ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
-ACCEPTED = "ColumnTransformer, OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and nested Pipelines"
-LOADERS = {"DictNode", "ListNode", "TupleNode", "JsonNode", "TypeNode", "NdArrayNode", "DTypeNode", "SliceNode",
-           "ObjectNode"}  # fmt: skip
+KINDS = "Dict List Tuple Json Type NdArray DType Slice Object"
+LOADERS = {f"{kind}Node" for kind in KINDS.split()}
 TRUSTED = {
-    *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.TableColumns"),
-    "sklearn.pipeline.Pipeline",
-    "sklearn.compose._column_transformer.ColumnTransformer",
-    "sklearn.compose._column_transformer.make_column_selector",
+    *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.TableColumns", "sklearn.pipeline.Pipeline"),
+    *(f"sklearn.compose._column_transformer.{name}" for name in ("ColumnTransformer", "make_column_selector")),
     *(f"sklearn.impute._base.{name}" for name in ("SimpleImputer", "MissingIndicator")),
     *(f"sklearn.preprocessing._encoders.{name}" for name in ("OneHotEncoder", "OrdinalEncoder")),
     "sklearn.preprocessing._data.StandardScaler",
@@ -67,14 +67,15 @@ class ModelFileError(ValueError):
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A fitted model with the name of its target and the sizes of its errors.
+    """A fitted model with the name of its target, the sizes of its errors and the spread of its columns.
 
     The errors are those of left-out rows, or of a fit in blocks estimates of them for a sample of the rows.
     """
 
     model: Any  # an ensemble, or a Pipeline that ends with one
     target: str
-    residuals: NDArray[np.float64]  # absolute, ascending
+    residuals: Array  # absolute, ascending
+    spread: Array  # standard deviations of the columns of the ensemble; empty if nobody knows
     versions: dict[str, str] = field(default_factory=lambda: {"olsen": __version__, "sklearn": sklearn.__version__})
 
     @property
@@ -106,10 +107,12 @@ class SavedModel:
 
     def for_file(self, rows: bool) -> SavedModel:
         """What a file holds: the training rows too, where they are wanted for intervals and standard errors."""
-        model, kept = copy.copy(self.model), self.ensemble._for_file(rows)
-        if isinstance(model, Pipeline):
-            model.steps = [*model.steps[:-1], (model.steps[-1][0], kept)]
-        return replace(self, model=model if isinstance(model, Pipeline) else kept)
+        kept = self.ensemble._for_file(rows)
+        if not isinstance(self.model, Pipeline):
+            return replace(self, model=kept)
+        model = copy.copy(self.model)
+        model.steps = [*model.steps[:-1], (model.steps[-1][0], kept)]
+        return replace(self, model=model)
 
 
 def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None, intervals: bool = True) -> None:
@@ -165,7 +168,7 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
     name = str(target or getattr(model, "target_name_", TARGET))
     if name in getattr(model, "feature_names_in_", ()):
         raise ValueError(f"target={name!r} is the name of a column of the model; choose another.")
-    saved = SavedModel(model, name, np.zeros(0)).for_file(intervals)
+    saved = SavedModel(model, name, np.zeros(0), _spread(ensemble)).for_file(intervals)
     saved = replace(saved, residuals=saved.ensemble._left_out_errors())
     if intervals and not len(saved.residuals):
         messages.warn(
@@ -173,6 +176,15 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
             "device or with partial_fit), so the file holds no errors and olsen predict --interval will refuse it.",
         )
     atomically(path, lambda file: write(file, saved))
+
+
+def _spread(ensemble: Any) -> Array:
+    """Standard deviations of the columns, if the ensemble has its training rows."""
+    rows = ensemble._result().rows
+    if rows is None:
+        return np.zeros(0)
+    X = rows.X.toarray() if sp.issparse(rows.X) else rows.X
+    return np.asarray(X.std(axis=0), dtype=float)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -211,9 +223,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 def write(path: str | os.PathLike[str], saved: SavedModel) -> None:
     """Write a model; one that could not be read again is refused."""
-    dumped = _skops().dumps(
-        {"format": FORMAT, **saved.versions, "target": saved.target, "residuals": saved.residuals, "model": saved.model}
-    )
+    parts = {name: getattr(saved, name) for name in ("model", "target", "residuals", "spread")}
+    dumped = _skops().dumps({"format": FORMAT, **saved.versions, **parts})
     with zipfile.ZipFile(io.BytesIO(dumped)) as archive:
         if foreign := _foreign_types(json.loads(archive.read(SCHEMA)), {}):
             raise _refused(", ".join(sorted(foreign)))
@@ -235,7 +246,8 @@ def _skops() -> Any:
 def _refused(what: str) -> TypeError:
     return TypeError(
         f"a model file cannot hold {what}: it holds an OLSEnsembleRegressor or OLSEnsembleRegressorCV, alone or at the "
-        f"end of a Pipeline of {ACCEPTED}. Keep other models with joblib or skops, which open in Python alone."
+        f"end of a Pipeline of ColumnTransformer, OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and "
+        f"nested Pipelines. Keep other models with joblib or skops, which open in Python alone."
     )
 
 
@@ -257,7 +269,7 @@ def read(path: str | os.PathLike[str]) -> SavedModel:
         _check(data, name)
         content = loads(data, trusted=sorted(TRUSTED))
         versions = {key: str(content[key]) for key in ("olsen", "sklearn")}
-        saved = SavedModel(content["model"], content["target"], content["residuals"], versions)
+        saved = SavedModel(content["model"], content["target"], content["residuals"], content["spread"], versions)
         _check_values(saved)
     if versions["sklearn"].split(".")[:2] != sklearn.__version__.split(".")[:2]:
         messages.warn(
@@ -284,12 +296,11 @@ def _check(data: bytes, name: str) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
         schema = json.loads(_schema_of(archive, len(data)))
-    found = json.loads(schema["content"]["format"]["content"])
+    found, wrote = (str(json.loads(schema["content"][key]["content"])) for key in ("format", "olsen"))
     if found != FORMAT:
-        wrote = json.loads(schema["content"]["olsen"]["content"])
         raise ModelFileError(
-            f"{name} is {str(found)[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that wrote "
-            f"it: pip install 'olsen>={str(wrote)[:20]}'"
+            f"{name} is {found[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that wrote "
+            f"it: pip install 'olsen>={wrote[:20]}'"
         )
     if foreign := _foreign_types(schema, sizes):
         named = ", ".join(kind[:60] for kind in sorted(foreign)[:5])
@@ -316,10 +327,8 @@ def _foreign_types(schema: Any, sizes: dict[str, int]) -> set[str]:
     nodes = [schema]
     while nodes:
         node = nodes.pop()
-        if isinstance(node, dict):
-            nodes += node.values()
-        elif isinstance(node, list):
-            nodes += node
+        if isinstance(node, (dict, list)):
+            nodes += node.values() if isinstance(node, dict) else node
         if not isinstance(node, dict) or "__loader__" not in node:
             continue
         kind = f"{node.get('__module__')}.{node.get('__class__')}"
@@ -335,13 +344,13 @@ def _foreign_types(schema: Any, sizes: dict[str, int]) -> set[str]:
 
 def _check_values(saved: SavedModel) -> None:
     """Raise for a model whose values agree with nothing; what else is wrong with one, predictions meet."""
-    ensemble, residuals = saved.ensemble, saved.residuals
+    ensemble, residuals, spread = saved.ensemble, saved.residuals, saved.spread
     if type(saved.model) is not Pipeline and type(ensemble) not in ENSEMBLES:
         raise TypeError(f"a {type(saved.model).__name__} is no model")
-    coef, intercept = np.asarray(ensemble.coef_, dtype=float), np.asarray(ensemble.intercept_, dtype=float)
-    if coef.shape not in ((ensemble.n_features_in_,), (1, ensemble.n_features_in_)) or intercept.size != 1:
+    p, coef, intercept = ensemble.n_features_in_, np.asarray(ensemble.coef_), np.asarray(ensemble.intercept_)
+    if coef.shape not in ((p,), (1, p)) or intercept.size != 1 or spread.shape not in ((p,), (0,)):
         raise ValueError("coefficients are not those of its columns")
-    if not (np.isfinite(coef).all() and np.isfinite(intercept).all() and np.isfinite(residuals).all()):
+    if not all(np.isfinite(values.astype(float)).all() for values in (coef, intercept, residuals, spread)):
         raise ValueError("coefficients or errors are not finite")
     if residuals.ndim != 1 or (residuals < 0).any() or (np.diff(residuals) < 0).any():
         raise ValueError("errors are not sorted sizes")

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["atomically", "check_writable", "is_stream", "own_descriptor", "remove_unfinished", "same_place"]
+__all__ = ["atomically", "check_writable", "is_stream", "own_descriptor", "remove_unfinished"]
 
 Result = TypeVar("Result")
 Name = str | os.PathLike[str]
@@ -112,12 +112,6 @@ def own_descriptor(path: Name) -> int | None:
     named = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}.get(os.fspath(path), os.fspath(path))
     found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", named)
     return int(found[1]) if found else None
-
-
-def same_place(first: Name, second: Name) -> bool:
-    """Whether two paths mean one file, which need not exist; links of both kinds count as the file itself."""
-    a, b = Path(os.path.realpath(first)), Path(os.path.realpath(second))
-    return a == b or (a.exists() and b.exists() and a.samefile(b))
 
 
 def remove_unfinished() -> None:

@@ -1,7 +1,7 @@
 """The summary of a fit as a dict of plain types: for the terminal, for ``--json``, and for the HTML page.
 
-Beside the error of the ensemble stand those of the mean, of least squares and of ridge with its best penalty, on single
-rows or folds that were left out.
+Beside the error of the ensemble stand those of the mean, of least squares and of ridge with its best penalty where they
+are judged on the same rows left out, and no others.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def summarise(
     left_out: Array | None = None,
     weight: Array | None = None,
     groups: tuple[str, list[Any]] | None = None,
+    compared: list[dict[str, Any]] | None = None,
     **about: Any,
 ) -> dict[str, Any]:
     """Collect the summary of a fitted `OLSEnsembleRegressorCV` with one target.
@@ -67,6 +68,9 @@ def summarise(
         Of the rows, positive; the baselines have them too.
     groups : tuple, default=None
         Name of the groups that were left out, and the rows of each fold; the baselines are compared on the same ones.
+    compared : list of dict, default=None
+        Errors of the ensemble and of baselines that were compared on folds of their own. Without them baselines stand
+        beside the ensemble only where they can be judged as it was: leave-one-out, or groups.
     **about : dict
         ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, the
         ``command`` that made it, and whether to have ``standard_errors`` of effects, which take thirty fits.
@@ -81,12 +85,14 @@ def summarise(
     weight = np.ones(len(y)) if weight is None else weight
     if groups is not None:
         others = fold_errors([from_data(X[f], y[f, None], weight[f], centre=True) for f in groups[1]])
-        note = f"whole groups of {groups[0]!r} left out"
+        note = f"k-fold cross-validation, whole groups of {groups[0]!r} left out"
+    elif compared is None and model.criterion_ != "kfold":
+        others, note = leave_one_out_errors(X, y, weight), "leave-one-out"
     else:
-        others = leave_one_out_errors(X, y, weight)
-        note = "k-fold cross-validation, baselines leave-one-out" if model.criterion_ == "kfold" else "leave-one-out"
+        others, note = Baselines(_error_of_mean(y, weight)), "k-fold cross-validation"
     points = {**_thinned(y, predicted), "left_out": were_left_out}
-    return _collect(model, names, len(y), X.std(axis=0), _errors(model, others, note), points, **about)
+    errors = compared or _errors(model, others, note)
+    return _collect(model, names, len(y), X.std(axis=0), errors, points, **about)
 
 
 def summarise_folds(
@@ -184,15 +190,16 @@ def _errors(model: Any, others: Baselines, note: str) -> list[dict[str, Any]]:
     """Errors of the ensemble and of the baselines; `note` says of which rows."""
     ours, infinite = -float(model.best_score_), float(model.cv_results_["mse_infinity"][model.best_index_])
     members = model.n_estimators_
-    ridge = "too large to compare" if others.penalty is None else f"standardised columns, penalty {others.penalty:.3g}"
     lines = [("ensemble" if members == math.inf else f"ensemble, {members} members", ours, note)]
     if model.inclusion_kind_ == "uniform":
         lines.append(("ensemble, infinitely many", infinite, "limit of more and more members of this size"))
-    lines += [
-        ("ridge", others.ridge, ridge),
-        ("least squares", others.least_squares, "too many columns" if math.isnan(others.least_squares) else ""),
-        ("mean of the target", others.mean, ""),
-    ]
+    if others.penalty is not None:
+        few = "" if math.isfinite(others.least_squares) else "too many columns"
+        lines += [
+            ("ridge", others.ridge, f"standardised columns, penalty {others.penalty:.3g}"),
+            ("least squares", others.least_squares, few),
+            ("mean of the target", others.mean, ""),
+        ]
     return [
         {"name": name, "note": note, "rmse": math.sqrt(mse) if math.isfinite(mse) else None,
          "r2": 1 - mse / others.mean if math.isfinite(mse) and others.mean > 0 else None}
@@ -254,6 +261,12 @@ class Baselines(NamedTuple):
     penalty: float | None = None
 
 
+def _error_of_mean(y: Array, weight: Array) -> float:
+    """Leave-one-out error of the weighted mean."""
+    share = weight / weight.sum()
+    return float(share @ ((y - share @ y) / (1 - share)) ** 2)
+
+
 def leave_one_out_errors(X: Array, y: Array, weight: Array) -> Baselines:
     r"""Weighted leave-one-out errors, from one singular value decomposition.
 
@@ -265,7 +278,7 @@ def leave_one_out_errors(X: Array, y: Array, weight: Array) -> Baselines:
     weight = weight / weight.mean()
     root, mean = np.sqrt(weight), weight @ y / n
     target, own = (y - mean) * root, 1 - weight / n
-    mean_error = float(np.mean((target / own) ** 2))
+    mean_error = _error_of_mean(y, weight)
     if n * min(n, p) > MOST_CELLS:
         return Baselines(mean_error)
     Z = X - weight @ X / n

@@ -25,7 +25,6 @@ from .._execution.files import atomically
 from .._report.formatting import escape_control, quoted
 from . import __doc__ as PACKAGE
 from . import outputs, terminal
-from .outputs import MODEL, REPORT
 from .terminal import UsageError
 
 __all__ = ["TableOptions", "app", "compare", "explore", "fit", "predict", "reproduce", "risk", "show"]
@@ -34,7 +33,7 @@ __all__ = ["TableOptions", "app", "compare", "explore", "fit", "predict", "repro
 def _within(least: int, most: int = 10**9) -> Parameter:
     def check(kind: Any, value: int | str) -> None:
         if isinstance(value, int) and not least <= value <= most:
-            raise ValueError(f"Give {least} or more{'' if value < least else f', up to {most:,}'}.")
+            raise ValueError(f"Give {least} or more, up to {most:,}.")
 
     return Parameter(validator=check)
 
@@ -85,11 +84,6 @@ class TableOptions:
     weight: str | None = None
     groups: str | None = None
 
-    def check(self, data: Path | None) -> None:
-        """Raise if a table comes without a target."""
-        if data is not None and not self.target:
-            raise UsageError("--target is needed: the name of the column to predict.")
-
 
 def app() -> App:
     """The commands as an application of cyclopts."""
@@ -134,6 +128,7 @@ def fit(
     table: TableOptions = TableOptions(),  # noqa: B008 (frozen)
     out: Path | None = None,
     report: Path | None = None,
+    compare: bool = False,
     out_of_core: bool = False,
     members: Members = "all",
     inclusion: Literal["auto", "uniform", "ridge"] = "auto",
@@ -143,7 +138,7 @@ def fit(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Fit and tune an ensemble on a table, compare it with ridge and least squares, and save it.
+    """Fit and tune an ensemble on a table, estimate its error, and save it.
 
     Parquet larger than a quarter of the free memory is read in blocks of rows and never loaded.
 
@@ -156,8 +151,11 @@ def fit(
         Where to save the model (a .skops file). Without it the model is not kept.
     report : path
         Where to write a report (one self-contained .html or .htm file). Without it there is none.
+    compare : bool
+        Put the error beside those of ridge, lasso, elastic net, PLS and least squares, as olsen compare does: on the
+        same folds, which takes five more fits.
     out_of_core : bool
-        Read Parquet in blocks even if it would fit into memory. Errors then come from 3-fold cross-validation.
+        Read Parquet in blocks even if it would fit into memory.
     members : int or "all"
         Number of least-squares fits to average, at least 2; all: their mean in closed form, and enough of those that
         have none.
@@ -179,13 +177,12 @@ def fit(
     Examples
     --------
     olsen fit                                   the embedded data
-    olsen fit wine.csv --target quality         tune, compare, print
+    olsen fit wine.csv --target quality         tune, fit, print
     olsen fit wine.csv --target quality --out wine.skops --report wine.html
-    olsen fit wine.csv --target quality --drop id --missing mean
+    olsen fit wine.csv --target quality --drop id --missing mean --compare
     olsen fit big.parquet --target price --out price.skops    larger than memory
     """
-    table.check(data)
-    outputs.check({"table": data}, {"--out": (out, MODEL), "--report": (report, REPORT)}, force)
+    outputs.check({"table": data}, {"--out": (out, "a model"), "--report": (report, "a report")}, force)
     if out is not None:
         from_extra("skops.io", "cli", "--out")  # said before a long fit, not after it
 
@@ -197,8 +194,9 @@ def fit(
     number = math.inf if members == "all" else members
     model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
     summary, saved = table_models.fit(
-        model, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, command=_command()
-    )
+        model, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, compared=compare,
+        command=_command(),
+    )  # fmt: skip
     if out is not None:
         kept = saved.for_file(rows=not no_intervals)
         atomically(out, lambda file: _persistence.write(file, kept))
@@ -268,7 +266,7 @@ def predict(
     """
     if interval is not None and not 0 < interval < 1:
         raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.")
-    outputs.check({"model": model, "table": data}, {"--out": (out, outputs.predictions_beside(id))}, force)
+    outputs.check({"model": model, "table": data}, {"--out": (out, "predictions")}, force, id)
 
     from .. import _persistence
     from . import table_models
@@ -369,18 +367,16 @@ def compare(
     olsen compare wine.csv --target quality
     olsen compare wine.csv --target quality --repeats 4 --report compared.html
     """
-    table.check(data)
-    outputs.check({"table": data}, {"--report": (report, REPORT)}, force)
+    outputs.check({"table": data}, {"--report": (report, "a report")}, force)
 
     from .._report.pages import render_comparison
-    from . import compare as comparing
+    from . import table_models
+    from .compare import as_text
 
-    found = comparing.compare_table(
-        data, table, folds=folds, repeats=repeats, seed=seed, jobs=jobs, command=_command()
-    )  # fmt: skip
+    found = table_models.compare(data, table, _command(), folds=folds, repeats=repeats, seed=seed, jobs=jobs)
     if report is not None:
         atomically(report, lambda file: file.write_text(render_comparison(found), encoding="utf-8"))
-    _show_with_files(found, comparing.as_text(found), json, report)
+    _show_with_files(found, as_text(found), json, report)
 
 
 def risk(
@@ -445,7 +441,7 @@ def explore(*, out: Path | None = None, force: bool = False) -> None:
     olsen explore                               opens the browser
     olsen explore --out explorer.html           to be passed on
     """
-    outputs.check({}, {"--out": (out, REPORT)}, force)
+    outputs.check({}, {"--out": (out, "a report")}, force)
 
     from .. import explorer
 

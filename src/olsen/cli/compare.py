@@ -1,7 +1,7 @@
 r"""Our ensemble beside what people fit today, on the same folds of a table.
 
-Every model stands behind a StandardScaler, is fitted on the rows outside a fold and predicts those inside it; what a
-model tunes, it tunes inside. Differences to the ensemble are taken fold by fold. Folds share most of their training
+Models are fitted on the rows outside a fold and predict those inside it; what a model tunes, it tunes inside. Baselines
+stand behind a StandardScaler. Differences to the ensemble are taken fold by fold. Folds share most of their training
 rows, so the plain standard error of a mean over folds is too small, the more so the more often folds are repeated: with
 J folds of :math:`n_2` test and :math:`n_1` training rows and differences of variance :math:`s^2`, the one given is
 :math:`\sqrt{(1/J + n_2/n_1)\,s^2}` (Nadeau and Bengio 2003; status: heuristic).
@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 import textwrap
 import warnings
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn import config_context
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNetCV, LassoCV, LinearRegression, RidgeCV
@@ -29,19 +30,16 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from .. import OLSEnsembleRegressorCV
-from .._execution import versions
 from .._report.formatting import heading_lines, listed, number, with_error
-from . import table_models, terminal
+from . import terminal
 from .tables import TableError
 
-if TYPE_CHECKING:
-    from .commands import TableOptions
-
-__all__ = ["as_text", "compare_table", "run"]
+__all__ = ["FOLDS", "as_text", "run"]
 
 Array = NDArray[np.float64]
 
 OURS = "ensemble"
+FOLDS = 5
 DESCENT: dict[str, Any] = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}  # of coordinate descent
 MOST_COMPONENTS, INNER_FOLDS = 20, 5
 FEWEST_ROWS = 10  # half of them must do for five folds inside
@@ -52,19 +50,26 @@ FOLDS_SHARE_ROWS = (
 )
 
 
-def _models(seed: int, jobs: int, components: int) -> dict[str, tuple[str, Any]]:
+def _models(ensemble: Any, jobs: int, components: int) -> dict[str, tuple[str, Any]]:
     """Name -> what it is, and one of it. Ours is the first."""
     pls = GridSearchCV(PLSRegression(scale=False), {"n_components": range(1, components + 1)}, cv=INNER_FOLDS,
                        scoring=_weighted("neg_mean_squared_error"))  # fmt: skip
-    elastic_net = ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], n_jobs=jobs, **DESCENT)
-    return {
-        OURS: ("OLSEnsembleRegressorCV", OLSEnsembleRegressorCV(n_jobs=jobs, random_state=seed)),
+    # of the target in units of its own: the penalties that are tried are otherwise all too large where it is large
+    elastic_net = TransformedTargetRegressor(
+        ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], n_jobs=jobs, **DESCENT).set_fit_request(sample_weight=True),
+        transformer=StandardScaler(),
+    )
+    baselines = {
         "ridge": ("RidgeCV, 60 penalties", RidgeCV(np.logspace(-4, 6, 60))),
         "lasso": ("LassoCV, 60 penalties", LassoCV(n_jobs=jobs, **DESCENT)),
         "elastic net": ("ElasticNetCV, 3 x 60 penalties", elastic_net),
         "PLS": (f"PLSRegression, up to {MOST_COMPONENTS} components", pls),
         "least squares": ("LinearRegression", LinearRegression()),
     }
+    for name, (what, model) in baselines.items():
+        fitted = model.set_fit_request(sample_weight=True) if hasattr(model, "set_fit_request") else model
+        baselines[name] = what, make_pipeline(StandardScaler().set_fit_request(sample_weight=True), fitted)
+    return {OURS: (type(ensemble).__name__, ensemble.set_fit_request(sample_weight=True)), **baselines}
 
 
 def _weighted(scorer: str) -> Any:
@@ -75,7 +80,8 @@ def run(
     X: Array,
     y: Array,
     *,
-    folds: int = 5,
+    ensemble: Any = None,
+    folds: int = FOLDS,
     repeats: int = 1,
     seed: int = 0,
     jobs: int = -1,
@@ -89,6 +95,8 @@ def run(
     ----------
     X, y : ndarray
         Columns and target.
+    ensemble : OLSEnsembleRegressorCV, default=None
+        Ours, by default the one that ``olsen fit`` fits.
     folds, repeats : int
         Rows are divided into so many folds at random, so many times.
     seed : int
@@ -112,14 +120,15 @@ def run(
     _check_rows(y, folds)
     splits = _splits(y, folds, repeats, seed, groups)
     inner = min(len(train) for train, _ in splits) * (INNER_FOLDS - 1) // INNER_FOLDS
+    ensemble = clone(ensemble) if ensemble else OLSEnsembleRegressorCV(math.inf, n_jobs=jobs, random_state=seed)
+    given: dict[str, Any] = {} if weight is None else {"sample_weight": weight}
     with config_context(enable_metadata_routing=True), threadpool_limits(effective_n_jobs(jobs)):
-        models = _models(seed, jobs, max(1, min(MOST_COMPONENTS, inner - 1, X.shape[1])))
+        models = _models(ensemble, jobs, max(1, min(MOST_COMPONENTS, inner - 1, X.shape[1])))
         scores, notes = {}, [] if weight is None else ["PLS is fitted without weights, which it does not take."]
         for done, (name, (_, model)) in enumerate(models.items()):
             if tell is not None:
                 tell("comparing", done, len(models))
-            scores[name], said = _scores(name, model, X, y, weight, splits)
-            notes += said
+            scores[name] = _scores(name, model, X, y, given, splits, notes)
     if tell is not None:
         tell("comparing", len(models), len(models))
     larger = 1 / len(splits) + float(np.mean([len(test) / len(train) for train, test in splits]))
@@ -158,32 +167,26 @@ def _splits(y: Array, folds: int, repeats: int, seed: int, groups: list[str] | N
 
 
 def _scores(
-    name: str, model: Any, X: Array, y: Array, weight: Array | None, splits: list[Any]
-) -> tuple[Array, list[str]]:
-    """Error, R2 and seconds of a model in every fold, (folds, 3), and notes about fits that went wrong."""
-    fitted = make_pipeline(*(
-        step.set_fit_request(sample_weight=True) if hasattr(step, "set_fit_request") else step
-        for step in (StandardScaler(), model)
-    ))  # fmt: skip
+    name: str, model: Any, X: Array, y: Array, given: dict[str, Any], splits: list[Any], notes: list[str]
+) -> Array:
+    """Error, R2 and seconds of a model in every fold, (folds, 3); fits that went wrong are noted."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             scored = cross_validate(
-                fitted, X, y, cv=splits, params=None if weight is None else {"sample_weight": weight},
+                model, X, y, cv=splits, params=given, error_score="raise" if name == OURS else math.nan,
                 scoring={"rmse": _weighted("neg_root_mean_squared_error"), "r2": _weighted("r2")},
-                error_score="raise" if name == OURS else math.nan,
             )  # fmt: skip
             found = np.column_stack([-scored["test_rmse"], scored["test_r2"], scored["fit_time"]])
         except ValueError:  # errors of linear algebra among them: no fold could be fitted
             if name == OURS:
                 raise
             found = np.full((len(splits), 3), math.nan)
-    notes = []
     if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
         notes.append(f"{name} had not converged in some folds.")
     if failed := int(np.isnan(found[:, 0]).sum()):
         notes.append(f"{name} could not be fitted in {failed} of {len(splits)} folds.")
-    return found, notes
+    return found
 
 
 def _line(name: str, what: str, scores: Array, ours: Array, larger: float) -> dict[str, Any]:
@@ -219,26 +222,11 @@ def _verdict(lines: list[dict[str, Any]], best: str) -> str:
     return " ".join([f"The smallest mean error: {best}.", *parts])
 
 
-def compare_table(
-    data: Path | None, options: TableOptions, *, folds: int, repeats: int, seed: int, jobs: int, command: str
-) -> dict[str, Any]:
-    """The comparison on a table, or on the embedded data, with what is known about the table."""
-    if table_models.open_large(data, forced=False) is not None:
-        raise TableError(f"{data} is too large to be loaded, which comparing needs; compare on a sample of its rows.")
-    rows = table_models.training_data(data, options)
-    with terminal.progress(unit="models") as tell:
-        found = run(rows.X, rows.y, folds=folds, repeats=repeats, seed=seed, jobs=jobs, weight=rows.weight,
-                    groups=rows.groups, tell=tell)  # fmt: skip
-    about = {"name": rows.name, "rows": len(rows.y), "columns": rows.X.shape[1], "target": rows.encoding.target,
-             "messages": [*rows.messages, *found.pop("notes")]}  # fmt: skip
-    return {"data": about, **found, "command": command, "versions": versions()}
-
-
 def as_text(found: dict[str, Any]) -> str:
     """The comparison for a terminal."""
     repeated = f", repeated {found['repeats']} times" if found["repeats"] > 1 else ""
-    lines = [*heading_lines(found["data"]), "",
-             f"{found['folds']} random folds{repeated}, seed {found['seed']}; means over folds, * has the least error",
+    how = f"{found['folds']}-fold cross-validation{repeated}, seed {found['seed']}; * has the least mean error"
+    lines = [*heading_lines(found["data"]), "", how,
              "", f"  {'':<14}{'error':>9}{'to ensemble':>20}{'R2':>9}{'to ensemble':>20}{'seconds':>9}"]  # fmt: skip
     for line in found["models"]:
         to_error = with_error(line["rmse_difference"], line["rmse_standard_error"])

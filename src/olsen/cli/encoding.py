@@ -26,6 +26,7 @@ from .._report.formatting import counted, quoted, shortened
 from . import columns as cells
 from .columns import FIRST_ROW, NumberFormat, Stage, TableColumns, distinct_texts, refuse_missing
 from .tables import TableError, listed, one_line, option, refuse_absent, separator_of, text_names
+from .terminal import UsageError
 
 __all__ = ["MAX_CATEGORIES", "Encoding", "InputColumn", "learn_encoding", "leaves", "numbers_of"]
 
@@ -77,6 +78,8 @@ def learn_encoding(
     ordinal : iterable of str
         Columns of categories with an order, as ``size`` (by number or alphabet) or ``size=S<M<L``.
     """
+    if not target:
+        raise UsageError(f"--target is needed, the column to predict; the table has {listed(table.column_names, 12)}.")
     orders = _orders(ordinal, table.column_names)
     refuse_absent([target, *drop, *dates, *orders], table)
     left_out, special = {target, *drop}, {*dates, *orders}

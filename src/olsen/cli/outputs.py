@@ -7,34 +7,23 @@ files that are not of ours, unless these are to be replaced (``--force``).
 from __future__ import annotations
 
 import csv
-import functools
 import io
 import json
 import os
 import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, Literal, TextIO
 
 from .._execution import files
 from .._report.formatting import escape_control
 from .._report.pages import REPORT_MARK
 from .terminal import UsageError
 
-__all__ = [
-    "LIMITS",
-    "MODEL",
-    "OTHER_LIMITS",
-    "REPORT",
-    "Kind",
-    "check",
-    "check_figures",
-    "predictions_beside",
-    "write_predictions",
-]
+__all__ = ["LIMITS", "OTHER_LIMITS", "Kind", "check", "check_figures", "write_predictions"]
 
 PREDICTIONS_MARK = {b"olsen": b"predictions"}  # among the metadata of Parquet
 LIMITS = ("lower", "upper")
@@ -43,106 +32,19 @@ HEAD_BYTES = 1 << 16
 FIGURE_COLUMNS = {"panel", "series", "kind", "x", "mean", "standard_error"}
 FIGURE_KEYS = {"figure", "seed", "versions"}
 
-Identity = tuple[int, int]  # device and number of a file
+Kind = Literal["a model", "a report", "predictions"]
+SUFFIXES: dict[Kind, tuple[str, ...]] = {
+    "a model": (".skops",), "a report": (".html", ".htm"), "predictions": (".csv", ".tsv", ".parquet")
+}  # fmt: skip
+Identity = tuple[int, int] | str | None
 
 
-# Whether a file is one of ours, by its content: only those are replaced without being asked to
-
-
-def _readable(question: Callable[..., bool]) -> Callable[..., bool]:
-    """The answer of a question about a file is no if the file cannot be read as what it is asked for."""
-
-    @functools.wraps(question)
-    def answer(path: Path, *given: object, **named: object) -> bool:
-        try:
-            return bool(path.is_file() and question(path, *given, **named))
-        except Exception:  # libraries raise whatever their parsing meets in files that are not their own
-            return False
-
-    return answer
-
-
-@_readable
-def _is_model(path: Path) -> bool:
-    """Whether a file is a model written by ``olsen fit``, of this or another version."""
-    from .. import _persistence
-
-    return _persistence.is_model(path)
-
-
-@_readable
-def _is_report(path: Path) -> bool:
-    """Whether a file is a report written by ``olsen fit``."""
-    return REPORT_MARK.encode() in _head(path)
-
-
-@_readable
-def _is_figure_part(path: Path) -> bool:
-    """Whether a file is a table or a manifest written by ``olsen reproduce``."""
-    if path.suffix == ".json":
-        return set(json.loads(_head(path, 1 << 24))) >= FIGURE_KEYS
-    if path.suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        return set(pq.read_schema(path).names) >= FIGURE_COLUMNS
-    return set(_head(path).partition(b"\n")[0].decode().strip().split(",")) >= FIGURE_COLUMNS
-
-
-@_readable
-def _is_predictions(path: Path, ids: Iterable[str] = ()) -> bool:
-    """Whether a file holds predictions written by ``olsen predict``.
-
-    Parquet says so itself. Text must end with one column, or three with the limits around it, of numbers as we write
-    them: in the shortest form that reads back exactly, and most of them to the last digit. Columns that name the rows
-    may stand before: `ids`, those that are about to be written again, or any before three that are in order.
-    """
-    head = _head(path)
-    if head[:4] == b"PAR1":
-        import pyarrow.parquet as pq
-
-        return bool(PREDICTIONS_MARK.items() <= pq.read_schema(path).metadata.items())
-    text = head.decode("utf-8", errors="replace")
-    separator = "\t" if "\t" in text.partition("\n")[0] else ","
-    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    header, *body = rows[:-1] if len(head) == HEAD_BYTES else rows  # the last one may be cut
-    limits = len(header) >= 3 and tuple(header[-2:]) in (LIMITS, OTHER_LIMITS)
-    written = 3 if limits else 1
-    if not body or any(len(row) != len(header) for row in body) or not (limits or header[:-1] in ([], list(ids))):
-        return False
-    cells = [cell for row in body for cell in row[-written:]]
-    ordered = all(lower <= value <= upper for value, lower, upper in (map(float, row[-3:]) for row in body if limits))
-    # a computed number has nearly always 15 digits, a measured one does not
-    full = sum(len(re.sub(r"\D", "", cell.partition("e")[0]).strip("0")) >= 15 for cell in cells)
-    return ordered and all(repr(float(cell)) == cell for cell in cells) and full > len(cells) / 2
-
-
-def _head(path: Path, n_bytes: int = HEAD_BYTES) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(n_bytes)
-
-
-# What is about to be written
-
-
-class Kind(NamedTuple):
-    """A kind of file that is written: its name, its suffixes, and how one of ours is recognised."""
-
-    noun: str
-    suffixes: tuple[str, ...]
-    is_ours: Callable[[Path], bool]
-
-
-MODEL = Kind("a model", (".skops",), _is_model)
-REPORT = Kind("a report", (".html", ".htm"), _is_report)
-
-
-def predictions_beside(ids: Iterable[str]) -> Kind:
-    """Predictions beside columns that name the rows: a file with the same ones is recognised."""
-    recognise = functools.partial(_is_predictions, ids=list(dict.fromkeys(ids)))
-    return Kind("predictions", (".csv", ".tsv", ".parquet"), recognise)
-
-
-def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | None, Kind]], force: bool) -> None:
+def check(
+    inputs: Mapping[str, Path | None],
+    outputs: Mapping[str, tuple[Path | None, Kind]],
+    force: bool,
+    ids: Iterable[str] = (),
+) -> None:
     """Raise if a file would be lost, or if one could not be written; nothing is written and no input is read.
 
     Parameters
@@ -153,22 +55,25 @@ def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | 
         What is to be written: option -> path, if it was given, and kind.
     force : bool
         Whether files that are not of ours may be replaced.
+    ids : iterable of str
+        Columns that are written beside predictions.
     """
     written = {f"{option} {path}": path for option, (path, _) in outputs.items() if path is not None}
-    for noun, path in inputs.items():
-        if path is not None:
-            _refuse_overlap(noun, path, written)
-    for (first, one), (second, other) in combinations(written.items(), 2):
-        if _is_kept(one) and files.same_place(one, other):
+    places = {name: _identity(path) for name, path in written.items()} | {"standard output": _standard_output()}
+    for noun, read in inputs.items():
+        held = set() if read is None else _identities(read)
+        for name, place in places.items():
+            folders = Path(os.path.realpath(written[name])).parents if name in written else ()
+            if {place, *map(_identity, folders)} & held:
+                raise UsageError(f"{name} would change the {noun} {read}, which is read; choose another place.")
+    for (first, one), (second, other) in combinations(places.items(), 2):
+        if one is not None and one == other:
             raise UsageError(f"{first} and {second} are one file; give them different names.")
-    for name, path in written.items():
-        if files.own_descriptor(path) is None and _identity(path) in {_standard_output()} - {None}:
-            raise UsageError(f"standard output and {name} are one file; give them different names.")
     for option, (path, kind) in outputs.items():
         if path is not None:
             _refuse_name(option, path, kind)
-            if not force and _holds_something(path) and not kind.is_ours(path):
-                raise _foreign(f"{option} {path}", kind.noun)
+            if not force and _is_foreign(path, kind, ids):
+                raise _refused(f"{option} {path}", kind)
             files.check_writable(path)
 
 
@@ -177,27 +82,15 @@ def check_figures(folder: Path, names: Iterable[str], suffix: str, force: bool) 
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file; the name of a folder is needed.")
     for name in [] if force else names:
-        ours = [
-            path for path in (folder / f"{name}{e}" for e in (".csv", ".parquet", ".json")) if _is_figure_part(path)
-        ]
+        parts = [folder / f"{name}{ending}" for ending in (".csv", ".parquet", ".json")]
+        filled = [path for path in parts if path.is_file() and path.stat().st_size]
+        ours = any(not _is_foreign(path, "part of a figure") for path in filled)
         for path in (folder / f"{name}{ending}" for ending in (suffix, ".json", ".pdf", ".png")):
             drawn = path.suffix in (".pdf", ".png") and ours  # pictures lie beside the table they show
-            if _holds_something(path) and path not in ours and not drawn:
-                raise _foreign(f"{path}", "part of a figure")
+            if not drawn and _is_foreign(path, "part of a figure"):
+                raise _refused(f"{path}", "part of a figure")
     for path in (folder / "any", folder / "trials" / "any"):
         files.check_writable(path)
-
-
-def _refuse_overlap(noun: str, path: Path, written: Mapping[str, Path]) -> None:
-    read = set(_identities(path))
-    for name, output in written.items():
-        real = Path(os.path.realpath(output))
-        if path.is_dir() and read & set(map(_identity, (real, *real.parents))):
-            raise UsageError(f"{name} belongs to the folder {path}, which is read as one table; choose another place.")
-        if _identity(real) in read or (_is_kept(output) and files.same_place(output, path)):
-            raise UsageError(f"{name} would replace the {noun} {path}, which is read for it; choose another name.")
-    if _standard_output() in read:
-        raise UsageError(f"standard output would be added to the {noun} {path}, which is read for it.")
 
 
 def _refuse_name(option: str, path: Path, kind: Kind) -> None:
@@ -207,49 +100,100 @@ def _refuse_name(option: str, path: Path, kind: Kind) -> None:
     if files.is_stream(path):
         if path.suffix == ".parquet":
             raise UsageError(f"{option} {path} is a pipe or a device; Parquet needs a file, choose .csv or .tsv.")
-    elif path.suffix.lower() not in kind.suffixes:
-        raise UsageError(f"{option} {path}: the name of {kind.noun} ends with {' or '.join(kind.suffixes)}.")
+    elif path.suffix.lower() not in SUFFIXES[kind]:
+        raise UsageError(f"{option} {path}: the name of {kind} ends with {' or '.join(SUFFIXES[kind])}.")
 
 
-def _foreign(what: str, noun: str) -> UsageError:
+def _refused(what: str, kind: str) -> UsageError:
     return UsageError(
-        f"{what} is there already and is not {noun} written by olsen; choose another name, or replace it: --force."
+        f"{what} is there already and is not {kind} written by olsen; choose another name, or replace it: --force."
     )
 
 
-def _holds_something(path: Path) -> bool:
-    return not files.is_stream(path) and path.is_file() and path.stat().st_size > 0
+# Where files are: by whatever name, through links of both kinds
 
 
-def _is_kept(path: Path) -> bool:
-    """Whether a path is, or will be, a file on disk: what is written to pipes and devices does not stay there."""
-    return not path.exists() or path.is_file()
+def _identity(path: Path) -> Identity:
+    """Device and number of a file or folder, the path of one that is not there; None for pipes and devices."""
+    if files.is_stream(path):
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
 
 
-def _identities(path: Path) -> Iterator[Identity]:
-    """Identity of a file, or of a folder and all that is in it, by links too."""
+def _identities(path: Path) -> set[Identity]:
+    """Of a file, or of a folder and all that is in it, by links too."""
     found = {_identity(path)}
     for folder, subfolders, names in os.walk(path, followlinks=True):
         subfolders[:] = [name for name in subfolders if _identity(Path(folder, name)) not in found]  # links may loop
         found.update(_identity(Path(folder, name)) for name in (*subfolders, *names))
-    return (identity for identity in found if identity is not None)
+    return found - {None}
 
 
-def _identity(path: Path | int) -> Identity | None:
-    """Of a file on disk or a folder; None if there is none."""
+def _standard_output() -> Identity:
     try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    kept = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-    return (found.st_dev, found.st_ino) if kept else None
-
-
-def _standard_output() -> Identity | None:
-    try:
-        return _identity(sys.stdout.fileno())
+        found = os.fstat(sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):  # closed, or replaced by an object that is no file
         return None
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
+
+
+# Whether a file is one of ours, by its content: only those are replaced without being asked to
+
+
+def _is_foreign(path: Path, kind: str, ids: Iterable[str] = ()) -> bool:
+    """Whether a file holds something that is not of this kind and of ours."""
+    if files.is_stream(path) or not path.is_file() or not path.stat().st_size:
+        return False
+    try:
+        if kind == "a model":
+            from .. import _persistence
+
+            return not _persistence.is_model(path)
+        with open(path, "rb") as file:
+            head = file.read(HEAD_BYTES)
+        if kind == "a report":
+            return REPORT_MARK.encode() not in head
+        if head[:4] == b"PAR1":
+            import pyarrow.parquet as pq
+
+            schema = pq.read_schema(path)
+            figure = set(schema.names) >= FIGURE_COLUMNS
+            return not (PREDICTIONS_MARK.items() <= schema.metadata.items() if kind == "predictions" else figure)
+        if kind == "predictions":
+            return not _is_predictions(head, list(dict.fromkeys(ids)))
+        if path.suffix == ".json":
+            return not set(json.loads(path.read_text(encoding="utf-8"))) >= FIGURE_KEYS
+        return not set(head.partition(b"\n")[0].decode().strip().split(",")) >= FIGURE_COLUMNS
+    except Exception:  # libraries raise whatever their parsing meets in files that are not their own
+        return True
+
+
+def _is_predictions(head: bytes, ids: list[str]) -> bool:
+    """Whether a text holds predictions written by ``olsen predict``.
+
+    It must end with one column, or three with the limits around it, of numbers as we write them: in the shortest form
+    that reads back exactly, and most of them to the last digit. Columns that name the rows may stand before: `ids`,
+    those that are about to be written again, or any before three that are in order.
+    """
+    text = head.decode("utf-8", errors="replace")
+    separator = "\t" if "\t" in text.partition("\n")[0] else ","
+    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
+    header, *body = rows[:-1] if len(head) == HEAD_BYTES else rows  # the last one may be cut
+    limits = len(header) >= 3 and tuple(header[-2:]) in (LIMITS, OTHER_LIMITS)
+    if not body or any(len(row) != len(header) for row in body) or not (limits or header[:-1] in ([], ids)):
+        return False
+    cells = [cell for row in body for cell in row[-3 if limits else -1 :]]
+    ordered = all(lower <= value <= upper for value, lower, upper in (map(float, row[-3:]) for row in body if limits))
+    # a computed number has nearly always 15 digits, a measured one does not
+    full = sum(len(re.sub(r"\D", "", cell.partition("e")[0]).strip("0")) >= 15 for cell in cells)
+    return ordered and all(repr(float(cell)) == cell for cell in cells) and full > len(cells) / 2
+
+
+# Predictions
 
 
 def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Any]]) -> int:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.preprocessing import StandardScaler
 
 from .. import OLSEnsembleRegressorCV, _persistence
 from .._estimators.summary import facts
 from .._report.formatting import coefficient_lines, counted, escape_control, number, percent, shortened
-from .encoding import Encoding, leaves
+from .encoding import Encoding
 
 __all__ = ["as_text", "contents"]
 
@@ -30,9 +29,11 @@ def contents(path: Path) -> dict[str, Any]:
         model: Any = saved.ensemble
         names, columns, design, coef = encoding.names, encoding.columns, model._result().design, np.ravel(model.coef_)
         tuned = isinstance(model, OLSEnsembleRegressorCV)
-        shares = model.inclusion_shares_ if tuned else None
+        shares = model.inclusion_shares_ if tuned else {}
         selected = np.flatnonzero(np.ravel(model.selected_) if tuned else np.zeros(0))
         frequency = np.ravel(model.selection_frequency_) if tuned else np.zeros(0)
+        effect = coef * saved.spread if len(saved.spread) else np.full(len(coef), np.nan)
+        largest = np.argsort(-np.abs(effect if len(saved.spread) else coef), kind="stable")[:MOST_COEFFICIENTS]
         return {
             "file": {
                 "name": path.name, "bytes": path.stat().st_size, "format": _persistence.FORMAT, **saved.versions,
@@ -50,35 +51,22 @@ def contents(path: Path) -> dict[str, Any]:
                 "mean_columns": float(model.inclusion_.sum()), "scale": float(model.scale_),
                 "solver": str(model.solver_),
             },
-            "schemes": dict(shares[0] if isinstance(shares, list) else shares or {}),  # one target in a table of them
+            "schemes": dict(shares[0] if isinstance(shares, list) else shares),  # one target in a table of them
             "kept": [{"name": names[j], "frequency": float(frequency[j])}
                      for j in sorted(selected, key=lambda j: -frequency[j])] if len(frequency) else None,
-            "error": _error(saved, tuned),
+            "error": {"rmse": math.sqrt(-model.best_score_ if tuned else np.mean(saved.residuals**2))},
             "coefficients": [
-                {"name": names[j], "coefficient": float(coef[j]), "drawn": float(model.inclusion_[j])}
-                for j in np.argsort(-np.abs(coef), kind="stable")[:MOST_COEFFICIENTS]
+                {"name": names[j], "coefficient": float(coef[j]), "drawn": float(model.inclusion_[j]),
+                 "effect": float(effect[j]) if math.isfinite(effect[j]) else None}
+                for j in largest
             ],
-            "scaled": any(isinstance(step, StandardScaler) for step in leaves(saved.model)),
             "facts": dict(facts(model)),
         }  # fmt: skip
 
 
-def _error(saved: _persistence.SavedModel, tuned: bool) -> dict[str, float | None]:
-    """Root mean squared error and its standard error (delta method), as tuning found it or from errors in the file."""
-    model: Any = saved.ensemble
-    squares = saved.residuals**2
-    if tuned and math.isfinite(model.best_score_):
-        mse, spread = -model.best_score_, model.cv_results_["standard_error"][model.best_index_]
-    else:
-        mse, spread = squares.mean(), squares.std() / math.sqrt(len(squares))
-    rmse = math.sqrt(max(mse, 0.0))
-    error = spread / (2 * rmse) if rmse > 0 else math.nan
-    return {"rmse": rmse, "standard_error": float(error) if math.isfinite(error) else None}
-
-
 def as_text(found: dict[str, Any]) -> str:
     """The contents for a terminal."""
-    file, columns, kept, error = found["file"], found["columns"], found["kept"], found["error"]
+    file, columns, kept = found["file"], found["columns"], found["kept"]
     size = f"{file['bytes']:,} bytes" if file["bytes"] < 10_000 else f"{file['bytes'] / 1000:,.0f} kB"
     data = f"{counted(found['rows'], 'row')}, {counted(columns['table'], 'column')}"
     if columns["dates"]:
@@ -88,18 +76,17 @@ def as_text(found: dict[str, Any]) -> str:
     lines = {
         "written": f"{file['written']} (local time there) by olsen {shortened(file['olsen'])}, {size}",
         "data": f"{data}; {columns['encoded']} after coding",
-        "error of prediction": f"{number(error['rmse'])} (root mean squared)",  # of a model that was not tuned
+        "error of prediction": f"{number(found['error']['rmse'])} (root mean squared)",  # of a model not tuned
         **found["facts"],
     }
     if kept is not None:
         named = f" (in so many folds): {_named(kept, 'frequency', percent)}" if kept else ""
         lines["a sparse model keeps"] = f"{len(kept)} of {counted(columns['encoded'], 'column')}{named}"
-    units = "scaled by the steps before" if found["scaled"] else "in units of the columns, no measure of importance"
     return "\n".join([
         f"{shortened(file['name'], 200)}: a model of {shortened(found['target'])}", "",
         *(f"  {name:<21}{escape_control(text)}" for name, text in lines.items()), "",
-        *coefficient_lines("largest coefficients", found["coefficients"], ["coefficient", "drawn"]),
-        f"Coefficients are {units}.",
+        *coefficient_lines("largest effects", found["coefficients"], ["coefficient", "effect", "drawn"]),
+        "Per s.d.: change of the prediction for one standard deviation of the column; coefficients are per unit of it.",
     ])  # fmt: skip
 
 

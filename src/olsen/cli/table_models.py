@@ -1,4 +1,4 @@
-"""Models of tables: fitted, in memory or in blocks of rows where a table is too large for it, and predicted."""
+"""Models of tables: fitted, in memory or in blocks of rows for tables too large for it, compared and predicted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
 
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
+from .._execution.extras import versions
+from .._moments import Moments
 from .._persistence import SavedModel, damaged_model
 from .._report import summary as report
-from .._report.formatting import counted, quoted
+from .._report.formatting import counted, quoted, with_error
 from . import large_tables, terminal
 from .columns import texts_of
 from .commands import TableOptions
@@ -25,10 +28,12 @@ from .encoding import Encoding, learn_encoding, numbers_of
 from .outputs import LIMITS, OTHER_LIMITS
 from .tables import SEPARATED, TableError, is_parquet, read_table, refuse_absent, shown_name
 
-__all__ = ["TrainingData", "fit", "open_large", "open_rows", "predictions", "training_data"]
+__all__ = ["TrainingData", "compare", "fit", "open_large", "open_rows", "predictions", "training_data"]
 
 Array = NDArray[np.float64]
 FEWEST_ROWS = 5
+FEW_ROWS = 20  # of fewer, an error of prediction is known to a sixth of itself at best
+GROUP_FOLDS = 5
 EMBEDDED_TARGET = "carbon (g/100 g)"
 
 
@@ -57,59 +62,6 @@ def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | N
     return table if forced or table.is_large else None
 
 
-def fit(
-    model: OLSEnsembleRegressorCV, data: Path | None, options: TableOptions, *, out_of_core: bool,
-    standard_errors: bool, command: str,
-) -> tuple[dict[str, Any], SavedModel]:  # fmt: skip
-    """Fit a model on a table: the summary and what to save."""
-    large = open_large(data, out_of_core)
-    about = {"seed": model.random_state, "command": command}
-    if large is not None:
-        return _fit_blocks(model, large, options, about)
-    rows = training_data(data, options)
-    X, y, encoding = rows.X, rows.y, rows.encoding
-    folds = None
-    if rows.groups is not None:
-        if len(set(rows.groups)) < 2:
-            raise TableError(f"--groups {quoted(options.groups)} has one group only; errors need rows of other groups.")
-        splits = list(GroupKFold(min(5, len(set(rows.groups)))).split(X, y, rows.groups))
-        model.set_params(cv=splits)
-        folds = options.groups or "", [test for _, test in splits]
-    with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"), terminal.warnings_as_notes(rows.messages):
-        model.fit(X, y, sample_weight=rows.weight)
-        summary = report.summarise(
-            model, X, y, encoding.names, weight=rows.weight, groups=folds, standard_errors=standard_errors,
-            data_name=rows.name, target=encoding.target, messages=rows.messages, **about,
-        )  # fmt: skip
-    return summary, _saved(model, encoding, np.abs(y - report.left_out_predictions(model, X)[0]))
-
-
-def _fit_blocks(
-    model: OLSEnsembleRegressorCV, table: large_tables.ParquetTable, options: TableOptions, about: dict[str, Any]
-) -> tuple[dict[str, Any], SavedModel]:
-    """The same from one pass over a table that is never loaded."""
-    if options != TableOptions(options.target, options.drop, id=options.id):
-        raise terminal.UsageError(
-            "--missing, --dates, --ordinal, --weight and --groups need the table in memory, but it is read in blocks; "
-            "use a sample of its rows, or prepare the columns in the table."
-        )
-    messages = [
-        f"read in blocks, out of core ({memory.describe(table.n_bytes)}); errors are those of 3-fold cross-validation."
-    ]
-    with terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(messages):
-        encoding = large_tables.learn(table, options.target, [*options.drop, *options.id], tell)
-        messages += encoding.messages
-        folds, X, y = large_tables.fit(model, table, encoding, tell)
-        summary = report.summarise_folds(model, folds, X, y, encoding.names, data_name=table.path.name,
-                                         target=encoding.target, messages=messages, **about)  # fmt: skip
-    return summary, _saved(model, encoding, report.sampled_errors(model, folds, X, y))
-
-
-def _saved(model: OLSEnsembleRegressorCV, encoding: Encoding, errors: Array) -> SavedModel:
-    pipeline = Pipeline([("columns", encoding.before[0]), ("ensemble", model)])
-    return SavedModel(pipeline, encoding.target, np.sort(errors))
-
-
 def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     """A table in memory as numbers; without one, the embedded example. Rows of weight zero are left out."""
     messages: list[str] = []
@@ -131,10 +83,8 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     if options.weight is not None:
         weight = numbers_of(table, options.weight)
         if weight.min() < 0:
-            raise TableError(
-                f"--weight {quoted(options.weight)} is negative in row {int(np.argmin(weight >= 0)) + 1}; "
-                f"give 0 or more."
-            )
+            row = int(np.argmin(weight >= 0)) + 1
+            raise TableError(f"--weight {quoted(options.weight)} is negative in row {row}; give 0 or more.")
         kept = np.flatnonzero(weight)
         if len(kept) < len(y):
             messages = [*messages, f"{counted(len(y) - len(kept), 'row')} of weight 0: left out."]
@@ -153,6 +103,101 @@ def _embedded() -> Any:
     soil = load_soil_carbon()
     columns = dict(zip(map(str, soil.feature_names), soil.data.T, strict=True))
     return pa.table({**columns, EMBEDDED_TARGET: soil.target})
+
+
+# Fitted and compared
+
+
+def fit(
+    model: OLSEnsembleRegressorCV, data: Path | None, options: TableOptions, *, out_of_core: bool,
+    standard_errors: bool, compared: bool, command: str,
+) -> tuple[dict[str, Any], SavedModel]:  # fmt: skip
+    """Fit a model on a table: the summary and what to save."""
+    large = open_large(data, out_of_core)
+    about: dict[str, Any] = {"seed": model.random_state, "command": command}
+    if large is not None:
+        if compared:
+            raise terminal.UsageError("--compare needs the table in memory, but it is read in blocks; use a sample.")
+        return _fit_blocks(model, large, options, about)
+    rows = training_data(data, options)
+    X, y, encoding, given = rows.X, rows.y, rows.encoding, {}
+    if compared:
+        about["compared"] = _errors(_compare(rows, ensemble=clone(model), seed=model.random_state, jobs=model.n_jobs))
+    if rows.groups is not None:
+        if len(set(rows.groups)) < 2:
+            raise TableError(f"--groups {quoted(options.groups)} has one group only; errors need rows of other groups.")
+        model.set_params(cv=GroupKFold(min(GROUP_FOLDS, len(set(rows.groups)))))
+        given["groups"] = np.asarray(rows.groups)
+        about["groups"] = options.groups, [test for _, test in model.cv.split(X, y, rows.groups)]
+    with (
+        terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"),
+        terminal.warnings_as_notes(rows.messages),
+    ):
+        model.fit(X, y, sample_weight=rows.weight, **given)
+        summary = report.summarise(
+            model, X, y, encoding.names, weight=rows.weight, standard_errors=standard_errors, data_name=rows.name,
+            target=encoding.target, messages=rows.messages, **about,
+        )  # fmt: skip
+    if len(y) < FEW_ROWS:
+        summary["errors"][0]["note"] += f"; {len(y)} rows are few, so that this may be far off"
+    return summary, _saved(model, encoding, np.abs(y - report.left_out_predictions(model, X)[0]), X.std(axis=0))
+
+
+def _fit_blocks(
+    model: OLSEnsembleRegressorCV, table: large_tables.ParquetTable, options: TableOptions, about: dict[str, Any]
+) -> tuple[dict[str, Any], SavedModel]:
+    """The same from one pass over a table that is never loaded."""
+    if options != TableOptions(options.target, options.drop, id=options.id):
+        raise terminal.UsageError(
+            "--missing, --dates, --ordinal, --weight and --groups need the table in memory, but it is read in blocks; "
+            "use a sample of its rows, or prepare the columns in the table."
+        )
+    messages = [f"read in blocks, out of core ({memory.describe(table.n_bytes)})."]
+    with terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(messages):
+        encoding = large_tables.learn(table, options.target, [*options.drop, *options.id], tell)
+        messages += encoding.messages
+        folds, X, y = large_tables.fit(model, table, encoding, tell)
+        summary = report.summarise_folds(model, folds, X, y, encoding.names, data_name=table.path.name,
+                                         target=encoding.target, messages=messages, **about)  # fmt: skip
+    whole = Moments.merge_all(folds)
+    spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
+    return summary, _saved(model, encoding, report.sampled_errors(model, folds, X, y), spread)
+
+
+def _saved(model: OLSEnsembleRegressorCV, encoding: Encoding, errors: Array, spread: Array) -> SavedModel:
+    pipeline = Pipeline([("columns", encoding.before[0]), ("ensemble", model)])
+    return SavedModel(pipeline, encoding.target, np.sort(errors), spread)
+
+
+def compare(data: Path | None, options: TableOptions, command: str, **settings: Any) -> dict[str, Any]:
+    """The comparison on a table, or on the embedded data, with what is known about the table."""
+    if open_large(data, forced=False) is not None:
+        raise TableError(f"{data} is too large to be loaded, which comparing needs; compare on a sample of its rows.")
+    rows = training_data(data, options)
+    found = _compare(rows, **settings)
+    about = {"name": rows.name, "rows": len(rows.y), "columns": rows.X.shape[1], "target": rows.encoding.target,
+             "messages": rows.messages}  # fmt: skip
+    return {"data": about, **found, "command": command, "versions": versions()}
+
+
+def _compare(rows: TrainingData, **settings: Any) -> dict[str, Any]:
+    """The comparison on the rows of a table; what went wrong is added to its messages."""
+    from . import compare as comparing
+
+    with terminal.progress(unit="models") as tell:
+        found = comparing.run(rows.X, rows.y, weight=rows.weight, groups=rows.groups, tell=tell, **settings)
+    rows.messages.extend(found.pop("notes"))
+    return found
+
+
+def _errors(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The lines of a comparison as errors of a summary."""
+    ours = f"{found['folds']}-fold cross-validation, difference to the ensemble ± its standard error below"
+    return [
+        {"name": line["name"], "rmse": line["rmse"], "r2": line["r2"],
+         "note": with_error(line["rmse_difference"], line["rmse_standard_error"]) or ours}
+        for line in found["models"]
+    ]  # fmt: skip
 
 
 # Predictions
@@ -174,10 +219,9 @@ def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool)
         if not message.startswith(SEPARATED):  # another separator than in training is no news: columns have names
             terminal.note(message)
     refuse_absent(ids, table)
-    names = texts_of(table, ids)
-    if encoding.target in names:
+    if encoding.target in ids:
         raise terminal.UsageError(f"--id {encoding.target} has the name that the predictions get; rename that column.")
-    return table, names
+    return table, texts_of(table, ids)
 
 
 def predictions(
