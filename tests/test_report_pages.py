@@ -103,7 +103,7 @@ def test_names_of_any_length_and_width_keep_the_lines_in_order():
 def test_folds_are_not_passed_off_as_single_rows():
     X, y = problem()
     model, summary = summary_of(X, y)
-    assert model.criterion_ == "kfold" and "baselines leave-one-out" in summary["errors"][0]["note"]
+    assert model.criterion_ == "kfold" and "k-fold" in summary["errors"][0]["note"]
     assert summary["errors"][0]["note"] in pages.render(summary)
     assert summary_of(X, y, inclusion="uniform")[1]["errors"][0]["note"] == "leave-one-out"
 
@@ -249,7 +249,7 @@ def test_others_have_the_weights_and_the_groups_too(olsen, tmp_path):
     kept = weight > 0
     X, y, weight, group = X[kept], y[kept], weight[kept], group[kept]
     for extra, splits in (
-        (("--drop", "g"), list(LeaveOneOut().split(X))),
+        (("--drop", "g", "--inclusion", "uniform"), list(LeaveOneOut().split(X))),
         (("--groups", "g"), list(GroupKFold(5).split(X, y, group))),
     ):
         code, out, _ = olsen(*arguments, *extra)

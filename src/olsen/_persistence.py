@@ -296,8 +296,9 @@ def _check(data: bytes, name: str) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
         schema = json.loads(_schema_of(archive, len(data)))
-    found, wrote = (str(json.loads(schema["content"][key]["content"])) for key in ("format", "olsen"))
+    found = str(json.loads(schema["content"]["format"]["content"]))
     if found != FORMAT:
+        wrote = str(json.loads(schema["content"]["olsen"]["content"]))
         raise ModelFileError(
             f"{name} is {found[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that wrote "
             f"it: pip install 'olsen>={wrote[:20]}'"

@@ -48,8 +48,17 @@ def main(arguments: list[str] | None = None) -> int:
         _end_when_interrupted()  # next to nothing is imported before, nothing heavy before a command runs
     from .terminal import UsageError
 
+    given = sys.argv[1:] if arguments is None else arguments
+    given = ["/dev/stdin" if argument == "-" else argument for argument in given]  # a lone hyphen is no option
     try:
-        _run(sys.argv[1:] if arguments is None else arguments)
+        from cyclopts import CycloptsError
+
+        from .commands import app
+
+        try:
+            app()(given, exit_on_error=False, print_error=False, result_action="return_value")
+        except CycloptsError as error:
+            return _fail(error, 2)
         sys.stdout.flush()
         return 0
     except UsageError as error:
@@ -63,19 +72,6 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail("stopped", STOPPED)
     except (ImportError, ValueError, OSError, MemoryError, OverflowError) as error:
         return _fail(error, 1)
-
-
-def _run(arguments: list[str]) -> None:
-    from cyclopts import CycloptsError
-
-    from .commands import app
-    from .terminal import UsageError
-
-    given = ["/dev/stdin" if argument == "-" else argument for argument in arguments]  # a lone hyphen is no option
-    try:
-        app()(given, exit_on_error=False, print_error=False, result_action="return_value")
-    except CycloptsError as error:
-        raise UsageError(str(error)) from None
 
 
 def _fail(error: BaseException | str, code: int) -> int:

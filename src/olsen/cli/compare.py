@@ -59,7 +59,7 @@ def _models(ensemble: Any, jobs: int, components: int) -> dict[str, tuple[str, A
         ElasticNetCV(l1_ratio=[0.2, 0.5, 0.8], n_jobs=jobs, **DESCENT).set_fit_request(sample_weight=True),
         transformer=StandardScaler(),
     )
-    baselines = {
+    baselines: dict[str, tuple[str, Any]] = {
         "ridge": ("RidgeCV, 60 penalties", RidgeCV(np.logspace(-4, 6, 60))),
         "lasso": ("LassoCV, 60 penalties", LassoCV(n_jobs=jobs, **DESCENT)),
         "elastic net": ("ElasticNetCV, 3 x 60 penalties", elastic_net),
@@ -129,8 +129,6 @@ def run(
             if tell is not None:
                 tell("comparing", done, len(models))
             scores[name] = _scores(name, model, X, y, given, splits, notes)
-    if tell is not None:
-        tell("comparing", len(models), len(models))
     larger = 1 / len(splits) + float(np.mean([len(test) / len(train) for train, test in splits]))
     lines = [_line(name, models[name][0], scores[name], scores[OURS], larger) for name in models]
     best = min((line for line in lines if line["rmse"] is not None), key=lambda line: line["rmse"])

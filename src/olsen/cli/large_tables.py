@@ -148,20 +148,24 @@ def fit(
     model: OLSEnsembleRegressorCV, table: ParquetTable, encoding: Encoding, tell: Tell | None = None
 ) -> tuple[list[Moments], Array, Array]:
     """Tune and fit on a table that is read in blocks: the moments of the folds, and a few random rows, encoded."""
-    sample = _RowSample(table.n_rows, len(encoding.names), model.random_state)
+    width = len(encoding.names)
+    size = min(table.n_rows, SAMPLE_ROWS, max(200, SAMPLE_CELLS // max(1, width)))
+    wanted = np.sort(np.random.default_rng(model.random_state).choice(table.n_rows, size, replace=False))
+    taken: dict[int, tuple[Array, Array]] = {}  # first row of a block -> rows of it that are in the sample
 
     def encoded(part: Any, first: int) -> tuple[Array, Array, None]:
         X, y = encoding.features(part, first), encoding.response(part, first)
-        sample.take(first, X, y)
+        here = wanted[slice(*np.searchsorted(wanted, [first, first + len(y)]))] - first
+        taken[first] = X[here], y[here]
         return X, y, None
 
     def read() -> Iterator[tuple[Array, Array, None]]:
-        columns, doing = [*encoding.needed, encoding.target], "reading again" if sample.taken else "reading"
-        return _blocks(table, columns, _block_rows(len(encoding.names)), encoded, tell, doing)
+        doing = "reading again" if taken else "reading"
+        return _blocks(table, [*encoding.needed, encoding.target], _block_rows(width), encoded, tell, doing)
 
     engine = Blocks(BlockSource(read, f"table {table.path.name}", n_rows=table.n_rows), options_of(model))
     model.fit(engine, None)
-    X, y = zip(*sample.taken.values(), strict=True)
+    X, y = zip(*taken.values(), strict=True)
     return engine.summary.parts, np.concatenate(X), np.concatenate(y)
 
 
@@ -173,18 +177,3 @@ def predictions(
         raise TableError(f"{table.path.name} has a header but no rows.")
     encoding.features(table.schema.empty_table())  # wrong columns and types are refused before any row is read
     return _blocks(table, encoding.needed, _block_rows(len(encoding.names)), predict, tell, "predicting")
-
-
-class _RowSample:
-    """A random sample of the rows, collected while the table is read; rows read again change nothing."""
-
-    def __init__(self, n_rows: int, width: int, seed: int) -> None:
-        size = min(n_rows, SAMPLE_ROWS, max(200, SAMPLE_CELLS // max(1, width)))
-        self.wanted = np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False))
-        self.taken: dict[int, tuple[Array, Array]] = {}
-
-    def take(self, first: int, X: Array, y: Array) -> None:
-        """Keep those of the rows from number `first` on that are wanted."""
-        low, high = np.searchsorted(self.wanted, [first, first + len(y)])
-        here = self.wanted[low:high] - first
-        self.taken[first] = X[here], y[here]
