@@ -111,19 +111,19 @@ def test_what_would_lose_a_file_is_refused_and_changes_nothing(olsen, place, tmp
     (place / "half.skops").write_bytes((place / "m.skops").read_bytes()[:500])
     before = hashes(tmp_path)
     for arguments, words in (
-        ((*FIT, "--out", "y.csv"), "--out y.csv would replace the table y.csv"),
+        ((*FIT, "--out", "y.csv"), "--out y.csv would change the table y.csv"),
         ((*PREDICT, "--out", "y.csv", "--force"), "the table y.csv"),
         ((*PREDICT, "--out", "m.skops"), "the model m.skops"),
         ((*FIT, "--out", "hard.skops"), "the table y.csv"),
         ((*FIT, "--out", "../here/./y.csv"), "the table y.csv"),
         ((*FIT, "--report", "y.csv", "--force"), "the table y.csv"),
-        ((*FIT, "--report", "soft.html"), "--report soft.html would replace the table y.csv"),
+        ((*FIT, "--report", "soft.html"), "--report soft.html would change the table y.csv"),
         ((*FIT, "--out", "n.skops", "--report", "n.skops"), "--out n.skops and --report n.skops are one file"),
         ((*FIT, "--out", "n.skops", "--report", "link.html"), "are one file"),
-        (("fit", "parts", "--target", "y", "--out", "parts/deep/n.skops"), "the folder parts"),
-        (("fit", "parts", "--target", "y", "--out", "outside.skops"), "the folder parts"),
-        (("fit", "parts", "--target", "y", "--out", "linked/n.skops"), "the folder parts"),
-        (("predict", "m.skops", "parts", "--out", "parts/p.parquet"), "the folder parts"),
+        (("fit", "parts", "--target", "y", "--out", "parts/deep/n.skops"), "the table parts"),
+        (("fit", "parts", "--target", "y", "--out", "outside.skops"), "the table parts"),
+        (("fit", "parts", "--target", "y", "--out", "linked/n.skops"), "the table parts"),
+        (("predict", "m.skops", "parts", "--out", "parts/p.parquet"), "the table parts"),
         ((*FIT, "--out", "table.skops"), "not a model"),
         ((*FIT, "--out", "half.skops"), "not a model"),
         ((*FIT, "--report", "other.html"), "not a report"),
@@ -142,17 +142,6 @@ def test_what_would_lose_a_file_is_refused_and_changes_nothing(olsen, place, tmp
     with open("y.csv", "a") as added:  # as the shell does for >>
         code, _, err = run(*PREDICT, cwd=place, stdout=added)
     assert code == 2 and "the table y.csv" in one_line(err) and hashes(tmp_path) == before
-
-
-def test_places_are_compared_not_names(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("a").write_text("1")
-    Path("b").write_text("1")
-    os.link("a", "hard")
-    Path("soft").symlink_to("a")
-    assert files.same_place("a", "hard") and files.same_place("soft", tmp_path / "a")
-    assert files.same_place("not/there", "not/../not/there")
-    assert not files.same_place("a", "b") and not files.same_place("new", "a") and not files.same_place("new", "other")
 
 
 # an output that exists

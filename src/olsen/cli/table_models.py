@@ -15,8 +15,7 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
 
 from .._estimators.tuned import OLSEnsembleRegressorCV
-from .._execution import memory
-from .._execution.extras import versions
+from .._execution import memory, versions
 from .._moments import Moments
 from .._persistence import SavedModel, damaged_model
 from .._report import summary as report
