@@ -19,7 +19,7 @@ from .._moments import Moments, from_data, training_moments
 from .formatting import coefficient_lines, heading_lines, number, percent, size_of_members
 
 __all__ = [
-    "Baselines", "as_text", "caution", "fold_errors", "leave_one_out_errors", "left_out_predictions", "sampled_errors",
+    "Baselines", "as_text", "caution", "fold_errors", "left_out_predictions", "sampled_errors",
     "summarise", "summarise_folds",
 ]  # fmt: skip
 
@@ -36,7 +36,6 @@ DRAWN = {
     "mixed": "by sampling schemes in shares: {schemes}",
 }
 PENALTIES = np.logspace(-8, 8, 65)  # of ridge, for each row
-MOST_CELLS = 4e8  # of the n x min(n, p) factor; larger baselines are skipped, they would take too long
 MOST_EIGENVALUES = 3000  # of the eigenproblems from moments, likewise
 
 
@@ -70,7 +69,7 @@ def summarise(
         Name of the groups that were left out, and the rows of each fold; the baselines are compared on the same ones.
     compared : list of dict, default=None
         Errors of the ensemble and of baselines that were compared on folds of their own. Without them baselines stand
-        beside the ensemble only where they can be judged as it was: leave-one-out, or groups.
+        beside the ensemble only where they are judged on its own folds: groups, or blocks.
     **about : dict
         ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, the
         ``command`` that made it, and whether to have ``standard_errors`` of effects, which take thirty fits.
@@ -86,10 +85,9 @@ def summarise(
     if groups is not None:
         others = fold_errors([from_data(X[f], y[f, None], weight[f], centre=True) for f in groups[1]])
         note = f"k-fold cross-validation, whole groups of {groups[0]!r} left out"
-    elif compared is None and model.criterion_ != "kfold":
-        others, note = leave_one_out_errors(X, y, weight), "leave-one-out"
     else:
-        others, note = Baselines(_error_of_mean(y, weight)), "k-fold cross-validation"
+        others = Baselines(_error_of_mean(y, weight))
+        note = "k-fold cross-validation" if model.criterion_ == "kfold" else "leave-one-out"
     points = {**_thinned(y, predicted), "left_out": were_left_out}
     errors = compared or _errors(model, others, note)
     return _collect(model, names, len(y), X.std(axis=0), errors, points, **about)
@@ -267,36 +265,8 @@ def _error_of_mean(y: Array, weight: Array) -> float:
     return float(share @ ((y - share @ y) / (1 - share)) ** 2)
 
 
-def leave_one_out_errors(X: Array, y: Array, weight: Array) -> Baselines:
-    r"""Weighted leave-one-out errors, from one singular value decomposition.
-
-    Columns are standardised, rows multiplied by the root of their weight w. With singular values s and left vectors u,
-    residuals of ridge are divided by :math:`1 - \frac{w_i}n - \sum_l \frac{s_l^2}{s_l^2+\lambda} u_{il}^2`. Least
-    squares has no penalty, and only those singular values that are not rounding.
-    """
-    n, p = X.shape
-    weight = weight / weight.mean()
-    root, mean = np.sqrt(weight), weight @ y / n
-    target, own = (y - mean) * root, 1 - weight / n
-    mean_error = _error_of_mean(y, weight)
-    if n * min(n, p) > MOST_CELLS:
-        return Baselines(mean_error)
-    Z = X - weight @ X / n
-    spread = np.sqrt(weight @ Z**2 / n)
-    U, s, _ = la.svd(Z / np.where(spread > 0, spread, 1.0) * root[:, None], full_matrices=False)
-    projected, leverages = U.T @ target, U**2
-
-    def error(shrink: Array) -> float:
-        residuals = (target - U @ (shrink * projected)) / np.maximum(own - leverages @ shrink, 1e-12)
-        return float(np.mean(residuals**2))
-
-    ridge, penalty = min((error(s**2 / (s**2 + n * penalty)), n * penalty) for penalty in PENALTIES)
-    rank = s > s[0] * max(n, p) * np.finfo(float).eps
-    return Baselines(mean_error, error(1.0 * rank) if n > p + 2 else math.nan, ridge, float(penalty))
-
-
 def fold_errors(folds: list[Moments]) -> Baselines:
-    r"""The same, cross-validated from moments of folds.
+    r"""Cross-validated errors from moments of folds.
 
     With G, c, y'y of a test fold about its own means, coefficients b from the others have on it the squared error
     :math:`y'y - 2b'c + b'Gb + w\,(\bar y - \bar y_{-f} - (\bar x - \bar x_{-f})'b)^2`.
