@@ -105,13 +105,13 @@ plt.show()
 # What a price is made of
 # -----------------------
 #
-# ``CoefficientDisplay`` takes the last step and the rows as that step sees them; coefficients are multiplied by the
+# ``CoefficientDisplay`` takes the whole pipeline and rows as they are given to it; coefficients are multiplied by the
 # standard deviations of their columns. The intervals are for the *expected* coefficient: shrinkage is not in them.
 # They repeat the tuning on parts of the rows, in some of which a rare neighbourhood is missing altogether.
 
 from olsen.displays import CoefficientDisplay
 
 ensemble = models["ensemble"]
-display = CoefficientDisplay.from_estimator(ensemble[-1], X=ensemble[:-1].transform(houses), top=12)
+display = CoefficientDisplay.from_estimator(ensemble, X=houses, top=12)
 display.ax_.set_xlabel("effect of one standard deviation (thousands)")
 plt.show()
