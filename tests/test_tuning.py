@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen._selection import schemes
 from olsen.datasets import load_soil_carbon
 from olsen.displays import RiskCurveDisplay, TuningCurveDisplay
 from test_members import random_problem
@@ -565,3 +566,17 @@ def test_constant_and_dependent_columns(seed):
         assert model.score(X, y) > 0.7
     none = OLSEnsembleRegressorCV().fit(np.ones((30, 3)), y[:30])
     assert np.all(none.coef_ == 0) and none.inclusion_shares_ == {"nothing": 1.0}
+
+
+def test_nearly_dependent_columns_leave_uniform_members_ordinary(seed, monkeypatch):
+    """With half of the ensemble, whatever their share would be: solved from the data, some have coefficients of 1e8."""
+    monkeypatch.setattr(schemes, "_shares", lambda *_: (np.array([0.5, 0, 0, 0, 0.5, 0]), 0.0))
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((300, 12))
+    X[:, 3] = X[:, 1] + X[:, 2] + 1e-9 * rng.standard_normal(300)
+    y = X[:, 0] + X[:, 1] + rng.standard_normal(300)
+    memory = OLSEnsembleRegressorCV().fit(X, y)
+    blocks = OLSEnsembleRegressorCV().fit(lambda: iter([(X[:100], y[:100]), (X[100:], y[100:])]), None)
+    for model in (memory, blocks):
+        assert model.n_fallbacks_ > 0 and np.abs(model.coef_).max() < 2
+        np.testing.assert_allclose(model.coef_[[0, 4, 5]], memory.coef_[[0, 4, 5]], atol=0.1)

@@ -19,19 +19,8 @@ from scipy.linalg import cho_factor, cho_solve, qr
 from scipy.sparse.linalg import LinearOperator, cg
 
 from .subsets import Determinantal, penalty_of_size
-from .theory._arguments import (
-    LEAST,
-    LETTERS,
-    MOST,
-    ROWS,
-    Counts,
-    Floats,
-    as_numbers,
-    checked,
-    covariance,
-    letters,
-    scalar,
-)
+from .theory import _arguments
+from .theory._arguments import LEAST, MOST, Counts, Floats, as_numbers
 
 __all__ = [
     "determinantal_penalty",
@@ -94,7 +83,7 @@ def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True)
             f"{alpha.sum():.6g}. For minimum-norm members use ridge_penalty(X.T, max_samples, center=False)."
         )
     norms: Floats = np.sum(X**2, axis=0)
-    return norms * np.exp(_newton(X / np.sqrt(norms), alpha))
+    return norms * np.exp(_newton(_short(X / np.sqrt(norms)), alpha, len(X)))
 
 
 def inclusion_probabilities(
@@ -131,15 +120,17 @@ def inclusion_probabilities(
     array([0.5, 0.8, 0.9])
     """
     X = _columns(X, center)
-    positive = LETTERS["penalty"]._replace(also=np.nan, way_out="Without penalty every probability is 1.")
-    penalty = checked("inclusion_probabilities", "penalty", penalty, positive)
+    positive = _arguments.LETTERS["penalty"]._replace(also=np.nan, way_out="Without penalty every probability is 1.")
+    penalty = _arguments.checked("inclusion_probabilities", "penalty", penalty, positive)
     if penalty.ndim and penalty.shape != (X.shape[1],):
         raise ValueError(
             f"penalty must be a number or have one entry for each of {X.shape[1]} columns; got shape {penalty.shape}."
         )
     if check_collinear:
         _refuse_collinear(X)
-    return np.clip(_leverages(X / np.sqrt(penalty)), 0.0, 1.0)
+    W = _short(X / np.sqrt(penalty))
+    factor = cho_factor(np.eye(len(W)) + W @ W.T, lower=True)
+    return np.asarray(np.clip(np.sum(W * cho_solve(factor, W), axis=0), 0.0, 1.0))
 
 
 def isotropic_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True) -> float:
@@ -262,14 +253,16 @@ def determinantal_risk(
     """
     X = _columns(X, center)
     p = X.shape[1]
-    beta, sigma, k = letters("determinantal_risk", beta=beta, sigma=sigma, k=k)
-    Sigma = np.eye(p) if Sigma is None else covariance("determinantal_risk", Sigma)
+    beta, sigma, k = _arguments.letters("determinantal_risk", beta=beta, sigma=sigma, k=k)
+    Sigma = np.eye(p) if Sigma is None else _arguments.covariance("determinantal_risk", Sigma)
     if beta.shape != (p,) or Sigma.shape != (p, p):
         raise ValueError(
             f"determinantal_risk: X has {p} columns, but beta has shape {beta.shape} and Sigma {Sigma.shape}."
         )
     for name, value, least in (("n_subsets", n_subsets, 1), ("random_state", random_state, 0)):
-        scalar("determinantal_risk", name, value, ROWS._replace(words="a whole number", least=least))
+        _arguments.scalar(
+            "determinantal_risk", name, value, _arguments.ROWS._replace(words="a whole number", least=least)
+        )
     process = _process(X, max_features)
     G, M = X.T @ X, process.mean_inverse()
     error = M @ (G @ beta) - beta
@@ -374,29 +367,21 @@ def _proportional(unit: Floats) -> tuple[int, list[int]] | None:
     return None
 
 
-def _leverages(W: Floats) -> Floats:
-    """Diagonal of W'W (I + W'W)^-1 on the smaller side of W."""
-    n, p = W.shape
-    if p <= n:
-        factor = cho_factor(np.eye(p) + W.T @ W, lower=True)
-        return 1 - np.diag(cho_solve(factor, np.eye(p)))
-    factor = cho_factor(np.eye(n) + W @ W.T, lower=True)
-    leverages: Floats = np.sum(W * cho_solve(factor, W), axis=0)
-    return leverages
+def _short(X: Floats) -> Floats:
+    """A matrix with the same Gram matrix and no more rows than columns."""
+    return np.asarray(np.linalg.qr(X, mode="r")) if X.shape[0] > X.shape[1] else X
 
 
-def _newton(X: Floats, alpha: Floats) -> Floats:
+def _newton(X: Floats, alpha: Floats, n_rows: int) -> Floats:
     """Minimise f over u = log d from the isotropic guess; steps clipped to 2, halved while f would rise."""
-    n, p = X.shape
-    u: Floats = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n + 1.0)))
-    system, data = (_tall_system, X.T @ X) if p <= n else (_wide_system, X)
-    value, gradient, solve = system(data, u, alpha)
+    u: Floats = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n_rows + 1.0)))
+    value, gradient, solve = _system(X, u, alpha)
     for _ in range(STEPS + 1):
         if np.abs(gradient).max() <= 1e-10:
             return u
         step = np.clip(solve(gradient), -2.0, 2.0)
         for _ in range(30):
-            trial = system(data, u - step, alpha)
+            trial = _system(X, u - step, alpha)
             if trial[0] <= value + 1e-9 * (1 + abs(value)):
                 break
             step = step / 2
@@ -409,19 +394,8 @@ def _newton(X: Floats, alpha: Floats) -> Floats:
     )
 
 
-def _tall_system(gram: Floats, u: Floats, alpha: Floats) -> System:
-    """f, its gradient, and a solver with its Hessian, at u = log d, from the Gram matrix."""
-    scale = np.exp(-u / 2)
-    identity = np.eye(len(u))
-    factor = np.linalg.cholesky(identity + scale[:, None] * gram * scale)
-    residual = cho_solve((factor, True), identity)  # sqrt(d_i) A_ij sqrt(d_j)
-    own = np.diag(residual)
-    value = 2 * np.sum(np.log(np.diag(factor))) + alpha @ u
-    return value, own - (1 - alpha), lambda g: np.linalg.solve(np.diag(own) - residual**2, g)
-
-
-def _wide_system(X: Floats, u: Floats, alpha: Floats) -> System:
-    """The same from the data, on the n x n side; the p x p Hessian only while it is small."""
+def _system(X: Floats, u: Floats, alpha: Floats) -> System:
+    """f, its gradient, and a solver with its Hessian, at u = log d; the p x p Hessian only while it is small."""
     W = X * np.exp(-u / 2)
     factor = np.linalg.cholesky(np.eye(len(X)) + W @ W.T)
     half = cho_solve((factor, True), W)  # M W: the residual is I - W'MW

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import one_blas_thread
-from .._members import Members, Problem
+from .._execution.threads import Sharing, one_blas_thread
+from .._members import Members, Problem, gram
+from .._members.mean import member_sum
 from .._members.problem import Submatrix, Units
 from .._moments import Moments
-from .._selection.penalised import System, limit_members
+from .._selection.fold_data import few_columns
+from .._selection.penalised import JITTER, System, limit_members
 from ..subsets import Design, Determinantal
 
 if TYPE_CHECKING:
@@ -80,8 +82,10 @@ def limit_of(engine: Engine, design: Design) -> Members:
 
     Of uniform members, where these have a share, there are some: see `UNIFORM_MEMBERS`.
     """
+    moments, units = None, Units()  # moments that uniform members are solved from, as they were in folds
     if engine.problem is None:
-        found, units = limit_of_moments(engine.sums(), design), Units()
+        moments = engine.sums()
+        found = limit_of_moments(moments, design)
     else:
         problem, units = engine.problem.in_units
         if design.shares is None and design.process is None:
@@ -92,10 +96,14 @@ def limit_of(engine: Engine, design: Design) -> Members:
             rows = _all_rows(problem)
             system = partial(System.from_rows, rows.A, rows.B)
             found = _limit(design, rows.A.T @ rows.B, system, rows.mean_x, rows.mean_y)
+        if few_columns(problem.shape):
+            moments = problem.moments_by(engine.options.quietly)
+    share = 0.0 if design.shares is None else design.uniform_share
+    if share > 0 and moments is not None:
+        found = _with_uniform_of_moments(found, moments, design, share, engine.options.quietly)
     coef, intercept = units.coefficients(found.coef), found.intercept * units.y
     found = replace(found, coef=coef, intercept=intercept, mean_y=found.mean_y * units.y)
-    share = 0.0 if design.shares is None else design.uniform_share
-    return found if share == 0 else _with_uniform(found, engine, design, share)
+    return found if share == 0 or moments is not None else _with_uniform(found, engine, design, share)
 
 
 def limit_of_moments(moments: Moments, design: Design) -> Members:
@@ -130,8 +138,27 @@ def drawable(engine: Engine, design: Design) -> Design:
     return replace(design, process=process_of(engine, design))
 
 
+def _with_uniform_of_moments(
+    limit: Members, moments: Moments, design: Design, share: float, sharing: Sharing
+) -> Members:
+    """With the share of uniform members, whose mean has no closed form.
+
+    Members whose Gram matrix is not to be trusted get a little on its diagonal, as all of them had when their scheme
+    was judged in folds. Solved from the data they could have coefficients of any size, and one in a thousand would do.
+    """
+    features, _ = design.uniform.draw(0, uniform_members(share), sharing.without_blas)
+    solution, G = gram.from_moments(moments, features, sharing), moments.G.copy()
+    again = np.flatnonzero(solution.refitted)
+    if len(again):
+        np.einsum("ii->i", G)[:] *= 1 + JITTER
+        part = gram.from_moments(replace(moments, G=G), features.take(again), sharing)
+        solution.put(again, features.sizes, part, refitted=True)
+    coef = limit.coef + share * member_sum(features, solution.values) / len(features)
+    return replace(limit_members(coef, moments.mean_x, moments.mean_y), n_fallbacks=len(again))
+
+
 def _with_uniform(limit: Members, engine: Engine, design: Design, share: float) -> Members:
-    """With the share of uniform members, whose mean has no closed form."""
+    """The same from the rows, where these are few beside the columns."""
     uniform = engine.solve(design.uniform, 0, uniform_members(share))
     get = uniform.space.get
     coef = limit.coef + share * np.asarray(get(uniform.coef), dtype=float)

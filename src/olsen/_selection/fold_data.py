@@ -29,7 +29,17 @@ from .penalised import JITTER, Fits, GramFits, RowFits
 from .risk_curves import Splits, weights_of
 
 __all__ = [
-    *("Fold", "FoldData", "TestRows", "blas_for", "few_folds", "few_splits", "folds_of_moments", "folds_of_rows"),
+    *(
+        "Fold",
+        "FoldData",
+        "TestRows",
+        "blas_for",
+        "few_columns",
+        "few_folds",
+        "few_splits",
+        "folds_of_moments",
+        "folds_of_rows",
+    ),
     *("moments_of_training_rows", "random_splits", "ridge_penalty", "ridge_penalty_of_folds"),
 ]
 
@@ -138,6 +148,11 @@ class FoldData:
         return int(np.argmin(self.weight[: len(errors)] @ np.stack([e[:count] for e in errors])))
 
 
+def few_columns(shape: tuple[int, int]) -> bool:
+    """Whether Gram matrices are cheaper than rows."""
+    return shape[1] <= GRAM * shape[0]
+
+
 def random_splits(problem: Problem) -> tuple[Splits, int]:
     """Rows in random folds, divided anew in every repeat, and how often; with very few rows one by one.
 
@@ -198,7 +213,7 @@ def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Shari
     n, p = problem.shape
     X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, weights_of(problem)
     training = None
-    if p <= GRAM * n:
+    if few_columns((n, p)):
         moments = problem.moments_by(sharing)
         unit = _units(np.diagonal(moments.G) / moments.weight)
         training = moments_of_training_rows(problem, splits, repeats, sharing)
