@@ -47,7 +47,9 @@ def fit_until_interrupted(model, data, small, before, number):
         wrong.append("estimator changed")
     if blas() != number:
         wrong.append(f"BLAS has {blas()} threads, had {number}")
-    strangers = [t.name for t in threading.enumerate() if t is not threading.main_thread() and t.name != "olsen"]
+    strangers = [
+        t.name for t in threading.enumerate() if t is not threading.main_thread() and not t.name.startswith("olsen")
+    ]
     if strangers:
         wrong.append(f"threads {strangers}")
     coef = type(model)(**model.get_params()).fit(*small[0]).coef_

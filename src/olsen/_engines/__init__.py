@@ -14,7 +14,7 @@ from .blocks import Blocks
 from .dask import DaskRows, is_dask
 from .determinantal import process_of
 from .device import Device, lives_elsewhere
-from .engine import Engine, FoldFit, NeedsRows, Options, Refit, nobody
+from .engine import Engine, FoldFit, NeedsRows, Options, Refit
 from .memory import Memory, Stream
 
 __all__ = [
@@ -31,7 +31,6 @@ __all__ = [
     "engine_of",
     "is_dask",
     "lives_elsewhere",
-    "nobody",
     "predict",
     "process_of",
 ]

@@ -31,7 +31,7 @@ from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
 from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size, row_groups
 from .dask import DaskRows
-from .engine import Engine, FoldFit, NeedsRows, Options, Refit, nobody
+from .engine import Engine, FoldFit, NeedsRows, Options, Refit
 from .sources import Block, BlockSource, require_positive
 
 __all__ = ["GROUPS", "Blocks", "Summary"]
@@ -207,7 +207,7 @@ class Blocks(Engine):
     def again(self) -> Blocks | None:
         if self.source is None or not self.source.rereadable:
             return None
-        return Blocks(self.source, replace(self.options, listen=nobody))
+        return Blocks(self.source, replace(self.options, progress=None))
 
     def sums(self) -> Moments:
         return Moments.merge_all((self._summary or self._sum(1, 0)).parts)

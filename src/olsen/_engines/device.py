@@ -26,7 +26,7 @@ __all__ = ["Device", "lives_elsewhere", "predict", "refuse_unfollowed"]
 
 
 def lives_elsewhere(*arrays: Any) -> bool:
-    """Whether any of these is an array of another library that scikit-learn was told to follow."""
+    """Whether any of these is an array of another library that scikit-learn is set to dispatch on."""
     return any(array is not None and hasattr(array, "shape") and space_of(array) is not None for array in arrays)
 
 
@@ -91,7 +91,7 @@ def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> A
 
 
 def refuse_unfollowed(X: Any, coef: Any) -> None:
-    """Coefficients that live in another library, while scikit-learn is not told to follow it."""
+    """Coefficients that live in another library, while scikit-learn is not set to dispatch on it."""
     if isinstance(coef, np.ndarray):
         return
     library, device = type(coef).__module__.split(".")[0], getattr(coef, "device", "cpu")

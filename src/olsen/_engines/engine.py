@@ -17,15 +17,10 @@ from .._moments import Moments
 from ..subsets import Design
 from .determinantal import limit_of
 
-__all__ = ["Engine", "FoldFit", "NeedsRows", "Options", "Refit", "nobody"]
+__all__ = ["Engine", "FoldFit", "NeedsRows", "Options", "Refit"]
 
 Array = NDArray[np.float64]
-Listener = Callable[[str, int | str], Report | None]  # (what is done, how many items) -> who hears of finished ones
-
-
-def nobody(_task: str, _count: int | str) -> None:
-    """Hears of nothing."""
-    return None
+Progress = Callable[[str, int | str], Report | None]  # (what is done, how many items) -> called with finished ones
 
 
 @dataclass(frozen=True)
@@ -37,15 +32,19 @@ class Options:
     rcond: float | None = None
     tol: float | None = None
     n_threads: int = 1
-    listen: Listener = nobody
+    progress: Progress | None = None
 
     def sharing(self, task: str, count: int | str) -> Sharing:
         """Threads for a piece of work that is reported under a name."""
-        return Sharing(self.n_threads, self.listen(task, count))
+        return Sharing(self.n_threads, self.report(task, count))
+
+    def report(self, task: str, count: int | str) -> Report | None:
+        """What to call with the number of finished items."""
+        return self.progress(task, count) if self.progress else None
 
     @cached_property
     def quietly(self) -> Sharing:
-        """Threads for work that nobody hears of."""
+        """Threads for work that is not reported."""
         return Sharing(self.n_threads)
 
 

@@ -18,7 +18,7 @@ from .._members import Members, Problem
 from .._moments import DistinctRows, Moments, Triangle
 from .._trust import refuse_extremes
 from ..subsets import Design, Subsets, row_groups
-from .engine import Engine, FoldFit, Options, Refit, nobody
+from .engine import Engine, FoldFit, Options, Refit
 from .sources import require_positive
 
 __all__ = ["Memory", "Rows", "Stream", "memory_named"]
@@ -67,7 +67,7 @@ class Rows(Engine):
         )
 
     def again(self) -> Self:
-        return replace(self, options=replace(self.options, listen=nobody))
+        return replace(self, options=replace(self.options, progress=None))
 
     def sums(self) -> Moments:
         self._refuse_extremes()
@@ -106,7 +106,7 @@ class Rows(Engine):
 
     def left_out_of(self, splits: list[tuple[Any, Any]], refit: Refit) -> list[FoldFit]:
         """The ensemble on the rows of each split that it is trained on, with its errors for the others."""
-        found, quiet = [], replace(self.options, listen=nobody)
+        found, quiet = [], replace(self.options, progress=None)
         for train, test in splits:
             part = replace(self, rows=self.rows.take(train), options=quiet, n_given=len(train), kept_rows=None)
             members = part.solve(refit.design_for(len(train)), 0, refit.number, refit.weights)

@@ -185,7 +185,7 @@ class BlockSource:
         """What `work` makes of all blocks, which are read ahead; there is nothing to merge."""
         if options is None:
             return work(self._blocks(1, None))
-        report = options.listen("rows", self.n_rows or "an unknown number")
+        report = options.report("rows", self.n_rows or "an unknown number")
         return work(self._blocks(options.n_threads, report), options.n_threads)
 
     def _blocks(self, n_ahead: int, report: Report | None) -> Iterator[Block]:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Options, Stream, nobody
+from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Options, Stream
 from .._execution.memory import describe
 from .._members import Members
 from .._members.problem import Problem
@@ -162,7 +162,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, Determinantal):
         value = replace(value, eigenvectors=value.vectors, matrix=None)
     if isinstance(value, Options):
-        value = replace(value, n_threads=1, listen=nobody)  # of the process that fitted
+        value = replace(value, n_threads=1, progress=None)  # of the process that fitted
     names = value._fields if isinstance(value, FoldFit) else [part.name for part in fields(value) if part.init]
     defaults = {} if isinstance(value, FoldFit) else {part.name: part.default for part in fields(value)}
     found = {name: getattr(value, name) for name in names}

@@ -15,7 +15,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, nobody
+from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows
 from .._engines.determinantal import drawable
 from .._execution import messages
 from .._members import by_target
@@ -461,7 +461,7 @@ def _parts(data: Engine, design: Design) -> tuple[Iterator[Engine], float]:
     count, rng = max(1, min(n - 1, round(REPLICATE_SHARE * n))), np.random.default_rng(FOLD_SEED)
     some = (rng.permutation(n)[:count] for _ in range(REPLICATES))
     if rows is not None:
-        part = partial(replace, rows, n_given=count, kept_rows=None, options=replace(rows.options, listen=nobody))
+        part = partial(replace, rows, n_given=count, kept_rows=None, options=replace(rows.options, progress=None))
         return (part(rows=rows.problem.take(np.sort(own))) for own in some), count / n
     groups = [moments.on_host() for moments in data.folds(n, FOLD_SEED + 1)]
     return (Blocks.from_moments([groups[i] for i in own], data.options) for own in some), count / n

@@ -1,13 +1,13 @@
-"""What users hear: warnings at their own line, and the progress of a fit.
+"""Messages to users: warnings that point at their own line, and the progress of a fit.
 
 Progress goes to scikit-learn's callbacks where they exist (1.9 on, experimental), and to printed lines. For callbacks a
 fit is a tree of tasks: the fit, its stages (the members, say), and in every stage its items, of which those that finish
-within one percent are one task. A stage ends when all of its items are done, when another begins and nobody knew how
-many it would have, or with the fit; a fit that fails has no end, as in scikit-learn, but its callbacks are taken down.
+within one percent are one task. A stage ends when all of its items are done, when another begins and its number of
+items was unknown, or with the fit; a fit that fails has no end, as in scikit-learn, but its callbacks are torn down.
 
 Estimators of other people take part in callbacks through three names of scikit-learn that begin with an underscore:
 ``_init_callback_context``, which its documentation tells them to call, the list ``_skl_callbacks``, and
-``_callback_fit_ctx``, the context of the fit under way. Where one of them is missing, nobody is called.
+``_callback_fit_ctx``, the context of the fit under way. Where one of them is missing, no callback is called.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 CallbackSupportMixin: Any = getattr(_callback, "CallbackSupportMixin", type("CallbackSupportMixin", (), {}))
 
 MOST_TASKS = 100  # in a stage: whenever one ends, scikit-learn's bar sums over all of them
-UNPRINTED = ("paths", "folds")  # how a size is chosen is for callbacks: nobody knows beforehand how many there will be
+UNPRINTED = ("paths", "folds")  # for callbacks only: how many there will be is not known beforehand
 
 # Decorators of scikit-learn, threads and callbacks stand between a user and us, and how many there are differs from
 # call to call: a fixed stacklevel would name one of their lines.
@@ -54,7 +54,7 @@ def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
 
 
 def with_callbacks(method: Method) -> Method:
-    """Decorator for `fit`: its callbacks hear of its beginning and end, and are taken down whatever happens."""
+    """Decorator for `fit`: calls the callbacks at its beginning and end, and tears them down whatever happens."""
     manage = getattr(_callback, "with_callbacks", None)
     if manage is None:
         return method
@@ -63,7 +63,7 @@ def with_callbacks(method: Method) -> Method:
     def fit(estimator: Any, *args: Any, **kwargs: Any) -> Any:
         if not getattr(estimator, "_skl_callbacks", None) or not hasattr(estimator, "_init_callback_context"):
             return method(estimator, *args, **kwargs)
-        # first of all: a fit that fails undoes what it set, and without the context nobody would be taken down
+        # first of all: a fit that fails undoes what it set, and without the context no callback would be torn down
         root = estimator._init_callback_context(max_subtasks=None)
         _stages[root] = []
         try:
@@ -80,7 +80,7 @@ def with_callbacks(method: Method) -> Method:
 
 
 def progress(estimator: Any, task: str, n_items: int | str) -> Listener | None:
-    """A function to be called with the number of finished items, or None when nobody listens.
+    """A function to be called with the number of finished items, or None where there is no progress to report.
 
     For the estimator's callbacks this begins a stage of the fit under way, with sub-tasks. If the estimator is verbose,
     every call is a line on the terminal.
@@ -116,7 +116,7 @@ class _Stage:
         self.context.call_on_fit_task_begin(estimator=estimator)
 
     def listen(self, done: int) -> None:
-        """So many items are finished; where nobody knows of how many, every report is one task."""
+        """So many items are finished; where their number is unknown, every report is one task."""
         if self not in self.siblings:
             return
         due = self.ended + 1

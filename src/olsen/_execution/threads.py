@@ -161,7 +161,7 @@ def _map_chunks(
                     report(reported)
                 size = max(first, min(most, int((stop - start) * CHUNK_SECONDS / max(seconds, 1e-9))))
         finally:
-            begun = n_items  # after an error nobody begins another chunk
+            begun = n_items  # after an error no chunk is begun
 
     try:
         while len(helpers) < min(n_threads, -(-n_items // most)) - 1 and _submit(take_chunks, helpers):
