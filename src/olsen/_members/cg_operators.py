@@ -36,7 +36,6 @@ from .problem import Problem
 __all__ = ["OWN", "WHOLE", "Batch", "MaskedGram", "Rows", "Submatrices", "UnitGram", "rows_batch"]
 
 Array = NDArray[np.float64]
-SLICE = 128  # rows that are centred, squared and rounded while they are in a cache
 
 OWN, WHOLE = "own", "whole"  # what is probed: every member's matrix, or the one that holds them all
 
@@ -93,7 +92,11 @@ class Rows:
         return sum(((block - self.centre) ** 2).T @ D[rows, :] for rows, block in self._blocks())
 
     @cached_property
-    def _spread_and_far(self) -> tuple[Any, NDArray[np.bool_]]:
+    def spread_and_far(self) -> tuple[Any, NDArray[np.bool_]]:
+        """Weighted squares about the centre over all rows, (p, 1), zero for constant columns.
+
+        And the columns that rank-one centring would spoil, (p,).
+        """
         problem, space = self.problem, self.problem.space
         weight = space.zeros(problem.shape[0]) + 1 if problem.weight is None else problem.weight
         spread = self.squares(weight[:, None])
@@ -107,16 +110,6 @@ class Rows:
             far[constant], alive[constant] = False, 0.0
             spread = spread * space.put(alive)[:, None]
         return spread, far
-
-    @property
-    def spread(self) -> Any:
-        """Weighted squares about the centre over all rows, (p, 1), zero for constant columns."""
-        return self._spread_and_far[0]
-
-    @property
-    def far(self) -> NDArray[np.bool_]:
-        """Columns that rank-one centring would spoil, (p,)."""
-        return self._spread_and_far[1]
 
 
 def _far_from_zero(squares: Any, mean: Any, weight: float) -> NDArray[np.bool_]:
@@ -250,22 +243,23 @@ class UnitGram:
         unit = np.sqrt(np.mean(some * some, axis=0))  # float32 has a narrow range
         unit[unit == 0] = 1.0
         G, C = np.zeros((p, p), dtype=np.float32, order="F"), np.zeros((p, Y.shape[1]))
-        step = min(n, max(SLICE, 2**27 // (4 * p)))
+        few = 128  # rows that are centred, squared and rounded while they are in a cache
+        step = min(n, max(few, 2**27 // (4 * p)))
         single = np.empty((step, p), dtype=np.float32)
         for first in range(0, n, step):
             last = min(first + step, n)
 
             def work(start: int, stop: int, first: int = first, last: int = last) -> list[Array]:
-                found, buffer = [], np.empty((SLICE, p))
-                for begin in range(first + start * SLICE, min(first + stop * SLICE, last), SLICE):
-                    here = slice(begin, min(begin + SLICE, last))
+                found, buffer = [], np.empty((few, p))
+                for begin in range(first + start * few, min(first + stop * few, last), few):
+                    here = slice(begin, min(begin + few, last))
                     w, out = None if weight is None else weight[here], buffer[: here.stop - begin]
                     x, y = centred_rows(X[here], Y[here], w, mean_x, mean_y, out)
                     found.append(x.T @ y)
                     np.divide(x, unit, out=single[begin - first : here.stop - first], casting="same_kind")
                 return found
 
-            C += sum(chain.from_iterable(sharing.quiet()(work, -(-(last - first) // SLICE))))
+            C += sum(chain.from_iterable(sharing.quiet()(work, -(-(last - first) // few))))
             G = la.blas.ssyrk(1.0, single[: last - first].T, beta=1.0, c=G, lower=1, overwrite_c=1)
         squares = np.diagonal(G) * unit**2
         squares[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
@@ -327,12 +321,12 @@ def _row_statistics(rows: Rows, row_mask: Any) -> tuple[Any, Any, Any, Any]:
 
     c is the number of members, or one when all members have all rows.
     """
-    problem, space = rows.problem, rows.problem.space
+    problem, space, (spread, _) = rows.problem, rows.problem.space, rows.spread_and_far
     D = space.zeros((problem.shape[0], 1)) + 1 if row_mask is None else space.cast(row_mask)
     if problem.weight is not None:
         D = D * problem.weight[:, None]
     total = space.xp.sum(D, axis=0)
-    raw = rows.spread if row_mask is None else rows.squares(D) * space.cast(rows.spread > 0)
+    raw = spread if row_mask is None else rows.squares(D) * space.cast(spread > 0)
     if not problem.fit_intercept:
         return D, space.zeros((problem.Y.shape[1], D.shape[1])), None, raw
     mean_y = (problem.Y.T @ D) / total[None, :]

@@ -176,7 +176,7 @@ class Iteration:
     def batches(self) -> Iterator[Solved]:
         """Solve members batch by batch, as many at a time as memory allows."""
         n, p = self.problem.shape
-        _ = self.gram if self.shared else self.rows.far  # what smaller batches would not help
+        _ = self.gram if self.shared else self.rows.spread_and_far  # what smaller batches would not help
         probing: str = WHOLE if self.shared and n >= 2 * p else OWN
         # about ten arrays of p (and up to six of n) numbers a column
         numbers = 10 * p + (0 if self.shared else 6 if self.samples is not None or self.kind == "dual" else 2) * n
@@ -207,7 +207,7 @@ class Iteration:
             batch, far = self.gram.batch(mask, probing), self.gram.far
         else:
             row_mask = None if self.samples is None else self._mask(self.samples, members)
-            batch, far = rows_batch(self.rows, mask, row_mask, dual=self.kind == "dual"), self.rows.far
+            batch, far = rows_batch(self.rows, mask, row_mask, dual=self.kind == "dual"), self.rows.spread_and_far[1]
         if far is not None and far.any():
             outcome.state[[far[self.features[i]].any() for i in members]] = UNTRUSTED
         tol = TOL if self.problem.tol is None else self.problem.tol

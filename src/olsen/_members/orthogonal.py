@@ -36,10 +36,10 @@ from .problem import Problem, Solution, Submatrix
 __all__ = ["basis_and_inverse", "least_squares", "minimum_norm", "solve", "solve_wide"]
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Extended = NDArray[Any]  # numpy.longdouble
 
 LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a hundredth of the rate of BLAS
-UNSEEN = 1e-22  # of the largest coefficient: below the last bit of extended precision, also of much smaller ones
 
 
 def solve(
@@ -108,39 +108,31 @@ def least_squares(A: Array, B: Array, cutoff: Cutoff | None = None) -> Array:
     `cutoff` says which directions of the column-scaled A are rounding; None: singular values below eps * max(shape)
     of the largest.
     """
-    cutoff = _default(A) if cutoff is None else cutoff
-    alive: NDArray[np.bool_] = np.any(A, axis=0)
-    if min(A.shape) == 0 or not alive.all():
-        out = np.zeros((A.shape[1], B.shape[1]))
-        if alive.any():  # a column of zeros is no direction: kept, it would mix with the null space of the others
-            out[alive] = least_squares(A[:, alive], B, cutoff.take(alive))
-        return out
-    A, scale = _scaled(A)
-    if A.shape[0] >= A.shape[1]:
+    alive, A, scale, cutoff = _unit_columns(A, cutoff)
+    coef = np.zeros((len(alive), B.shape[1]))
+    if 0 < A.shape[1] <= len(A):
         QB, R, order = la.qr_multiply(A, B.T, mode="right", pivoting=True)  # B'Q without forming Q
         if _full_rank(R, cutoff):
-            coef = np.empty((A.shape[1], B.shape[1]))
-            coef[order] = la.solve_triangular(R, QB.T)
-            return coef / scale[:, None]
-    U, s, V = _svd(A, cutoff)
-    return _shortest(V, (U.T @ B) / s[:, None], scale)
+            coef[np.flatnonzero(alive)[order]] = la.solve_triangular(R, QB.T) / scale[order, None]
+            return coef
+    if A.shape[1]:
+        U, s, V = _svd(A, cutoff)
+        coef[alive] = _shortest(V, (U.T @ B) / s[:, None], scale)
+    return coef
 
 
 def _refined(part: Submatrix, wide: Submatrix, cutoff: Cutoff) -> Extended | None:
     """The solution in extended precision, from `wide`, the member in it; None where columns are dependent."""
-    alive: NDArray[np.bool_] = np.any(part.A, axis=0)
-    A, scale = _scaled(part.A[:, alive])
-    if not 0 < A.shape[1] <= A.shape[0]:
-        return None
-    Q, R, order = la.qr(A, mode="economic", pivoting=True)
-    if not _full_rank(R, cutoff.take(alive)):
+    alive, A, scale, cutoff = _unit_columns(part.A, cutoff)
+    factors = _independent_qr(A, cutoff)
+    if factors is None:
         return None
     out = np.zeros((len(alive), part.B.shape[1]), dtype=np.longdouble)
-    out[alive] = _steps(Q, R, order, wide.A[:, alive] / scale, wide.B) / scale[:, None]
+    out[alive] = _steps(*factors, wide.A[:, alive] / scale, wide.B) / scale[:, None]
     return out
 
 
-def _steps(Q: Array, R: Array, order: NDArray[np.int64], A: Extended, B: Extended) -> Extended:
+def _steps(Q: Array, R: Array, order: Indices, A: Extended, B: Extended) -> Extended:
     """Solution of A b = B from factors of A[:, order] in double; the first step is theirs alone.
 
     Every step is smaller than the one before by about the condition times double rounding. Steps go on while they at
@@ -158,7 +150,8 @@ def _steps(Q: Array, R: Array, order: NDArray[np.int64], A: Extended, B: Extende
         if not size < last / 2:
             break
         coef, residual = coef + step, residual + (Q @ (h - Qf) + f)
-        if last < np.inf and size * size / last <= UNSEEN * float(np.max(np.abs(coef))):
+        # below the last bit of extended precision, also of coefficients much smaller than the largest
+        if last < np.inf and size * size / last <= 1e-22 * float(np.max(np.abs(coef))):
             break
         last = size
         f, g = (B - residual - A @ coef).astype(np.float64), (-(A.T @ residual)).astype(np.float64)
@@ -170,33 +163,37 @@ def basis_and_inverse(A: Array, cutoff: Cutoff | None = None, most: int | None =
 
     `most` is the largest rank there can be: rows that were centred have one less than they are, whatever rounding says.
     """
-    cutoff = _default(A) if cutoff is None else cutoff
+    alive, A, scale, cutoff = _unit_columns(A, cutoff)
+    basis, inverse = np.zeros((len(A), 0)), np.zeros((len(alive), len(A)))
+    factors = _independent_qr(A, cutoff, most)
+    if factors is not None:
+        basis, R, order = factors
+        inverse[np.flatnonzero(alive)[order]] = la.solve_triangular(R, basis.T) / scale[order, None]
+    elif A.shape[1]:
+        basis, s, V = _svd(A, cutoff, most)
+        inverse[alive] = _shortest(V, basis.T / s[:, None], scale)
+    return basis, inverse
+
+
+def _unit_columns(A: Array, cutoff: Cutoff | None) -> tuple[NDArray[np.bool_], Array, Array, Cutoff]:
+    """Columns that are not zero, these at unit length, their lengths, and the cut-off for them.
+
+    A column of zeros is no direction: kept, it would mix with the null space of the others.
+    """
+    cutoff = Cutoff(rounding_of_factors(max(A.shape, default=1))) if cutoff is None else cutoff
     alive: NDArray[np.bool_] = np.any(A, axis=0)
-    if min(A.shape) == 0 or not alive.all():
-        basis, inverse = np.zeros((len(A), 0)), np.zeros(A.shape[::-1])
-        if alive.any():
-            basis, inverse[alive] = basis_and_inverse(A[:, alive], cutoff.take(alive), most)
-        return basis, inverse
-    A, scale = _scaled(A)
-    if A.shape[0] >= A.shape[1]:
-        Q, R, order = la.qr(A, mode="economic", pivoting=True)
-        if _full_rank(R, cutoff) and A.shape[1] <= (len(A) if most is None else most):
-            inverse = np.empty(A.shape[::-1])
-            inverse[order] = la.solve_triangular(R, Q.T)
-            return Q, inverse / scale[:, None]
-    U, s, V = _svd(A, cutoff, most)
-    return U, _shortest(V, U.T / s[:, None], scale)
-
-
-def _default(A: Array) -> Cutoff:
-    return Cutoff(rounding_of_factors(max(A.shape, default=1)))
-
-
-def _scaled(A: Array) -> tuple[Array, Array]:
-    """A with columns of unit length, and the lengths."""
+    A = A if alive.all() else A[:, alive]
     scale = np.linalg.norm(A, axis=0)
     scale[scale == 0] = 1.0  # entries whose squares underflow
-    return A / scale, scale
+    return alive, A / scale, scale, cutoff.take(alive)
+
+
+def _independent_qr(A: Array, cutoff: Cutoff, most: int | None = None) -> tuple[Array, Array, Indices] | None:
+    """Q, R and the order of the columns; None where there are none, too many, or they are dependent."""
+    if not 0 < A.shape[1] <= (len(A) if most is None else most):
+        return None
+    Q, R, order = la.qr(A, mode="economic", pivoting=True)
+    return (Q, R, order) if _full_rank(R, cutoff) else None
 
 
 def _full_rank(R: Array, cutoff: Cutoff) -> bool:

@@ -168,10 +168,6 @@ class Problem:
         X = (self.X.astype(np.float64, copy=False) if self.space.on_host else self.X) / x  # 1 / x may overflow
         return replace(self, X=sp.csc_array(X) if sp.issparse(X) else X, Y=self.Y / y, weight=weight), Units(x, y)
 
-    def with_targets(self, Y: Array) -> Problem:
-        """The same rows with other targets."""
-        return replace(self, Y=Y)
-
     def take(self, rows: Indices, moments: Moments | None = None) -> Problem:
         """The same problem on some of the rows, with their moments where these are known."""
         if self.space.on_host:
