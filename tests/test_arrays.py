@@ -167,7 +167,7 @@ def test_a_device_that_runs_out_of_memory_says_so(xp, seed, monkeypatch):
 
     X, y, _ = data(seed)
     model = OLSEnsembleRegressor(5)
-    monkeypatch.setattr(moments, "_moments_elsewhere", fail)
+    monkeypatch.setattr(moments, "_squares_elsewhere", fail)
     with pytest.raises(MemoryError, match=r"150 x 40 \(tried to allocate 3 GiB\).*12.8 kB"):
         model.fit(xp.asarray(X), xp.asarray(y))
     assert not hasattr(model, "coef_")

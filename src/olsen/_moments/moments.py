@@ -129,22 +129,23 @@ def from_data(
     Two passes over dense rows, means first: sums of raw squares would cancel when means are large. Arrays of other
     libraries stay in their `space`. `mapper` shares the work among threads.
     """
-    n, p = X.shape
-    if not space.on_host:
-        return _moments_elsewhere(X, Y, weight, centre, space)
-    if n * float(p) ** 2 > SMALL:
+    xp, (n, p) = space.xp, X.shape
+    if space.on_host and n * float(p) ** 2 > SMALL:
         instead = "solver='auto' forms one small Gram matrix for each member, and 'masked_cg' none."
         memory.require(8.0 * p * p, f"The Gram matrix of {p} columns", instead)
-    total = float(n) if weight is None else float(weight.sum())
+    total = float(n) if weight is None else float(xp.sum(weight))
     square = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
+    square = square if space.on_host else partial(_squares_elsewhere, space)
     # one thread of BLAS, so that sums round alike however many threads the members have; large products ask for more
     with nullcontext() if BLAS_HELD.get() else one_blas_thread():
-        mean_x = weighted_mean(X, weight) if centre else np.zeros(p)
-        mean_y = weighted_mean(Y, weight) if centre else np.zeros(Y.shape[1])
+        mean_x = weighted_mean(X, weight, space) if centre else space.zeros(p)
+        mean_y = weighted_mean(Y, weight, space) if centre else space.zeros(Y.shape[1])
         G, C, yy = square(X, Y, weight, mean_x, mean_y)
-    dead = constant_columns(np.diagonal(G), mean_x, total)
-    G[dead], G[:, dead], C[dead] = 0.0, 0.0, 0.0
-    return Moments(n, total, mean_x, mean_y, G, C, yy, centre)
+    dead = constant_columns(xp.linalg.diagonal(G), mean_x, total, float(xp.finfo(space.dtype).eps))
+    if bool(xp.any(dead)):  # by products, which need no assignment
+        alive = space.cast(~dead)
+        G, C = G * alive[:, None] * alive[None, :], C * alive[:, None]
+    return Moments(n, total, mean_x, mean_y, G, C, yy, centre, space)
 
 
 def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
@@ -153,61 +154,43 @@ def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
     The mean of a column that holds one value is that value: a sum over n rows may be off by n units in the last place,
     and what is left of the column after centring would look like a direction.
     """
-    if not space.on_host:
-        return _mean_elsewhere(A, weight, space)
-    weight = None if weight is None else ordinary_weights(weight)
-    dtype = np.result_type(A.dtype, np.float64)  # extended stays extended
-    sparse, n = sp.issparse(A), A.shape[0]
+    xp, (n, p), sparse, get = space.xp, A.shape, sp.issparse(A), np.asarray if space.on_host else space.get
+    dtype = np.result_type(A.dtype, np.float64) if space.on_host else space.dtype  # extended stays extended
+    if space.on_host and weight is not None:
+        weight = ordinary_weights(weight)
+    whole = n if weight is None else xp.sum(weight)
+
+    def total(part: Any, rows: slice = slice(None)) -> Any:
+        if weight is None:
+            return xp.sum(part, axis=0, dtype=dtype)
+        return weight[rows] @ xp.astype(part, dtype, copy=False)
+
     if sparse:
-        weight = np.ones(n) if weight is None else weight
-        mean, first = np.asarray(A.T @ weight, dtype=dtype) / weight.sum(), A[[0]].toarray()[0].astype(dtype)
+        mean = np.asarray(A.T @ (np.ones(n) if weight is None else weight), dtype=dtype) / whole
     else:
-        mean = A.mean(axis=0, dtype=dtype) if weight is None else (weight @ A) / weight.sum()
-        first = np.asarray(A[0], dtype=dtype)
-    near = np.flatnonzero(_nearly_equal(mean, first, n, EPS))
+        mean = np.array(get(sum(total(A[b, :], b) for b in _row_blocks(n, p, DEVICE_BLOCK_BYTES)) / whole))
+    first = get(A[[0]].toarray()[0] if sparse else A[0, :]).astype(mean.dtype)
+    eps = EPS if space.on_host else float(xp.finfo(dtype).eps)
+    near = np.flatnonzero((np.abs(mean - first) <= 4 * n * eps * np.abs(first)) & (first != 0))  # it may hold one value
     for start in range(0, len(near), 64):
         j = near[start : start + 64]
-        off = (A[:, j].toarray() if sparse else A[:, j]) - first[j]
-        mean[j] = first[j] + (off.mean(axis=0) if weight is None else (weight @ off) / weight.sum())
-    return mean
+        part = A[:, j].toarray() if sparse else xp.take(A, space.put(j), axis=1)
+        off = xp.astype(part, dtype, copy=False) - xp.asarray(first[j], dtype=dtype, device=space.device)
+        mean[j] = first[j] + get(total(off) / whole)
+    return mean if space.on_host else space.put(mean)
 
 
-def _nearly_equal(mean: Array, first: Array, n_rows: int, eps: float) -> NDArray[np.bool_]:
-    """Columns whose mean, a sum over so many rows, differs from their first value by rounding at most."""
-    return np.asarray((np.abs(mean - first) <= 4 * n_rows * eps * np.abs(first)) & (first != 0))
-
-
-def _mean_elsewhere(A: Any, weight: Any, space: Space) -> Any:
-    xp, total, (n, p) = space.xp, space.zeros(A.shape[1]), A.shape
-    for rows in _row_blocks(n, p, DEVICE_BLOCK_BYTES):
-        block = space.cast(A[rows, :])
-        total += xp.sum(block, axis=0) if weight is None else weight[rows] @ block
-    whole = n if weight is None else float(xp.sum(weight))
-    mean, first = space.get(total / whole).copy(), space.get(space.cast(A[0, :]))
-    for j in np.flatnonzero(_nearly_equal(mean, first, n, float(xp.finfo(space.dtype).eps))).tolist():
-        off = space.cast(A[:, j]) - float(first[j])
-        mean[j] = first[j] + float(xp.sum(off) if weight is None else weight @ off) / whole
-    return space.put(mean)
-
-
-def _moments_elsewhere(X: Any, Y: Any, weight: Any, centre: bool, space: Space) -> Moments:
-    """The same sums in X's own namespace: constant columns are found by products, which need no assignment."""
-    xp, (n, p), q = space.xp, X.shape, Y.shape[1]
-    total = float(n) if weight is None else float(xp.sum(weight))
-    mean_x = weighted_mean(X, weight, space) if centre else space.zeros(p)
-    mean_y = weighted_mean(Y, weight, space) if centre else space.zeros(q)
+def _squares_elsewhere(space: Space, X: Any, Y: Any, weight: Any, mean_x: Any, mean_y: Any) -> tuple[Any, Any, Any]:
+    """The same sums in X's own namespace."""
+    (n, p), q = X.shape, Y.shape[1]
     G, C, yy = space.zeros((p, p)), space.zeros((p, q)), space.zeros(q)
     for rows in _row_blocks(n, p, DEVICE_BLOCK_BYTES):
         x, y = space.cast(X[rows, :]) - mean_x, Y[rows, :] - mean_y
-        wx = x if weight is None else x * weight[rows][:, None]
+        wx, wy = (a if weight is None else a * weight[rows][:, None] for a in (x, y))
         G += wx.T @ x
         C += wx.T @ y
-        yy += xp.sum(y * y if weight is None else y * y * weight[rows][:, None], axis=0)
-    dead = constant_columns(xp.linalg.diagonal(G), mean_x, total, float(xp.finfo(space.dtype).eps))
-    if bool(xp.any(dead)):
-        alive = space.cast(~dead)
-        G, C = G * alive[:, None] * alive[None, :], C * alive[:, None]
-    return Moments(n, total, mean_x, mean_y, G, C, yy, centre, space)
+        yy += space.xp.sum(wy * y, axis=0)
+    return G, C, yy
 
 
 def _row_blocks(n: int, p: int, n_bytes: int) -> list[slice]:
