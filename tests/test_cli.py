@@ -524,3 +524,27 @@ def test_a_large_file(olsen, tmp_path):
     code, out, err = olsen("fit", tmp_path / "large.csv", "--target", "y", "--members", "10", "--json")
     assert code == 0, err
     assert json.loads(out)["data"]["rows"] == 100_000
+
+
+def test_what_a_stranger_should_be_told(olsen, here):
+    """The nearest name, the list of columns, identifiers, few rows, and options where Python has parameters."""
+    X, y = numbers(40, 3)
+    table = [{"id": 41 - i, "a": r[0], "b": r[1], "price": t} for i, (r, t) in enumerate(zip(X, y, strict=True))]
+    write("t.csv", table)
+    write("few.csv", table[:12])
+    write("twice.csv", table * 2, "a", "b", "price")
+    (here / "gap.csv").write_text((here / "t.csv").read_text().replace("\n40,", "\n,", 1))
+    for command in ("fit", "compare"):
+        for given, words in ((("--target", "prize"), "did you mean 'price'?"), ((), "'id', 'a', 'b', 'price'")):
+            code, _, err = olsen(command, "t.csv", *given)
+            assert code == 2 and words in one_line(err)
+        code, _, err = olsen(command, "gap.csv", "--target", "price")
+        assert code == 1 and "--missing mean" in one_line(err)
+        code, out, _ = olsen(command, "gap.csv", "--target", "price", "--missing", "mean")
+        assert code == 0, "what is advised can be typed"
+        for file, words in (("t.csv", "'id' holds the whole numbers from 2 to 41"), ("few.csv", "12 rows are few")):
+            assert words in olsen(command, file, "--target", "price")[1]
+    out = olsen("fit", "twice.csv", "--target", "price")[1]
+    assert "40 of 80 rows repeat" in out and "--groups" in out and "cv=" not in out
+    with pytest.warns(UserWarning, match=r"cv=GroupKFold"):
+        OLSEnsembleRegressorCV().fit(np.vstack([X, X]), np.append(y, y))

@@ -290,6 +290,8 @@ def plain_columns(
             about = f"numbers with leading zeros: {quoted(head[row])} is {values[row]:g}" if row >= 0 else ""
         if whole and np.nanmax(np.abs(values), initial=0) > 2**53:
             about = "whole numbers above 2^53, rounded to 16 digits"
+        elif whole and not about and np.ptp(values) == len(values) - 1 and (np.diff(np.sort(values)) == 1).all():
+            about = f"the whole numbers from {values.min():g} to {values.max():g}, each once"
         if about:
             advice = f"if they are identifiers, leave it out with {option('--drop', name)}"
             notes.append(f"column {quoted(name)} holds {about}; {advice}.")

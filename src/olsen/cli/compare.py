@@ -34,12 +34,11 @@ from .._report.formatting import heading_lines, listed, number, with_error
 from . import terminal
 from .tables import TableError
 
-__all__ = ["FOLDS", "as_text", "run"]
+__all__ = ["as_text", "run"]
 
 Array = NDArray[np.float64]
 
 OURS = "ensemble"
-FOLDS = 5
 DESCENT: dict[str, Any] = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}  # of coordinate descent
 MOST_COMPONENTS, INNER_FOLDS = 20, 5
 FEWEST_ROWS = 10  # half of them must do for five folds inside
@@ -81,7 +80,7 @@ def run(
     y: Array,
     *,
     ensemble: Any = None,
-    folds: int = FOLDS,
+    folds: int = 5,
     repeats: int = 1,
     seed: int = 0,
     jobs: int = -1,

@@ -31,8 +31,6 @@ __all__ = ["TrainingData", "compare", "fit", "open_large", "open_rows", "predict
 
 Array = NDArray[np.float64]
 FEWEST_ROWS = 5
-FEW_ROWS = 20  # of fewer, an error of prediction is known to a sixth of itself at best
-GROUP_FOLDS = 5
 EMBEDDED_TARGET = "carbon (g/100 g)"
 
 
@@ -125,20 +123,16 @@ def fit(
     if rows.groups is not None:
         if len(set(rows.groups)) < 2:
             raise TableError(f"--groups {quoted(options.groups)} has one group only; errors need rows of other groups.")
-        model.set_params(cv=GroupKFold(min(GROUP_FOLDS, len(set(rows.groups)))))
+        model.set_params(cv=GroupKFold(min(5, len(set(rows.groups)))))
         given["groups"] = np.asarray(rows.groups)
         about["groups"] = options.groups, [test for _, test in model.cv.split(X, y, rows.groups)]
-    with (
-        terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"),
-        terminal.warnings_as_notes(rows.messages),
-    ):
-        model.fit(X, y, sample_weight=rows.weight, **given)
+    with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"):
+        with terminal.warnings_as_notes(rows.messages):
+            model.fit(X, y, sample_weight=rows.weight, **given)
         summary = report.summarise(
             model, X, y, encoding.names, weight=rows.weight, standard_errors=standard_errors, data_name=rows.name,
             target=encoding.target, messages=rows.messages, **about,
         )  # fmt: skip
-    if len(y) < FEW_ROWS:
-        summary["errors"][0]["note"] += f"; {len(y)} rows are few, so that this may be far off"
     return summary, _saved(model, encoding, np.abs(y - report.left_out_predictions(model, X)[0]), X.std(axis=0))
 
 
@@ -156,8 +150,8 @@ def _fit_blocks(
         encoding = large_tables.learn(table, options.target, [*options.drop, *options.id], tell)
         messages += encoding.messages
         folds, X, y = large_tables.fit(model, table, encoding, tell)
-        summary = report.summarise_folds(model, folds, X, y, encoding.names, data_name=table.path.name,
-                                         target=encoding.target, messages=messages, **about)  # fmt: skip
+    summary = report.summarise_folds(model, folds, X, y, encoding.names, data_name=table.path.name,
+                                     target=encoding.target, messages=messages, **about)  # fmt: skip
     whole = Moments.merge_all(folds)
     spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
     return summary, _saved(model, encoding, report.sampled_errors(model, folds, X, y), spread)
@@ -175,7 +169,7 @@ def compare(data: Path | None, options: TableOptions, command: str, **settings: 
     rows = training_data(data, options)
     found = _compare(rows, **settings)
     about = {"name": rows.name, "rows": len(rows.y), "columns": rows.X.shape[1], "target": rows.encoding.target,
-             "messages": rows.messages}  # fmt: skip
+             "messages": rows.messages + report.caution(len(rows.y))}  # fmt: skip
     return {"data": about, **found, "command": command, "versions": versions()}
 
 

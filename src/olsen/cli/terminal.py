@@ -16,6 +16,11 @@ __all__ = ["Tell", "UsageError", "note", "progress", "show", "warnings_as_notes"
 
 Tell = Callable[[str, float, float], None]  # (what is being done, how much of it is done, how much there is)
 
+OPTIONS = {  # how warnings of the library advise in Python, and in a shell
+    "Use cv=GroupKFold() with groups that keep repeats together": "Keep repeats together with --groups COLUMN",
+    "n_estimators=np.inf gives": "--members all gives",
+}
+
 
 class UsageError(ValueError):
     """A mistake in the command's arguments."""
@@ -28,11 +33,14 @@ def note(text: str) -> None:
 
 @contextmanager
 def warnings_as_notes(notes: list[str]) -> Iterator[None]:
-    """Collect the warnings of libraries as notes, each once, instead of printing them."""
+    """Collect warnings as notes, each once and with options for parameters, instead of printing them."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
-    notes += dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning))
+    for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
+        for parameter, option in OPTIONS.items():
+            text = text.replace(parameter, option)
+        notes.append(text)
 
 
 @contextmanager
