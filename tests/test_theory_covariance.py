@@ -113,13 +113,6 @@ def test_simulated_pairs(seed):
 # Unequal probabilities on uncorrelated columns
 
 
-def gaussian_sizes(s, p):
-    """Coefficients of norm one: s quantiles of a normal size, and zeros."""
-    beta = np.zeros(p)
-    beta[:s] = norm.ppf((1 + (np.arange(s) + 0.5) / s) / 2)
-    return beta / np.linalg.norm(beta)
-
-
 def enumerated_risks(n, signal, alpha, sigma):
     """One member, and a pair, over all subsets that are accepted."""
     subsets = [np.array(s, dtype=bool) for s in product([False, True], repeat=len(alpha)) if sum(s) <= n - 2]
@@ -155,7 +148,7 @@ def test_equal_probabilities_are_the_expected_risk_of_coin_flips():
     k = np.array([1, 3, np.inf])
     for n, p, m in [(40, 30, 9), (100, 150, 40), (24, 40, 16), (60, 50, 40), (100, 150, 85.5)]:
         coins = theory.expected_risk(n, p, m, 0.6, k=k, sampling="bernoulli")
-        for beta in (np.full(p, p**-0.5), gaussian_sizes(1, p), gaussian_sizes(7, p)):
+        for beta in (np.full(p, p**-0.5), sim.sparse_signal(1, p), sim.sparse_signal(7, p)):
             risk = theory.expected_diagonal_risk(1.0, beta, np.full(p, m / p), 0.6, n=n, k=k)
             with case(n, p, m):
                 np.testing.assert_allclose(risk, coins, rtol=1e-12)
@@ -176,7 +169,7 @@ def test_finite_samples_tend_to_the_limit_like_one_over_n():
     for s in (1, 10, 200):
         gaps = []
         for copies in (10, 20):
-            beta, alpha = np.repeat(gaussian_sizes(s, 200), copies), np.repeat(np.linspace(0.6, 0.1, 200), copies)
+            beta, alpha = np.repeat(sim.sparse_signal(s, 200), copies), np.repeat(np.linspace(0.6, 0.1, 200), copies)
             beta /= np.sqrt(copies)
             how = {"n": 300 * copies, "k": np.array([1, 3, np.inf])}
             exact = theory.expected_diagonal_risk(1.0, beta, alpha, 0.5, **how)
@@ -223,7 +216,7 @@ def test_best_probabilities_of_the_limit_are_nearly_best_at_finite_n():
     """All probabilities free, the exact risk is lowered by less than a thousandth from the limit's choice at n = 40."""
     n, p = 40, 30
     for s, sigma in [(1, 0.5), (3, 0.3), (10, 1.0), (30, 0.6)]:
-        beta = gaussian_sizes(s, p)
+        beta = sim.sparse_signal(s, p)
         start = theory.optimal_probabilities(np.ones(p), beta, sigma, n=n)
 
         def risk(alpha, beta=beta, sigma=sigma):
@@ -256,7 +249,7 @@ def test_power_probabilities_have_their_size_and_their_power():
 def test_the_best_size_of_a_power_is_the_best_of_many():
     p, n, sigma = 60, 50, 0.5
     for s, k, q in product([1, 5, 60], [3, np.inf], [0, 1, 2]):
-        beta = gaussian_sizes(s, p)
+        beta = sim.sparse_signal(s, p)
         best = theory.optimal_power_probabilities(np.ones(p), beta, sigma, q, n=n, k=k)
         lowest = theory.diagonal_risk(1.0, beta, best, sigma, n=n, k=k)
         with case(s, k, q):
@@ -269,7 +262,7 @@ def test_the_best_size_of_a_power_is_the_best_of_many():
 
 def test_powers_of_equal_coefficients_are_best_and_of_others_are_not():
     n, p, sigma = 50, 80, 0.5
-    for beta, same in ((np.repeat([0.5, 0.0], [4, 76]), True), (gaussian_sizes(20, p), False)):
+    for beta, same in ((np.repeat([0.5, 0.0], [4, 76]), True), (sim.sparse_signal(20, p), False)):
         best = theory.optimal_probabilities(np.ones(p), beta, sigma, n=n)
         lowest = theory.diagonal_risk(1.0, beta, best, sigma, n=n)
         for q in (0.5, 1, 2, 4):
@@ -279,7 +272,7 @@ def test_powers_of_equal_coefficients_are_best_and_of_others_are_not():
 
 
 def test_without_noise_all_of_the_signal_is_taken_and_without_signal_nothing():
-    beta = gaussian_sizes(10, 30)
+    beta = sim.sparse_signal(10, 30)
     alpha = theory.optimal_power_probabilities(1.0, beta, 0.0, 1, n=40)
     np.testing.assert_array_equal(alpha, beta > 0)
     for q in (0, 1):
@@ -317,7 +310,7 @@ def test_estimated_laws_are_averages_over_the_estimates():
 
 
 def test_estimates_without_error_are_the_known_signal():
-    beta, how = gaussian_sizes(8, 40), {"n": 30, "k": 5}
+    beta, how = sim.sparse_signal(8, 40), {"n": 30, "k": 5}
     best = theory.optimal_probabilities(np.ones(40), beta, 0.5, n=30)
     for q in (0, 1, 2):
         alpha = theory.optimal_power_probabilities(1.0, beta, 0.5, q, **how)
@@ -337,12 +330,12 @@ def test_estimates_without_error_are_the_known_signal():
 def test_exact_estimated_risk_tends_to_its_limit_and_reduces_to_known_probabilities():
     gaps = []
     for copies in (2, 4):
-        beta = np.repeat(gaussian_sizes(20, 100), copies) / np.sqrt(copies)
+        beta = np.repeat(sim.sparse_signal(20, 100), copies) / np.sqrt(copies)
         how = {"n": 150 * copies, "spread": 0.1 / np.sqrt(copies), "k": 4}
         exact = theory.estimated_probabilities_risk(1.0, beta, 0.5, **how, exact=True)
         gaps.append(exact - theory.estimated_probabilities_risk(1.0, beta, 0.5, **how))
     assert 2 * gaps[1] == pytest.approx(gaps[0], rel=0.05)
-    beta = gaussian_sizes(5, 20)
+    beta = sim.sparse_signal(5, 20)
     alpha = theory.power_probabilities(1.0, beta, 1, 3.0)
     known = theory.expected_diagonal_risk(1.0, beta, alpha, 0.5, n=30, k=2)
     how = {"n": 30, "k": 2, "rule": "power", "size": 3.0, "exact": True}
@@ -353,7 +346,7 @@ def test_real_ensembles_on_sparse_signals_have_the_exact_risk(seed):
     n, p, sigma, k = 40, 30, 0.5, 4
     how = {"n_estimators": k, "sampling": "bernoulli", "design": "independent"}
     for s in (1, 10):
-        beta, rng = gaussian_sizes(s, p), np.random.default_rng([seed, s])
+        beta, rng = sim.sparse_signal(s, p), np.random.default_rng([seed, s])
         best = theory.optimal_probabilities(np.ones(p), beta, sigma, n=n)
         for alpha in (best, np.clip(np.sqrt(beta) + 0.1, 0, 1)):  # the second has some of the others, too
             with case(s, alpha):

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 from threadpoolctl import threadpool_limits
 
 from olsen import OLSEnsembleRegressor
@@ -91,6 +92,13 @@ def _risks(errors, covariance):
 def unit_signal(p, rng=0):
     """A fixed unit vector with unequal entries."""
     beta = np.random.default_rng(rng).standard_normal(p)
+    return beta / np.linalg.norm(beta)
+
+
+def sparse_signal(s, p):
+    """Coefficients of norm one: s quantiles of a normal size, and zeros."""
+    beta = np.zeros(p)
+    beta[:s] = norm.ppf((1 + (np.arange(s) + 0.5) / s) / 2)
     return beta / np.linalg.norm(beta)
 
 

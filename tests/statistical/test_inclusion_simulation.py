@@ -5,7 +5,6 @@ Tolerances are 4 standard errors of the simulation: a correct exact formula fail
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 
 import theory_simulation as sim
 from olsen import theory
@@ -13,13 +12,6 @@ from olsen import theory
 pytestmark = pytest.mark.statistical
 
 N, P, SIGMA = 100, 150, 0.5
-
-
-def signal(s):
-    """Coefficients of norm one: s quantiles of a normal size, and zeros."""
-    beta = np.zeros(P)
-    beta[:s] = norm.ppf((1 + (np.arange(s) + 0.5) / s) / 2)
-    return beta / np.linalg.norm(beta)
 
 
 def ensemble_risk(rng, beta, probabilities, k, trials):
@@ -34,7 +26,7 @@ def rng(seed):
 
 @pytest.mark.parametrize("s", [1, 5, 20, 150])
 def test_probabilities_for_a_known_signal(rng, s):
-    beta, k = signal(s), 20
+    beta, k = sim.sparse_signal(s, P), 20
     rules = {f"power {q}": theory.optimal_power_probabilities(1.0, beta, SIGMA, q, n=N, k=k) for q in (0, 1, 2)}
     rules["best"] = theory.optimal_probabilities(1.0, beta, SIGMA, n=N)
     for name, alpha in rules.items():
@@ -44,7 +36,7 @@ def test_probabilities_for_a_known_signal(rng, s):
 
 @pytest.mark.parametrize("s", [1, 5, 20, 150])
 def test_the_ratio_of_independent_estimates(rng, s):
-    beta, k, spread = signal(s), 20, 0.09
+    beta, k, spread = sim.sparse_signal(s, P), 20, 0.09
 
     def chances(rng):
         squares = (beta + spread * rng.standard_normal(P)) ** 2
@@ -62,7 +54,7 @@ def test_powers_of_independent_estimates_brought_to_a_size(rng, s, q):
 
     Not one coefficient, whose risk is all noise: there the formula is 1 % off, as much as the standard error.
     """
-    beta, k, spread, size = signal(s), 20, 0.09, 25.0
+    beta, k, spread, size = sim.sparse_signal(s, P), 20, 0.09, 25.0
 
     def chances(rng):
         return theory.power_probabilities(1.0, beta + spread * rng.standard_normal(P), q, size)
@@ -74,7 +66,7 @@ def test_powers_of_independent_estimates_brought_to_a_size(rng, s, q):
 
 def test_correlations_with_residuals_of_an_independent_fit_have_the_stated_spread(rng):
     """v = R_tot / n' for the coefficient of an earlier fit plus the mean product of a column with its residuals."""
-    beta, rows = signal(20), 400
+    beta, rows = sim.sparse_signal(20, P), 400
     first = beta + 0.4 * sim.unit_signal(P)  # any fit that saw other rows
     total = SIGMA**2 + 0.4**2
     squares = []
