@@ -61,7 +61,7 @@ test-faults: $(READY)  ## memory, disks, files, workers and signals that fail, i
 	$(BIN)/python -m pytest -m faults tests/faults --faults-table out/faults.md
 
 test-mutation: $(READY)  ## small random changes of the source: how many do the tests notice?
-	$(BIN)/python tests/mutation/run.py --mutants $(or $(MUTANTS),100) --seed $(or $(SEED),0)
+	$(BIN)/python tests/mutation/run.py --mutants $(or $(MUTANTS),100) --seed $(or $(SEED),0) --jobs $(or $(JOBS),1)
 
 test-peers: $(READY) $(TORCH_READY)  ## scikit-learn's own tests with us swapped in, in minutes
 	PYTHONPATH=tests/peers SCIPY_ARRAY_API=1 $(BIN)/python -m pytest -c tests/peers/pytest.ini

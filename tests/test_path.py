@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loops import case
 from olsen import member_coefficients
-from olsen._members.path import PathData, prefix_coefficients, prefix_residuals
+from olsen._members.path import PathData, prefix_predictions, prefix_residuals
 from olsen._members.problem import Problem
 from test_members import random_problem
 
@@ -62,7 +62,9 @@ def test_leave_one_out_of_every_size_equals_refits(seed):
 def test_coefficients_of_every_size_equal_members(seed):
     sizes = np.array([1, 3, 8, 12])
     for problem, rows, order in every_case(seed):
-        found = prefix_coefficients(PathData.from_problem(problem, shared=rows is None), order, sizes, rows)
+        data, at = PathData.from_problem(problem, shared=rows is None), np.eye(problem.shape[1] + 1)[:, 1:]
+        found = prefix_predictions(data, at, order, sizes, rows)
+        found = found[:, 1:] - found[:, :1]
         for (s, size), t in product(enumerate(sizes), range(2)):
             coef, _ = member_coefficients(
                 problem.X, problem.Y[:, t], [order[:size]], None if rows is None else [rows],
@@ -81,28 +83,22 @@ def test_columns_that_add_no_rank_change_nothing(seed):
     dependent = np.column_stack([base[:, 0], np.full(30, 2.0), base[:, 1] - 3 * base[:, 2]])
     whole = Problem(np.column_stack([base, dependent]), Y)
     order = np.array([0, 6, 1, 7, 2, 8, 3, 4, 5])  # every dependent column after those it depends on
-    found = prefix_residuals(PathData.from_problem(whole), order, np.array([1, 2, 3, 4, 5, 6, 7, 8, 9]))
-    plain = prefix_residuals(PathData.from_problem(Problem(base, Y)), np.arange(6), np.array([1, 2, 3, 4, 5, 6]))
-    np.testing.assert_allclose(found[[0, 1]], plain[[0, 0]], atol=1e-8)
-    np.testing.assert_allclose(found[[2, 3]], plain[[1, 1]], atol=1e-8)
-    np.testing.assert_allclose(found[[4, 5]], plain[[2, 2]], atol=1e-8)
-    np.testing.assert_allclose(found[8], plain[5], atol=1e-8)
+    found = prefix_residuals(PathData.from_problem(whole), order, np.arange(1, 10))
+    plain = prefix_residuals(PathData.from_problem(Problem(base, Y)), np.arange(6), np.arange(1, 7))
+    np.testing.assert_allclose(found, plain[[0, 0, 1, 1, 2, 2, 3, 4, 5]], atol=1e-8)
 
 
-def test_nearly_collinear_columns_are_as_accurate_as_refits(seed):
+def test_nearly_collinear_columns_and_exactly_fitted_rows(seed):
+    """The former are as accurate as refits; a column that is nonzero in one row only makes that row's leverage one."""
     problem, _, order = problem_of(seed, 40, 10)
     problem.X[:, 4] = problem.X[:, 3] + 1e-6 * problem.X[:, 4]
     sizes = np.array([5, 10])
-    found = prefix_residuals(PathData.from_problem(problem), order, sizes)
-    for s, size in enumerate(sizes):
-        np.testing.assert_allclose(found[s], refit_without_each_row(problem, order[:size], None), rtol=1e-7, atol=1e-7)
-
-
-def test_a_row_that_is_fitted_exactly_keeps_its_last_residual(seed):
-    """A column that is nonzero in one row only makes that row's leverage one."""
-    problem, _, _ = problem_of(seed, 25, 6)
-    problem.X[:, 3] = 0.0
-    problem.X[7, 3] = 1.0
-    found = prefix_residuals(PathData.from_problem(problem), np.arange(6), np.array([1, 2, 3, 4, 5]))
+    expected = [refit_without_each_row(problem, order[:size], None) for size in sizes]
+    np.testing.assert_allclose(
+        prefix_residuals(PathData.from_problem(problem), order, sizes), expected, rtol=1e-7, atol=1e-7
+    )
+    problem, _, _ = problem_of(seed, 40, 10)
+    problem.X[:, 3] = np.arange(40) == 7
+    found = prefix_residuals(PathData.from_problem(problem), np.arange(10), np.array([1, 2, 3, 4, 5]))
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[3, 7], found[2, 7])

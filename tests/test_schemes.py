@@ -1,5 +1,7 @@
 """The sampling schemes of the default model, against ridge regression and the lasso of scikit-learn."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge
 
+from loops import case
 from olsen._selection import combining
 from olsen._selection.penalised import GramFits, RowFits, inclusion, lasso_penalty, penalty_unit
 from olsen.subsets import laws_of_members
@@ -22,47 +25,42 @@ def test_every_scheme_has_its_share_of_any_number_of_members(weights, k):
 
 
 def standardised(seed, n, p, q=1, nonzero=4):
+    """Columns and targets, and the two forms of fits that are made of them."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) + 0.7 * rng.standard_normal((n, 1))
-    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    X = np.asfortranarray((X - X.mean(axis=0)) / X.std(axis=0))
     Y = X[:, :nonzero] @ rng.standard_normal((nonzero, q)) + 0.5 * rng.standard_normal((n, q))
-    return np.asfortranarray(X), Y - Y.mean(axis=0)
+    Y -= Y.mean(axis=0)
+    return X, Y, [GramFits(X.T @ X, X.T @ Y, n, float(n)), RowFits(X, Y, np.ones(n), centred=True)]
 
 
-def signals_of(X, Y):
-    n = len(X)
-    return [GramFits(X.T @ X, X.T @ Y, n, float(n)), RowFits(X, Y, np.ones(n), centred=True)]
-
-
-@pytest.mark.parametrize(("n", "p"), [(60, 20), (30, 80), (40, 300)])
-def test_spreads_are_ridge_regression_on_scaled_columns(n, p, seed):
-    X, Y = standardised(seed, n, p, q=2)
-    spread = np.random.default_rng(seed).random(p) * (np.arange(p) % 3 > 0)
-    unit = np.sum(spread)  # squares of standardised columns, over the rows, are one
-    Z = X * np.sqrt(spread)
-    for signal in signals_of(X, Y):
-        penalties = np.array([0.03, 2.0])
-        for coef, penalty in zip(signal.system(spread).coefficients(penalties * unit), penalties, strict=True):
-            expected = Ridge(penalty * unit, fit_intercept=False).fit(Z, Y).coef_.T * np.sqrt(spread)[:, None]
-            np.testing.assert_allclose(coef, expected, rtol=1e-5, atol=1e-6)
+def test_spreads_are_ridge_regression_on_scaled_columns(seed):
+    for n, p in ((60, 20), (30, 80), (40, 300)):
+        X, Y, both = standardised(seed, n, p, q=2)
+        spread = np.random.default_rng(seed).random(p) * (np.arange(p) % 3 > 0)
+        unit = np.sum(spread)  # squares of standardised columns, over the rows, are one
+        Z, penalties = X * np.sqrt(spread), np.array([0.03, 2.0])
         hat = Z.T @ np.linalg.solve(Z @ Z.T + 0.03 * unit * np.eye(n), Z)
-        np.testing.assert_allclose(inclusion(signal, spread, 0.03), np.diagonal(hat), atol=1e-6)
+        for fits in both:
+            with case(n, p, type(fits)):
+                for coef, penalty in zip(fits.system(spread).coefficients(penalties * unit), penalties, strict=True):
+                    expected = Ridge(penalty * unit, fit_intercept=False).fit(Z, Y).coef_.T * np.sqrt(spread)[:, None]
+                    np.testing.assert_allclose(coef, expected, rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(inclusion(fits, spread, 0.03), np.diagonal(hat), atol=1e-6)
 
 
-@pytest.mark.parametrize(("n", "p"), [(60, 20), (30, 80)])
-@pytest.mark.parametrize("q", [1, 3])
-def test_the_lasso_is_that_of_scikit_learn(n, p, q, seed):
-    X, Y = standardised(seed, n, p, q)
+def test_the_lasso_is_that_of_scikit_learn(seed):
     shares = np.geomspace(1, 0.02, 9)
-    top = np.linalg.norm(X.T @ Y, axis=1).max() / n
-    for signal in signals_of(X, Y):
-        path = signal.lasso(shares)
-        assert 3 <= len(path) <= len(shares) and path.shape[1:] == (p, q)
-        for i in (0, 2, len(path) - 1):
-            how = {"alpha": shares[i] * top, "fit_intercept": False, "tol": 1e-10, "max_iter": 100_000}
-            peer = Lasso(**how).fit(X, Y[:, 0]) if q == 1 else MultiTaskLasso(**how).fit(X, Y)
-            expected = peer.coef_.reshape(q, p).T
-            np.testing.assert_allclose(path[i], expected, atol=0.01 * np.abs(path).max())
+    for (n, p), q in product(((60, 20), (30, 80)), (1, 3)):
+        X, Y, both = standardised(seed, n, p, q)
+        top = np.linalg.norm(X.T @ Y, axis=1).max() / n
+        for fits, i in product(both, (0, 2, -1)):
+            path = fits.lasso(shares)
+            how = {"alpha": shares[len(path) - 1 if i < 0 else i] * top, "fit_intercept": False, "tol": 1e-10}
+            peer = (Lasso if q == 1 else MultiTaskLasso)(**how, max_iter=100_000).fit(X, Y[:, 0] if q == 1 else Y)
+            with case(n, p, q, i, type(fits)):
+                assert 3 <= len(path) <= len(shares) and path.shape[1:] == (p, q)
+                np.testing.assert_allclose(path[i], peer.coef_.reshape(q, p).T, atol=0.01 * np.abs(path).max())
 
 
 @pytest.mark.parametrize("centred", [True, False])
@@ -85,14 +83,14 @@ def test_some_of_the_rows_are_about_their_own_means(centred, seed):
 
 def test_the_lasso_is_its_own_next_step(seed):
     """With spreads |b_j| of the lasso's coefficients and its penalty, penalised least squares gives them again."""
-    X, Y = standardised(seed, 80, 30, q=2)
+    X, Y, both = standardised(seed, 80, 30, q=2)
     top = np.linalg.norm(X.T @ Y, axis=1).max() / 80
     b = MultiTaskLasso(0.1 * top, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(X, Y).coef_.T
     length = np.linalg.norm(b, axis=1)
-    for signal in signals_of(X, Y):
+    for fits in both:
         spread = length / length.max()
-        penalty = lasso_penalty(signal, b, 0.1) * penalty_unit(signal, spread)
-        again = signal.system(spread).coefficients(np.array([penalty]))[0]
+        penalty = lasso_penalty(fits, b, 0.1) * penalty_unit(fits, spread)
+        again = fits.system(spread).coefficients(np.array([penalty]))[0]
         np.testing.assert_allclose(again, b, atol=1e-5 * np.abs(b).max())
 
 

@@ -39,14 +39,18 @@ def gaussian(seed, n=80, p=40, sigma=1.0, nonzero=None):
 
 def test_it_fits_the_ensemble_it_reports(seed):
     X, y, _ = gaussian(seed)
-    tuned = OLSEnsembleRegressorCV(60, inclusion="uniform", random_state=seed).fit(X, y)
-    plain = OLSEnsembleRegressor(60, tuned.max_features_, scale=tuned.scale_, random_state=seed).fit(X, y)
-    np.testing.assert_allclose(tuned.coef_, plain.coef_, rtol=1e-10, atol=1e-12)
-    at = list(tuned.cv_results_["size"]).index(tuned.max_features_)
-    assert tuned.cv_results_["mse"][at] == pytest.approx(-tuned.best_score_) and at == tuned.best_index_
-    assert tuned.cv_results_["mse"].min() == pytest.approx(-tuned.best_score_)
-    assert tuned.feature_ratio_ == tuned.max_features_ / 40
-    assert tuned.criterion_ == "loo" and tuned.inclusion_kind_ == "uniform"
+    for k in (60, np.inf):
+        tuned = OLSEnsembleRegressorCV(k, inclusion="uniform", random_state=seed).fit(X, y)
+        number, at, curve = tuned.n_estimators_, tuned.best_index_, tuned.cv_results_["mse"]
+        plain = OLSEnsembleRegressor(number, tuned.max_features_, scale=tuned.scale_, random_state=seed).fit(X, y)
+        np.testing.assert_allclose(tuned.coef_, plain.coef_, rtol=1e-10, atol=1e-12)
+        assert tuned.cv_results_["size"][at] == tuned.max_features_ and curve[at] == pytest.approx(-tuned.best_score_)
+        assert tuned.feature_ratio_ == tuned.max_features_ / 40
+        assert tuned.criterion_ == "loo" and tuned.inclusion_kind_ == "uniform"
+        if k == 60:
+            assert curve.min() == pytest.approx(-tuned.best_score_)
+        else:  # infinitely many are enough of them
+            assert tuned.risk_curve(number)[at] <= 1.01 * tuned.risk_curve()[at] or number == 5000
 
 
 @pytest.mark.parametrize("kwargs", CRITERIA, ids=str)
@@ -74,43 +78,18 @@ def test_every_criterion_is_near_the_error_on_new_rows(kwargs, seed):
     assert error < 0.02 * np.mean(truths)
 
 
-def test_leave_one_out_predictions_are_of_left_out_rows(seed):
-    """With one candidate that is all columns, every member is least squares: its leave-one-out is textbook."""
-    X, y, _ = gaussian(seed, n=40, p=6)
-    model = OLSEnsembleRegressorCV(5, [6], inclusion="uniform", scale=1.0, random_state=seed).fit(X, y)
-    for row in (0, 7, 39):
-        kept = np.arange(40) != row
-        alone = LinearRegression().fit(X[kept], y[kept])
-        assert model.loo_prediction_[row] == pytest.approx(alone.predict(X[row : row + 1])[0], rel=1e-8)
-    assert -model.best_score_ == pytest.approx(np.mean((y - model.loo_prediction_) ** 2), rel=1e-8)
-
-
-def test_kfold_predictions_are_out_of_fold(seed):
+def test_predictions_of_left_out_rows_are_those_of_refits_without_them(seed):
+    """With one candidate that is all columns, every member is least squares."""
     X, y, _ = gaussian(seed, n=40, p=6)
     splitter = KFold(4, shuffle=True, random_state=0)
-    model = OLSEnsembleRegressorCV(5, [6], cv=splitter, scale=1.0, random_state=seed).fit(X, y)
-    for train, test in splitter.split(X):
-        np.testing.assert_allclose(
-            model.loo_prediction_[test], LinearRegression().fit(X[train], y[train]).predict(X[test])
-        )
-
-
-def test_risk_curve_for_any_number_of_members(seed):
-    X, y, _ = gaussian(seed)
-    model = OLSEnsembleRegressorCV(50, random_state=seed).fit(X, y)
-    np.testing.assert_allclose(model.risk_curve(50), model.cv_results_["mse"])
-    np.testing.assert_allclose(model.risk_curve(), model.cv_results_["mse_infinity"])
-    curves = [model.risk_curve(k) for k in (1, 4, 16, 64, 1024)]
-    assert all(np.all(more <= 1.01 * fewer) for fewer, more in pairwise(curves)), "up to Monte-Carlo noise"
-    independent = OLSEnsembleRegressorCV(50, design="independent", random_state=seed).fit(X, y)
-    assert np.all(model.risk_curve(8)[:5] <= independent.risk_curve(8)[:5] * 1.05), "balanced members need fewer"
-
-
-def test_infinitely_many_uniform_members_are_enough_of_them(seed):
-    X, y, _ = gaussian(seed)
-    model = OLSEnsembleRegressorCV(inclusion="uniform", random_state=seed).fit(X, y)
-    at = model.best_index_
-    assert model.risk_curve(model.n_estimators_)[at] <= 1.01 * model.risk_curve()[at] or model.n_estimators_ == 5000
+    rows = np.arange(40)
+    single = [(rows[rows != row], rows[row : row + 1]) for row in (0, 7, 39)]
+    for cv, splits in ((None, single), (splitter, list(splitter.split(X)))):
+        model = OLSEnsembleRegressorCV(5, [6], cv=cv, inclusion="uniform", scale=1.0, random_state=seed).fit(X, y)
+        for train, test in splits:
+            expected = LinearRegression().fit(X[train], y[train]).predict(X[test])
+            np.testing.assert_allclose(model.loo_prediction_[test], expected, rtol=1e-8)
+        assert -model.best_score_ == pytest.approx(np.mean((y - model.loo_prediction_) ** 2), rel=1e-8)
 
 
 def test_threads_change_nothing(seed):
@@ -132,34 +111,11 @@ def test_many_rows_are_judged_by_moments_of_folds(seed):
     assert rows.best_score_ == pytest.approx(model.best_score_, rel=0.1)
 
 
-def test_inclusion_follows_the_signal(seed):
-    """Sparse signal: adaptive probabilities are accepted and beat uniform ones; ridge-matched ones are within a tie."""
-    X, y, beta = gaussian(seed, n=120, p=60, sigma=0.5, nonzero=4)
-    risk = {}
-    for kind in ("uniform", "ridge", "auto"):
-        model = OLSEnsembleRegressorCV(100, inclusion=kind, random_state=seed).fit(X, y)
-        risk[kind] = np.sum((model.coef_ - beta) ** 2)
-    assert model.inclusion_kind_ == "mixed" and model.inclusion_[:4].mean() > 3 * model.inclusion_[4:].mean()
-    assert risk["auto"] < 0.7 * risk["uniform"]
-    assert 0.5 < risk["ridge"] / risk["uniform"] < 2
-
-
 def test_probabilities_stay_clear_of_the_peak(seed):
     """Almost no noise: the matched penalty is near zero and would put members at the row count."""
     X, y, _ = gaussian(seed, n=40, p=120, sigma=1e-3)
     model = OLSEnsembleRegressorCV(50, inclusion="ridge", random_state=seed).fit(X, y)
     assert model.max_features_ <= 0.7 * 40 and np.abs(model.coef_).max() < 10
-
-
-def test_groups_reach_the_splitter(seed):
-    X, y, _ = gaussian(seed)
-    groups = np.arange(80) // 4
-    plain = OLSEnsembleRegressorCV(20, cv=GroupKFold(5), random_state=0).fit(X, y, groups=groups)
-    with sklearn.config_context(enable_metadata_routing=True):
-        routed = OLSEnsembleRegressorCV(20, cv=GroupKFold(5), random_state=0).fit(X, y, groups=groups)
-    np.testing.assert_array_equal(plain.coef_, routed.coef_)
-    with pytest.raises(ValueError, match="groups"):
-        OLSEnsembleRegressorCV(20, cv=GroupKFold(5)).fit(X, y)
 
 
 def cells(seed, n=200):
@@ -201,7 +157,17 @@ def test_strange_data_sets_have_ordinary_predictions(seed):
         for how in ({"n_estimators": 30}, {}, {"n_estimators": 30, "cv": 3}):
             model = OLSEnsembleRegressorCV(random_state=seed, **how).fit(data, target)
             far = np.abs(model.predict(data) - target.mean()).max()
-            assert far < 20 * (target.std() + 1e-9) and np.isfinite(model.best_score_), (data.shape, target[:8], how)
+            with case(data.shape, target[:8], how):
+                assert far < 20 * (target.std() + 1e-9) and np.isfinite(model.best_score_)
+                assert not model.selected_[(data == data[0]).all(axis=0)].any()
+    none = OLSEnsembleRegressorCV().fit(np.ones((30, 3)), y[:30])
+    assert np.all(none.coef_ == 0) and none.inclusion_shares_ == {"nothing": 1.0}
+    for n, i in product((2, 3, 4, 5, 8, 12), range(5)):
+        rng = np.random.default_rng([seed, i])
+        X = rng.standard_normal((n, 3))
+        model = OLSEnsembleRegressorCV().fit(X, X[:, 0] + rng.standard_normal(n))
+        with case(n, i):
+            assert model.best_score_ <= 0 and np.isfinite(model.coef_).all()
 
 
 def test_bad_requests_are_refused():
@@ -320,15 +286,12 @@ def test_the_same_data_give_the_same_choice(seed):
 
 
 def test_units_do_not_matter(seed):
+    """Also of entries whose squares leave double precision: coefficients, intervals and members of a number of them."""
     X, y, _ = sparse(seed)
     units = 10.0 ** np.random.default_rng(seed).integers(-5, 6, X.shape[1])
     plain, scaled = (OLSEnsembleRegressorCV().fit(A, b) for A, b in ((X, y), (X * units, 1e6 * y + 3e7)))
     assert scaled.inclusion_shares_ == pytest.approx(plain.inclusion_shares_, abs=1e-4)
     np.testing.assert_allclose(scaled.coef_ * units / 1e6, plain.coef_, rtol=1e-3, atol=1e-5)
-
-
-def test_extreme_units_change_nothing_but_the_units(seed):
-    """Entries whose squares leave double precision: coefficients, intervals and members of a number of them."""
     for n, k in product((120, 1200), (np.inf, 40)):
         X, y, _ = sparse(seed, n=n, p=20)
         plain, extreme = (
@@ -341,15 +304,17 @@ def test_extreme_units_change_nothing_but_the_units(seed):
 
 def test_sparse_and_dense_signals_are_told_apart(seed):
     X, y, beta = sparse(seed, n=120, p=80)
-    found = OLSEnsembleRegressorCV().fit(X, y)
+    found, uniform, ridge = (OLSEnsembleRegressorCV(inclusion=kind).fit(X, y) for kind in ("auto", "uniform", "ridge"))
     dense = np.random.default_rng(seed).standard_normal(80)
     other = OLSEnsembleRegressorCV().fit(X, X @ dense + 5 * np.random.default_rng(seed + 1).standard_normal(120))
     few, many = (sum(m.inclusion_shares_.get(name, 0.0) for name in ("lasso", "sparse")) for m in (found, other))
-    assert few > 0.5 > many
+    assert few > 0.5 > many and found.inclusion_kind_ == "mixed"
     assert found.selected_[beta != 0].all() and np.count_nonzero(found.selected_) < 30
     assert np.all(found.selection_frequency_[beta != 0] > 0.9)
+    assert found.inclusion_[beta != 0].mean() > 3 * found.inclusion_[beta == 0].mean()
     rivals = LassoCV(cv=KFold(5, shuffle=True, random_state=0)).fit(X, y)
-    assert np.sum((found.coef_ - beta) ** 2) < 1.1 * np.sum((rivals.coef_ - beta) ** 2)
+    risk, of_uniform, of_ridge, of_lasso = (np.sum((m.coef_ - beta) ** 2) for m in (found, uniform, ridge, rivals))
+    assert risk < 1.1 * of_lasso and risk < 0.7 * of_uniform and 0.5 < of_ridge / of_uniform < 2
 
 
 def test_several_targets_have_their_own_schemes_whatever_their_units(seed):
@@ -410,54 +375,36 @@ def test_little_or_no_signal(signal, seed):
         X = rng.standard_normal((100, 50))
         y = X @ beta + rng.standard_normal(100)
         folds = KFold(5, shuffle=True, random_state=0)
-        peers = [RidgeCV(np.logspace(-2, 7, 40)), LassoCV(cv=folds)]
+        peers = [RidgeCV(np.logspace(-2, 7, 40)), LassoCV(eps=0.03, cv=folds)]  # the best penalty is near the largest
         fits = [OLSEnsembleRegressorCV(random_state=i).fit(X, y), *(peer.fit(X, y) for peer in peers)]
         excess += [np.sum((fit.coef_ - beta) ** 2) for fit in fits]
     assert excess[0] <= 1.1 * min(excess[1:])  # known to about 0.1; the bound of one is shown by make bench
 
 
-def test_few_rows_have_no_negative_error(seed):
-    for n, i in product((2, 3, 4, 5, 8, 12), range(5)):
-        rng = np.random.default_rng([seed, i])
-        X = rng.standard_normal((n, 3))
-        model = OLSEnsembleRegressorCV().fit(X, X[:, 0] + rng.standard_normal(n))
-        assert model.best_score_ <= 0 and np.isfinite(model.coef_).all(), (n, i)
-
-
-def test_the_estimated_error_is_not_that_of_the_winner(seed):
-    """40 rows: not below the true error, on average over 60 data sets, although shares were chosen by it.
-
-    Above it by what fits of two thirds of the rows have more.
-    """
-    estimated, true = 0.0, 0.0
-    beta = np.r_[1, 0.5, 0.3, 0.2, 0.1, np.zeros(10)]
-    for i in range(60):
-        rng = np.random.default_rng([seed, i])
-        X = rng.standard_normal((40, 15))
-        model = OLSEnsembleRegressorCV().fit(X, X @ beta + rng.standard_normal(40))
-        estimated -= model.best_score_
-        true += 1 + np.sum((model.coef_ - beta) ** 2) + model.intercept_**2
-    assert 0.96 < estimated / true < 1.2
-
-
 def test_there_is_always_a_curve(seed):
+    """Of any number of members, which falls with it up to Monte-Carlo noise, and is lower for balanced ones."""
     plt = pytest.importorskip("matplotlib.pyplot")
     X, y, _ = sparse(seed)
     blocks = (lambda: iter([(X[:50], y[:50]), (X[50:], y[50:])]), None)
     for data in ((X, y), blocks):
         for how in ({}, {"inclusion": "ridge"}, {"n_estimators": 50}, {"inclusion": "uniform", "n_estimators": 50}):
             model = OLSEnsembleRegressorCV(random_state=0, **how).fit(*data)
-            found = model.cv_results_
+            found, at = model.cv_results_, model.best_index_
             uniform = ~found["mixture"]
             assert uniform.sum() > 5 and len(model.risk_curve(10)) == len(found["size"])
-            assert -model.best_score_ == pytest.approx(found["mse"][model.best_index_])
-            assert -model.best_score_ == pytest.approx(model.risk_curve(model.n_estimators_)[model.best_index_])
-            assert found["size"][model.best_index_] == model.max_features_
-            assert found["standard_error"][model.best_index_] > 0
+            np.testing.assert_allclose(model.risk_curve(model.n_estimators_), found["mse"])
+            np.testing.assert_allclose(model.risk_curve(), found["mse_infinity"])
+            assert -model.best_score_ == pytest.approx(found["mse"][at]) and found["size"][at] == model.max_features_
+            assert found["standard_error"][at] > 0
             shown = TuningCurveDisplay.from_estimator(model)
             assert len(shown.line_.get_xdata()) == uniform.sum()
             assert len(RiskCurveDisplay.from_estimator(model).x) == uniform.sum()
             plt.close("all")
+    curves = [model.risk_curve(k) for k in (1, 4, 16, 64, 1024)]
+    assert all(np.all(more <= 1.01 * fewer) for fewer, more in pairwise(curves))
+    independent = OLSEnsembleRegressorCV(50, design="independent", random_state=0).fit(X, y)
+    balanced = OLSEnsembleRegressorCV(50, random_state=0).fit(X, y)
+    assert np.all(balanced.risk_curve(8)[:5] <= independent.risk_curve(8)[:5] * 1.05)
 
 
 def test_rows_are_kept_as_far_as_was_asked(seed):
@@ -473,34 +420,34 @@ def test_rows_are_kept_as_far_as_was_asked(seed):
     assert not hasattr(small, "coef_std_")
 
 
-def test_standard_errors_repeat_the_choice(seed):
-    """Beside the spread over 10 data sets, pooled over columns; 200 of them are in the statistical suite."""
+def test_errors_intervals_and_standard_errors_are_those_over_data_sets(seed):
+    """Of 60 data sets of 40 rows and 30 of 60 and of 300; 200 of them are in the statistical suite.
+
+    The estimated error is not below the true one on average, although shares were chosen by it: above it by what fits
+    of two thirds of the rows have more. Intervals of nominal 80 %: not below by three standard errors, and below 90 %.
+    Standard errors, which repeat the choice, of ten data sets pooled over columns: these have 45 and 135 degrees of
+    freedom, so that four standard errors are .42 and .25.
+    """
     beta = np.r_[1, 0.5, 0.3, 0.2, 0.1, np.zeros(15)]
-    coefs, errors = [], []
-    for i in range(10):
-        rng = np.random.default_rng([seed, i])
-        X = rng.standard_normal((60, 20))
-        model = OLSEnsembleRegressorCV().fit(X, X @ beta + rng.standard_normal(60))
-        coefs.append(model.coef_)
-        errors.append(model.coef_std_)
-    squared, spread = np.mean(np.square(errors), axis=0), np.var(coefs, axis=0, ddof=1)
-    for columns in (slice(0, 5), slice(5, None)):  # 45 and 135 degrees of freedom: four standard errors are .42, .25
-        assert 0.6 < np.sqrt(squared[columns].sum() / spread[columns].sum()) < 1.7
-
-
-@pytest.mark.parametrize("n", [60, 300])
-def test_intervals_hold_what_they_say(n, seed):
-    """Of 30 data sets, nominal 80 %: within four standard errors above, and not below."""
-    inside = []
-    for i in range(30):
-        rng = np.random.default_rng([seed, i])
-        beta = np.r_[1, 0.5, 0.3, 0.2, 0.1, np.zeros(15)]
-        X, new = rng.standard_normal((n, 20)), rng.standard_normal((200, 20))
-        model = OLSEnsembleRegressorCV().fit(X, X @ beta + rng.standard_normal(n))
-        low, high = model.predict_interval(new, 0.8).T
-        truth = new @ beta + rng.standard_normal(200)
-        inside.append(np.mean((low <= truth) & (truth <= high)))
-    assert 0.8 - 3 * np.std(inside) / np.sqrt(30) < np.mean(inside) < 0.9
+    for n, p, count in ((40, 15, 60), (60, 20, 30), (300, 20, 30)):
+        ratio, inside, coefs, errors = [], [], [], []
+        for i in range(count):
+            rng = np.random.default_rng([seed, i])
+            X, new = rng.standard_normal((n, p)), rng.standard_normal((200, p))
+            model = OLSEnsembleRegressorCV().fit(X, X @ beta[:p] + rng.standard_normal(n))
+            ratio.append([-model.best_score_, 1 + np.sum((model.coef_ - beta[:p]) ** 2) + model.intercept_**2])
+            low, high = model.predict_interval(new, 0.8).T
+            truth = new @ beta[:p] + rng.standard_normal(200)
+            inside.append(np.mean((low <= truth) & (truth <= high)))
+            if n == 60 and i < 10:
+                coefs.append(model.coef_)
+                errors.append(model.coef_std_)
+        with case(n, p):
+            assert n != 40 or 0.96 < np.divide(*np.mean(ratio, axis=0)) < 1.2
+            assert n == 40 or 0.8 - 3 * np.std(inside) / np.sqrt(30) < np.mean(inside) < 0.9
+            for columns in (slice(0, 5), slice(5, None)) if coefs else ():
+                squared, spread = np.square(errors)[:, columns].mean(axis=0), np.var(coefs, axis=0, ddof=1)[columns]
+                assert 0.6 < np.sqrt(squared.sum() / spread.sum()) < 1.7
 
 
 def test_where_the_rows_are_does_not_decide(seed):
@@ -542,6 +489,10 @@ def test_groups_are_kept_together(seed):
     assert -model.best_score_ > 2  # of new groups: their own noise has variance four
     low, high = model.predict_interval(X[:3]).T
     assert np.all(high - low > 4)
+    with sklearn.config_context(enable_metadata_routing=True):
+        np.testing.assert_array_equal(clone(model).fit(X, y, groups=groups).coef_, model.coef_)
+    with pytest.raises(ValueError, match="groups"):
+        clone(model).fit(X, y)
 
 
 def test_what_only_uniform_members_have_is_theirs(seed):
@@ -554,18 +505,6 @@ def test_what_only_uniform_members_have_is_theirs(seed):
         assert model.inclusion_shares_ == {"uniform": 1.0}
         with pytest.raises(ValueError, match="inclusion='ridge'"):
             OLSEnsembleRegressorCV(30, inclusion="ridge", **options).fit(X, y)
-
-
-def test_constant_and_dependent_columns(seed):
-    X, y, _ = sparse(seed, n=80, p=40)
-    X[:, 5] = 2.0
-    X = np.column_stack([X, X[:, :10], X[:, 3] + X[:, 4]])
-    for k in (np.inf, 60):
-        model = OLSEnsembleRegressorCV(k, random_state=seed).fit(X, y)
-        assert np.isfinite(model.coef_).all() and not model.selected_[5]
-        assert model.score(X, y) > 0.7
-    none = OLSEnsembleRegressorCV().fit(np.ones((30, 3)), y[:30])
-    assert np.all(none.coef_ == 0) and none.inclusion_shares_ == {"nothing": 1.0}
 
 
 def test_nearly_dependent_columns_leave_uniform_members_ordinary(seed, monkeypatch):

@@ -2,6 +2,7 @@
 
 ``python tests/mutation/run.py --mutants 100 --seed 0`` changes a copy of the source at one place after the other and
 runs the tests of its package, cheapest first. What survives meets a wider set. A survivor is not yet a gap: read it.
+With ``--jobs N`` so many mutants are judged at once, each in a copy of the source of its own.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -31,21 +34,17 @@ COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "
 OTHER = {"max": "min", "min": "max", "maximum": "minimum", "minimum": "maximum"}
 ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
 
-# The beginning of a path -> tests, cheapest first; the longest beginning counts.
+# The beginning of a path -> tests, cheapest first, and those that a survivor meets after them; the longest counts.
 TESTS = {
-    "_members": "members ensemble",
-    "_members/masked_cg": "masked_cg ensemble",
-    "_members/on_device": "arrays members",
-    "_members/path": "path dependent ensemble tuning uncertainty",
-    "_members/jackknife": "path ensemble uncertainty",
-    "_members/problem": "ensemble members",
-    "_selection": "schemes tuning blocks",
-    "_estimators": "bad_input sequences ensemble tuning uncertainty",
-}
-WIDER = {  # what a survivor meets after them
-    "_members": "survivors path trust fuzz nist uncertainty",
-    "_selection": "survivors sequences trust contract tuning",
-    "_estimators": "survivors trust contract uncertainty",
+    "_members": ("members ensemble", "survivors path trust fuzz nist uncertainty"),
+    "_members/cg": ("masked_cg ensemble", "survivors arrays trust fuzz"),
+    "_members/masked_cg": ("masked_cg ensemble", "survivors arrays trust fuzz"),
+    "_members/on_device": ("arrays members", "survivors on_device fuzz"),
+    "_members/path": ("path dependent ensemble tuning", "survivors trust fuzz uncertainty tuning"),
+    "_members/jackknife": ("path ensemble uncertainty", "survivors trust fuzz uncertainty"),
+    "_selection": ("schemes goldens tuning", "survivors blocks sequences trust contract tuning"),
+    "_selection/moment_curves": ("on_device blocks goldens", "survivors arrays contract tuning"),
+    "_estimators": ("bad_input sequences ensemble tuning uncertainty", "survivors trust contract uncertainty"),
 }
 FAST = "not every_criterion and not coverage_of_new and not spread_over and not soil"  # simulations wait
 
@@ -171,11 +170,7 @@ def all_mutants(source: Path) -> list[Mutant]:
 
 def tests_of(path: str, wide: bool) -> list[str]:
     """Test files of a module, cheapest first, or those that a survivor meets after them."""
-    key = max((start for start in TESTS if path.startswith(start)), key=len)
-    names = TESTS[key].split()
-    if wide:
-        simulations = {"tuning", "uncertainty"}  # left out before
-        names = [name for name in WIDER[path.split("/")[0]].split() if name in simulations or name not in names]
+    names = TESTS[max((start for start in TESTS if path.startswith(start)), key=len)][wide].split()
     return ["tests/fuzz" if name == "fuzz" else f"tests/test_{name}.py" for name in names]
 
 
@@ -184,25 +179,22 @@ def run_tests(folder: Path, files: list[str], wide: bool, limit: float) -> tuple
     options = ["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "--tb=no", "-W", "ignore"]
     command = [sys.executable, "-m", "pytest", *options, *([] if wide else ["-k", FAST]), *files]
     environment = {**os.environ, "PYTHONPATH": str(folder), "OPENBLAS_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
     try:
-        output, _ = process.communicate(timeout=limit)
+        process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
         return "timeout", ""
+    output = process.stdout + process.stderr
     if process.returncode not in (0, 1, 2):  # 2: the mutant cannot even be imported
         raise SystemExit(f"pytest could not run {' '.join(files)}:\n{output[-2000:]}")
     failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return ("passed", "") if process.returncode == 0 else ("failed", " ".join(failed[:1])[:160] or output[-160:])
 
 
-def judge(mutant: Mutant, folder: Path, source: Path, limit: float) -> dict[str, object]:
-    """Change the copy, run the tests of its package, the wider set where none failed, and change it back."""
-    target, whole = folder / "olsen" / mutant.path, (source / mutant.path).read_text()
-    began = time.perf_counter()
+def judge(mutant: Mutant, folders: SimpleQueue[Path], limit: float) -> dict[str, object]:
+    """Change a free copy, run the tests of its package, the wider set where none failed, and change it back."""
+    folder = folders.get()
+    target, began = folder / "olsen" / mutant.path, time.perf_counter()
+    whole = target.read_text()
     target.write_text(whole[: mutant.start] + mutant.after + whole[mutant.stop :])
     try:
         outcome, test = run_tests(folder, tests_of(mutant.path, False), False, limit)
@@ -210,6 +202,7 @@ def judge(mutant: Mutant, folder: Path, source: Path, limit: float) -> dict[str,
             outcome, test = run_tests(folder, tests_of(mutant.path, True), True, 3 * limit)
     finally:
         target.write_text(whole)
+        folders.put(folder)
     verdict, seconds = "survived" if outcome == "passed" else "killed", round(time.perf_counter() - began, 1)
     return {**asdict(mutant), "verdict": verdict, "by": test or outcome, "seconds": seconds}
 
@@ -219,9 +212,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--mutants", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--limit", type=float, default=240, help="seconds of the first tests; what takes longer is killed"
-    )
+    parser.add_argument("--jobs", type=int, default=1, help="mutants at once, with a core each")
+    parser.add_argument("--limit", type=float, default=240, help="seconds of the first tests; longer ones are killed")
     parser.add_argument("--out", type=Path, help="file of results, one JSON object a line")
     given = parser.parse_args()
     source = ROOT / "src" / "olsen"
@@ -229,11 +221,13 @@ def main() -> int:
     drawn = random.Random(given.seed).sample(places, min(given.mutants, len(places)))
     print(f"{len(drawn)} of {len(places)} places, seed {given.seed}", flush=True)
     counts: Counter[tuple[str, str]] = Counter()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        shutil.copytree(source, folder / "olsen")
-        for number, mutant in enumerate(drawn, 1):
-            result = judge(mutant, folder, source, given.limit)
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(given.jobs) as pool:
+        folders: SimpleQueue[Path] = SimpleQueue()
+        for number in range(given.jobs):
+            shutil.copytree(source, Path(name, str(number), "olsen"))
+            folders.put(Path(name, str(number)))
+        results = pool.map(lambda mutant: judge(mutant, folders, given.limit), drawn)
+        for number, (mutant, result) in enumerate(zip(drawn, results, strict=True), 1):
             counts[mutant.path.split("/")[0], str(result["verdict"])] += 1
             shown = f"{mutant.path}:{mutant.line} {mutant.kind}: {mutant.before!r} -> {mutant.after!r}"
             print(f"{number} {result['verdict']} {result['seconds']} s {shown} [{result['by']}]", flush=True)

@@ -39,7 +39,7 @@ from .._execution.threads import Sharing
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, costs_a_rank, rounding_of_factors
 from .problem import LANES, Columns, Problem
 
-__all__ = ["PathData", "pair_sums", "prefix_coefficients", "prefix_predictions", "prefix_residuals", "sum_pairs"]
+__all__ = ["PathData", "pair_sums", "prefix_predictions", "prefix_residuals", "sum_pairs"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -200,27 +200,17 @@ def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Rows 
     return out / root[:, None]
 
 
-def prefix_coefficients(data: PathData, order: Indices, sizes: Indices, rows: Rows = None) -> Array:
-    """Coefficients of all sizes of one member, shape (sizes, p, q); zero for columns that add no rank."""
-    return _coefficients(data, _Path.along(data, order[: sizes[-1]], rows), order, sizes)
-
-
-def _coefficients(data: PathData, path: _Path, order: Indices, sizes: Indices) -> Array:
-    """Those of the first m columns solve L' b = (z_1, ..., z_m, 0, ...): one triangular system for all sizes."""
-    kept = path.kept
-    cut = (kept[:, None] < sizes)[:, :, None] * path.z[kept][:, None, :]  # (kept, sizes, q)
-    b = la.solve_triangular(path.L, cut.reshape(len(kept), -1), lower=True, trans="T", check_finite=False)
-    out = np.zeros((len(sizes), len(data.columns.A), path.z.shape[1]))
-    out[:, order[kept]] = b.reshape(cut.shape).transpose(1, 0, 2)
-    return out
-
-
 def prefix_predictions(data: PathData, X: Array, order: Indices, sizes: Indices, rows: Rows = None) -> Array:
-    """Predictions (sizes, rows of X, q) of all sizes of one member for rows about the means of `data`."""
+    """Predictions (sizes, rows of X, q) of all sizes of one member for rows about the means of `data`.
+
+    Coefficients of the first m columns solve L' b = (z_1, ..., z_m, 0, ...): one triangular system for all sizes.
+    """
     path = _Path.along(data, order[: sizes[-1]], rows)
-    coef, columns = _coefficients(data, path, order, sizes), order[: sizes[-1]]
-    at = (X[:, columns] - path.mean_x) @ coef[:, columns].transpose(1, 0, 2).reshape(len(columns), -1)
-    return data.columns.mean_y + path.mean_y + at.reshape(len(X), len(sizes), -1).transpose(1, 0, 2)
+    kept, q = path.kept, path.z.shape[1]
+    cut = ((kept[:, None] < sizes)[:, :, None] * path.z[kept][:, None, :]).reshape(len(kept), -1)
+    b = la.solve_triangular(path.L, cut, lower=True, trans="T", check_finite=False)  # (kept, sizes q)
+    at: Array = (X[:, order[kept]] - path.mean_x[kept]) @ b
+    return data.columns.mean_y + path.mean_y + at.reshape(len(X), len(sizes), q).transpose(1, 0, 2)
 
 
 def pair_sums(first: Array, second: Array) -> Array:
