@@ -6,7 +6,6 @@ Keys come from a counter-based generator (Philox): those of a row are a function
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -243,10 +242,26 @@ def draw_members(
     if sampling == "fixed":
         return features, samples
     expected_columns = columns.get("size", np.sum(columns.get("probabilities", 0.0)))
-    expected_rows = rows["size"] if samples is not None or distinct_rows is None else distinct_rows
-    overdetermined = expected_columns <= expected_rows - 1 - fit_intercept
-    all_rows = (n_rows if distinct_rows is None else distinct_rows) - fit_intercept
-    return _redraw_rejected(features, samples, draw_both, start, all_rows, fit_intercept, overdetermined)
+    all_rows = n_rows if distinct_rows is None else distinct_rows
+    overdetermined = expected_columns <= (all_rows if samples is None else rows["size"]) - 1 - fit_intercept
+    size, lists = features.sizes.copy(), [list(features), list(samples or ())]
+    left = (np.full(len(size), all_rows) if samples is None else samples.sizes) - fit_intercept  # rows of each member
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        wrong_side = size >= left - 1 if overdetermined else size <= left + 1
+        rejected = np.flatnonzero(wrong_side | (left < 1)).tolist()
+        if not rejected:
+            found = Subsets.stack(lists[0], n_columns)
+            return found, None if samples is None else Subsets.stack(lists[1], n_rows)
+        for i in rejected:
+            new_features, new_samples = draw_both(start + i, start + i + 1, attempt)
+            lists[0][i], size[i] = new_features[0], new_features.sizes[0]
+            if new_samples is not None:
+                lists[1][i], left[i] = new_samples[0], new_samples.sizes[0] - fit_intercept
+    raise ValueError(
+        f"coin flips were rejected {MAX_ATTEMPTS} times in a row: a member must have at least two rows more than "
+        f"columns (or, interpolating, two columns more than rows), but about {np.mean(features.sizes):.1f} columns "
+        f"meet {np.mean(left):.1f} rows. Move max_features or max_samples apart, or use sampling='fixed'."
+    )
 
 
 def _size_or_chances(size: Any, n_items: int, name: str) -> dict[str, Any]:
@@ -265,36 +280,6 @@ def _size_or_chances(size: Any, n_items: int, name: str) -> dict[str, Any]:
     if not chance.any():
         raise ValueError(f"{name} gives every column probability 0, so no member would see any column.")
     return {"probabilities": chance}
-
-
-def _redraw_rejected(
-    features: Subsets,
-    samples: Subsets | None,
-    draw_both: Callable[[int, int, int], tuple[Subsets, Subsets | None]],
-    start: int,
-    all_rows: int,
-    lost_rows: int,
-    overdetermined: bool,
-) -> tuple[Subsets, Subsets | None]:
-    """Replace rejected members by their next attempt, until none is rejected."""
-    rows = np.full(len(features), all_rows) if samples is None else samples.sizes - lost_rows
-    size, lists = features.sizes.copy(), [list(features), list(samples or ())]
-    for attempt in range(1, MAX_ATTEMPTS + 1):
-        wrong_side = size >= rows - 1 if overdetermined else size <= rows + 1
-        rejected = np.flatnonzero(wrong_side | (rows < 1))
-        if not len(rejected):
-            found = Subsets.stack(lists[0], features.n_items)
-            return found, None if samples is None else Subsets.stack(lists[1], samples.n_items)
-        for i in rejected.tolist():
-            new_features, new_samples = draw_both(start + i, start + i + 1, attempt)
-            lists[0][i], size[i] = new_features[0], new_features.sizes[0]
-            if new_samples is not None:
-                lists[1][i], rows[i] = new_samples[0], new_samples.sizes[0] - lost_rows
-    raise ValueError(
-        f"coin flips were rejected {MAX_ATTEMPTS} times in a row: a member must have at least two rows more than "
-        f"columns (or, interpolating, two columns more than rows), but about {np.mean(features.sizes):.1f} columns "
-        f"meet {np.mean(rows):.1f} rows. Move max_features or max_samples apart, or use sampling='fixed'."
-    )
 
 
 # Sampling schemes: from random keys, one row for each group, to the subsets of the groups' members
