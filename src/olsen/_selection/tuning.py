@@ -286,7 +286,7 @@ class MomentData:
     @property
     def shape(self) -> tuple[int, int]:
         """Rows of all folds, and columns."""
-        return sum(fold.n_rows for fold in self.folds), len(self.folds[0].C)
+        return sum(fold.n_rows for fold in self.folds), self.folds[0].C.shape[0]
 
     def targets(self) -> list[MomentData]:
         """The same for each of several targets."""
