@@ -294,6 +294,10 @@ REFUSED = {
     "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["1 cell infinite", "row 1"], ()),
     "lists.parquet": (as_parquet({"a": A, "c": [[1]] * N, "y": Y}), ["'c' is of type list", "--drop 'c'"], ()),
     "bytes.parquet": (as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}), ["'c' is of type binary"], ()),
+    "gaps of many.csv": (
+        b"a,b,c,y\n1,,2,1\n,,3,2\n3,4,NA,3\n4,5,6,4\n5,6,7,5\n", ["'b' (2), 'a' (1), 'c' (1)", "row 1"], ()),
+    "four rows.csv": (b"a,y\n1,1\n2,2\n3,5\n4,1\n", ["4 rows; at least 5"], ()),
+    "target alone.csv": (b"y\n1\n2\n3\n", ["no column besides the target 'y'"], ()),
     "empty column.csv": (with_column([""] * N), ["40 cells missing", "'c' (40)"], ()),
 }  # fmt: skip
 
@@ -311,6 +315,7 @@ ASKED = {
     "peat.csv": (b"a,kind\n1,peat\n", ["'kind' holds 'peat'", "'clay', 'sand'"]),
     "text.csv": (b"a,kind\nx,clay\n", ["'a' holds text ('x')", "learned numbers"]),
     "dates.csv": (b"a,kind\n2024-01-01,clay\n", ["'a' holds", "'2024-01-01'"]),
+    "other case.csv": (b"A,kind\n1,clay\n", ["'a'; it has 'A'"]),
     "lacking.csv": (b"a,sort\n1,clay\n", ["lacks 1 column of the model: 'kind'"]),
     "ragged.csv": (b"a,kind\n1,clay\n1,clay,3\n", ["line 3 has 3 cells"]),
 }
@@ -359,6 +364,7 @@ def test_tables_give_the_right_numbers(tmp_path):
 
 
 def test_a_table_is_refused_in_one_line(olsen, tmp_path):
+    assert "no file" in one_line(olsen("fit", tmp_path / "nothing.csv", *FIT)[2])
     for name, (content, words, never) in REFUSED.items():
         path = put(tmp_path / name, content)
         with case(name), unchanged(tmp_path):

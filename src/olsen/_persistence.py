@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import sklearn
 from numpy.typing import NDArray
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from . import OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
@@ -181,10 +181,7 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
 def _spread(ensemble: Any) -> Array:
     """Standard deviations of the columns, if the ensemble has its training rows."""
     rows = ensemble._result().rows
-    if rows is None:
-        return np.zeros(0)
-    X = rows.X.toarray() if sp.issparse(rows.X) else rows.X
-    return np.asarray(X.std(axis=0), dtype=float)
+    return np.zeros(0) if rows is None else np.sqrt(StandardScaler(with_mean=False).fit(rows.X).var_)
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -152,8 +152,8 @@ def fit(
     report : path
         Where to write a report (one self-contained .html or .htm file). Without it there is none.
     compare : bool
-        Put the error beside those of ridge, lasso, elastic net, PLS and least squares, as olsen compare does: on the
-        same folds, which takes five more fits.
+        Put the error beside those of ridge, lasso, elastic net, PLS and least squares on the same five folds, as olsen
+        compare does. It takes several times as long.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     members : int or "all"
@@ -202,7 +202,8 @@ def fit(
         atomically(out, lambda file: _persistence.write(file, kept))
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
-    _show_with_files(summary, as_text(summary), json, out, report)
+    hint = "\n\nOther models on the same folds: --compare" if len(summary["errors"]) == 1 else ""
+    _show_with_files(summary, as_text(summary) + hint, json, out, report)
 
 
 def _command() -> str:

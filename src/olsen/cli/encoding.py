@@ -344,7 +344,7 @@ class Encoding:
             parts = [(self.before, list(range(len(names))))]
         else:
             places = first._transformer_to_input_indices
-            parts = [(one, places[name]) for name, one, _ in first.transformers_ if not _is(one, "drop")]
+            parts = [(one, places[name]) for name, one, _ in first.transformers_ if not isinstance(one, str)]
         found: dict[str, InputColumn] = {}
         for one, own in parts:
             steps = list(leaves(one))
@@ -460,10 +460,6 @@ class Encoding:
 
 
 # What a fitted transformer says about the columns that it takes
-
-
-def _is(step: Any, word: str) -> bool:
-    return isinstance(step, str) and step == word
 
 
 def leaves(step: Any) -> Iterator[Any]:

@@ -54,7 +54,7 @@ def contents(path: Path) -> dict[str, Any]:
             "schemes": dict(shares[0] if isinstance(shares, list) else shares),  # one target in a table of them
             "kept": [{"name": names[j], "frequency": float(frequency[j])}
                      for j in sorted(selected, key=lambda j: -frequency[j])] if len(frequency) else None,
-            "error": {"rmse": math.sqrt(-model.best_score_ if tuned else np.mean(saved.residuals**2))},
+            "error": _error(model if tuned else None, saved.residuals**2),
             "coefficients": [
                 {"name": names[j], "coefficient": float(coef[j]), "drawn": float(model.inclusion_[j]),
                  "effect": float(effect[j]) if math.isfinite(effect[j]) else None}
@@ -62,6 +62,17 @@ def contents(path: Path) -> dict[str, Any]:
             ],
             "facts": dict(facts(model)),
         }  # fmt: skip
+
+
+def _error(tuned: Any, squares: Any) -> dict[str, float]:
+    """Root mean squared error and its standard error (delta method), as tuning found it or from errors in the file."""
+    mse, spread = math.nan, math.nan
+    if tuned is not None:
+        mse, spread = -tuned.best_score_, tuned.cv_results_["standard_error"][tuned.best_index_]
+    elif len(squares):
+        mse, spread = squares.mean(), squares.std() / math.sqrt(len(squares))
+    rmse = math.sqrt(max(mse, 0.0))
+    return {"rmse": rmse, "standard_error": float(spread) / (2 * rmse) if rmse > 0 else math.nan}
 
 
 def as_text(found: dict[str, Any]) -> str:
