@@ -40,13 +40,11 @@ def test_every_check_passes(estimator):
 
 
 ELSEWHERE = """
-from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.estimator_checks import check_array_api_input
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 for estimator in (OLSEnsembleRegressor(10), OLSEnsembleRegressorCV(10)):
-    for estimator, check in estimator_checks_generator(estimator):
-        if "array_api" in str(check):
-            check(estimator)
-            print("passed")
+    check_array_api_input(type(estimator).__name__, estimator, array_namespace="numpy")
+    print("passed")
 """
 
 

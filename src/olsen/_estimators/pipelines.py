@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
-from sklearn.model_selection._search import BaseSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
@@ -132,14 +131,19 @@ def summary(model: Any, coverage: float = 0.9) -> Summary:
 predict_interval.__module__ = summary.__module__ = "olsen"  # where users find them
 
 
+def _is_search(model: Any) -> bool:
+    """Whether a model is a search over parameters; the class that all of them derive from is private."""
+    return hasattr(model, "refit") and hasattr(model, "get_params") and "estimator" in model.get_params(deep=False)
+
+
 def split_pipeline(model: Any) -> PipelineParts:
     """Take a fitted model apart: pipelines, searches, and regressors of transformed targets around an estimator."""
     steps: list[Any] = []
     targets: list[Any] = []
     last = model
-    while isinstance(last, (BaseSearchCV, Pipeline, TransformedTargetRegressor)):
+    while _is_search(last) or isinstance(last, (Pipeline, TransformedTargetRegressor)):
         check_is_fitted(last)
-        if isinstance(last, BaseSearchCV):
+        if _is_search(last):
             if not last.refit:
                 raise ValueError(f"{type(last).__name__} has refit=False, so it holds no fitted model. Use refit=True.")
             last = last.best_estimator_

@@ -482,7 +482,7 @@ def _described(name: str, steps: list[Any], place: int, other: InputColumn | Non
     if encoder is None:
         return (other or InputColumn(name, parser))._replace(fills=fills)
     known = tuple(encoder.categories_[place])
-    fills = fills or any(value != value for value in known)
+    fills = fills or any(value is None or value != value for value in known)
     ordered = isinstance(encoder, OrdinalEncoder)
     lenient = encoder.handle_unknown != "error" and parser is None  # of our own, unknown cells are counted
     return InputColumn(name, parser, known, ordered, fills, lenient)
@@ -491,4 +491,7 @@ def _described(name: str, steps: list[Any], place: int, other: InputColumn | Non
 def _cells(table: Any, known: InputColumn) -> NDArray[Any]:
     """Cells of a column as an encoder, or a model of numbers, takes them."""
     text = known.categories is not None and any(isinstance(value, str) for value in known.categories)
-    return np.asarray(TableColumns("text" if text else "number").transform(table.select([known.name]))[:, 0])
+    cells = np.asarray(TableColumns("text" if text else "number").transform(table.select([known.name]))[:, 0])
+    if known.categories is not None and any(value is None for value in known.categories):  # a gap, as pandas 2 has it
+        cells = np.where(cells != cells, None, cells)
+    return cells
