@@ -491,7 +491,7 @@ def _described(name: str, steps: list[Any], place: int, other: InputColumn | Non
 def _cells(table: Any, known: InputColumn) -> NDArray[Any]:
     """Cells of a column as an encoder, or a model of numbers, takes them."""
     text = known.categories is not None and any(isinstance(value, str) for value in known.categories)
-    cells = np.asarray(TableColumns("text" if text else "number").transform(table.select([known.name]))[:, 0])
+    cells = np.array(TableColumns("text" if text else "number").transform(table.select([known.name]))[:, 0])
     if known.categories is not None and any(value is None for value in known.categories):  # a gap, as pandas 2 has it
-        cells = np.where(cells != cells, None, cells)
+        cells[cells != cells] = None
     return cells
