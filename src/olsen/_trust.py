@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "DEPENDENT_PIVOT",
     "EPS",
     "EXACT_FIT",
     "LARGEST",
     "LARGEST_INFLATION",
-    "LARGEST_REFINABLE",
     "ORDINARY",
     "SMALLEST",
     "SMALLEST_PIVOT",
@@ -42,16 +40,9 @@ EPS = float(np.finfo(np.float64).eps)
 # Squared pivot over its diagonal entry: the share of a column that those before it leave unexplained. At 1e-5 five of
 # sixteen digits are gone.
 SMALLEST_PIVOT = 1e-5
-# The same share, from which on down it is taken for rounding: the column may depend on those before it, which the data
-# must confirm. With w the coefficients of the column on the others (all of unit length), rounding leaves about
-# eps (1 + sum |w|)^2 of a dependent one. Between the two no factor of a Gram matrix is believed. In the kernel alone.
-DEPENDENT_PIVOT = 1e-9
 # Entry of the inverse correlation matrix (variance inflation factors on its diagonal), as probes see it. Pivots miss
 # columns that *later* ones explain.
 LARGEST_INFLATION = 3e4
-# The same, up to which a solution is refined on the data: rounding eps times this is what every step leaves. In the
-# kernel alone.
-LARGEST_REFINABLE = 1e10
 # What is left of a row, 1 - h, along a path of sizes, below which its residual says nothing: with rounding of eps in
 # residual and leverage, r / (1 - h) keeps ten digits down to here. Rows below are deleted by the rule for h = 1, or by
 # a refit without them.

@@ -14,7 +14,10 @@
 #define LARGEST_LENGTH ((ptrdiff_t)1 << 31)
 #define MOST_COLUMNS ((ptrdiff_t)1 << 24) /* of a member: its factor takes half of their square */
 
-/* Numerical tolerances: those of olsen/_trust.py, where the reasons are; a test compares the two. */
+/* Numerical tolerances: those of olsen/_trust.py, where the reasons are; a test compares the two. Of the kernels alone:
+ * a pivot from which on down it is taken for rounding, so that the column may depend on those before it, which the data
+ * must confirm (with w the coefficients of the column on the others, all of unit length, rounding leaves about
+ * eps (1 + sum |w|)^2 of a dependent one); and an inflation up to which a solution is refined on the data. */
 #define EPS 0x1p-52
 #define SMALLEST_PIVOT 1e-5
 #define DEPENDENT_PIVOT 1e-9

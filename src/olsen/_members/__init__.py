@@ -72,12 +72,7 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
 
 
 def solve(
-    problem: Problem,
-    features: Subsets,
-    samples: Subsets | None,
-    *,
-    solver: str = "auto",
-    sharing: Sharing = ALONE,
+    problem: Problem, features: Subsets, samples: Subsets | None, *, solver: str = "auto", sharing: Sharing = ALONE
 ) -> Solution:
     """Coefficients and intercepts of all members.
 

@@ -150,11 +150,8 @@ def _solve_principal(
 
     Data for dependent columns are made when the first members have any, or when others turn out to.
     """
-    G, C, data = (
-        np.ascontiguousarray(G),
-        np.ascontiguousarray(C),
-        Columns.plain(np.zeros((len(G), 0)), np.zeros((0, 1))),
-    )
+    G, C = np.ascontiguousarray(G), np.ascontiguousarray(C)
+    data = Columns.plain(np.zeros((len(G), 0)), np.zeros((0, 1)))
 
     def solve(features: Subsets, mapper: Sharing, data: Columns) -> tuple[Array, Array, Array]:
         lists = features.indptr[:-1], features.indptr[1:], features.indices
@@ -167,10 +164,8 @@ def _solve_principal(
         mapper(work, k, uses_blas=False)
         return out
 
-    # mostly all members are alike in whether columns depend on each other, so a few show it
-    if columns is not None and np.any(
-        solve(features.slice(0, min(4, len(features.indptr) - 1)), mapper.quiet(), data)[1] < 0
-    ):
+    few = features.slice(0, min(4, len(features.indptr) - 1))  # mostly all are alike in having dependent columns
+    if columns is not None and np.any(solve(few, mapper.quiet(), data)[1] < 0):
         data, columns = columns(), None
     values, ratios, probed = solve(features, mapper, data)
     left = np.flatnonzero(ratios < 0)

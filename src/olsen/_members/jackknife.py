@@ -58,7 +58,6 @@ Indices = NDArray[np.int64]
 Visit = Callable[[Indices, Any, NDArray[np.float64]], None]
 
 BLOCK_BYTES = 1 << 18  # of rows: they stay in the cache of a core while members are applied to them
-BATCH_BYTES = 3 << 17  # of a batch of members, for the same reason
 GROUP_BYTES = 1 << 26  # of inverses at a time
 
 
@@ -425,7 +424,8 @@ def _add_batches(
     blocks, sizes, done = rows.blocks(), form.subsets.sizes[members], [members[:0]]
     batches: list[Indices] = []
     for size in np.unique(sizes):
-        same, step = members[sizes == size], max(1, int(BATCH_BYTES // (8 * max(1, size) * blocks[0].stop)))
+        # a batch of members stays in that cache too
+        same, step = members[sizes == size], max(1, int((3 << 17) // (8 * max(1, size) * blocks[0].stop)))
         batches += [same[first : first + step] for first in range(0, len(same), step)]
     taken = np.cumsum([8 * len(one) * int(form.subsets.sizes[one[0]]) ** 2 for one in batches]) // GROUP_BYTES
     for number in np.unique(taken):

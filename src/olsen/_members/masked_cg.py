@@ -56,7 +56,6 @@ TOL = 1e-9  # default relative error of a member's coefficients
 MAX_STEPS = 1000
 SINGLE_FROM = 1e9  # n p^2 from which a Gram matrix in float32 and refinement are worth their rounds
 SINGLE_TOL = 1e-5  # relative error of one round of refinement
-SINGLE_LIMIT = 1e4  # largest trusted inverse eigenvalue there: a round must gain digits
 BATCH_BYTES = 5e8  # arrays of one batch of members
 WORTH_ASKING = 2e9  # flops below which nobody waits, so nothing is handed over for its cost
 
@@ -294,8 +293,9 @@ def _round(
     """Approximate solutions for the residuals R, each scaled to length one for float32."""
     length = np.linalg.norm(R, axis=0)
     length[length == 0] = 1.0
-    scaled = (R / length).astype(np.float32)
-    solved: Array = iterate(operator, scaled, member, probe, outcome, tol=tol, limit=SINGLE_LIMIT, **how) * length
+    limit = 1e4  # largest trusted inverse eigenvalue: a round must gain digits
+    given = (R / length).astype(np.float32), member, probe, outcome
+    solved: Array = iterate(operator, *given, tol=tol, limit=limit, **how) * length
     return solved
 
 

@@ -67,15 +67,8 @@ class Members:
         intercept = np.tensordot(shares, solution.intercepts, 1)
         if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
             raise ValueError(beyond_double("coefficients", "X and y"))
-        return cls(
-            coef,
-            intercept,
-            mean_target(problem, samples, shares),
-            features.counts(),
-            shares,
-            solution.solver,
-            int(solution.refitted.sum()),
-        )
+        mean_y, n_fallbacks = mean_target(problem, samples, shares), int(solution.refitted.sum())
+        return cls(coef, intercept, mean_y, features.counts(), shares, solution.solver, n_fallbacks)
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -101,16 +94,10 @@ class Members:
         share = len(other) / k
         equal = np.ptp(self.weights) == 0 and np.ptp(other.weights) == 0
         weights = np.full(k, 1 / k) if equal else np.r_[(1 - share) * self.weights, share * other.weights]
-        return Members(
-            self.coef + share * (other.coef - self.coef),
-            self.intercept + share * (other.intercept - self.intercept),
-            self.mean_y + share * (other.mean_y - self.mean_y),
-            self.counts + other.counts,
-            weights,
-            other.solver,
-            self.n_fallbacks + other.n_fallbacks,
-            self.space,
-        )
+        both = ((self.coef, other.coef), (self.intercept, other.intercept), (self.mean_y, other.mean_y))
+        means = (ours + share * (theirs - ours) for ours, theirs in both)
+        counts, n_fallbacks = self.counts + other.counts, self.n_fallbacks + other.n_fallbacks
+        return Members(*means, counts, weights, other.solver, n_fallbacks, self.space)
 
     def scaled(self, scale: Any, dtype: Any) -> tuple[Any, Any]:
         """Coefficients (q, p) and intercepts (q,) of the mean member scaled about its mean target.

@@ -338,12 +338,7 @@ class Solution:
 
     @classmethod
     def member_by_member(
-        cls,
-        solve_one: Callable[[int], tuple[Array, Array, bool]],
-        sizes: Indices,
-        q: int,
-        name: str,
-        mapper: Sharing,
+        cls, solve_one: Callable[[int], tuple[Array, Array, bool]], sizes: Indices, q: int, name: str, mapper: Sharing
     ) -> Solution:
         """Collect ``solve_one(i) -> (coef (m, q), intercept (q,), refitted)`` over all members."""
         indptr = np.concatenate([[0], np.cumsum(sizes)])

@@ -26,7 +26,6 @@ __all__ = ["Accumulator", "DistinctRows"]
 
 Array = NDArray[np.float64]
 MERGE = 32  # blocks summed about one shift
-SLICE_BYTES = 1 << 21  # rows centred and squared at a time: they stay in a cache in between
 
 
 class Accumulator:
@@ -48,7 +47,7 @@ class Accumulator:
             self._M = np.zeros((self.p + self.q + 1,) * 2, order="F")
             if self.centre:  # with the weights: a row far out that counts little must not move the shift
                 self._shift[:-1] = np.r_[weighted_mean(X, weight), weighted_mean(Y, weight)]
-        step = max(1, SLICE_BYTES // (8 * len(self._M)))
+        step = max(1, (1 << 21) // (8 * len(self._M)))  # rows that stay in a cache while they are centred and squared
         for start in range(0, len(X), step):
             here = slice(start, start + step)
             Z = np.empty((len(X[here]), len(self._M)))
