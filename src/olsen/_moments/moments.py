@@ -194,7 +194,7 @@ def _squares_elsewhere(space: Space, X: Any, Y: Any, weight: Any, mean_x: Any, m
 
 
 def _row_blocks(n: int, p: int, n_bytes: int) -> list[slice]:
-    rows = max(1, n_bytes // (8 * max(1, p)))
+    rows = max(1, n_bytes // (8 * max(p, 1)))  # a member may have no columns
     return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
