@@ -253,14 +253,12 @@ class SummaryMixin(BaseEstimator):
         if fitted.design.kept_rows is not None and len(left_out):
             left_out = left_out[fitted.design.kept_rows]
         notes = []  # of what differs from a fit of the command, for which the page was written
-        if problem.weight is not None:
-            notes.append("Rows have weights, which errors of ridge, least squares and the mean do not know.")
         if model.cv is not None:
             notes.append(f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here.")
         page = render(
             summarise(
-                model, X, problem.Y[:, 0], _names(model), left_out=left_out, data_name="rows given to fit", target="y",
-                messages=notes, seed=fitted.design.seed,
+                model, X, problem.Y[:, 0], _names(model), left_out=left_out, weight=problem.weight, target="y",
+                data_name="rows given to fit", messages=notes, seed=fitted.design.seed,
                 command=f"{model.__repr__(700)}.fit(X, y).report({os.path.basename(path)!r})",
             )
         )  # fmt: skip

@@ -62,7 +62,7 @@ def render(summary: dict[str, Any]) -> str:
 
 
 def render_comparison(found: dict[str, Any]) -> str:
-    """The page of what :func:`olsen.cli.compare.compare_table` found."""
+    """The page of what :func:`olsen.cli.table_models.compare` found."""
     data, models = found["data"], found["models"]
     title = f"{shortened(data['target'])} from {counted(data['columns'], 'column')}: models compared"
     repeated = f", repeated {found['repeats']} times" if found["repeats"] > 1 else ""
@@ -83,7 +83,7 @@ def render_comparison(found: dict[str, Any]) -> str:
     )
     return _page(title, found, [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="sub">{escape(data["name"])}: {counted(data["rows"], "row")}; {found["folds"]} random folds'
+        f'<p class="sub">{escape(data["name"])}: {counted(data["rows"], "row")}; {found["folds"]}-fold cross-validation'
         f"{repeated}, seed {found['seed']}.</p>",
         f'<p id="verdict">{escape(found["verdict"])}</p>',
         _notes(data["messages"]),
