@@ -29,18 +29,8 @@ from .penalised import JITTER, Fits, GramFits, RowFits
 from .risk_curves import Splits, weights_of
 
 __all__ = [
-    *(
-        "Fold",
-        "FoldData",
-        "TestRows",
-        "blas_for",
-        "few_columns",
-        "few_folds",
-        "few_splits",
-        "folds_of_moments",
-        "folds_of_rows",
-    ),
-    *("moments_of_training_rows", "random_splits", "ridge_penalty", "ridge_penalty_of_folds"),
+    *("Fold", "FoldData", "TestRows", "blas_for", "few_columns", "few_folds", "few_splits", "folds_of_moments"),
+    *("folds_of_rows", "moments_of_training_rows", "random_splits", "ridge_penalty", "ridge_penalty_of_folds"),
 ]
 
 Array = NDArray[np.float64]

@@ -76,7 +76,7 @@ class System:
         S, root = _support(spreads)
         if products is not None and len(S) > len(A) and np.all(spreads == 1):
             return cls(products, B, spreads, A)
-        Z = A[:, S] * root
+        Z = (A if len(S) == A.shape[1] else A[:, S]) * root
         return cls(Z @ Z.T, B, spreads, A) if len(S) > len(A) else cls(Z.T @ Z, Z.T @ B, spreads)
 
     def coefficients(self, penalties: Array, jitter: float = 0.0) -> Array:

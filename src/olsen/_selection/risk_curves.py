@@ -175,24 +175,18 @@ class Criterion:
 
     Parameters
     ----------
-    name : {"loo", "kfold", "gcv"}
-        What it is called.
     residuals : callable
         ``residuals(orders, sizes, first)`` of members number `first` and on: for every order of columns an array
         (sizes, rows, targets), of the members on its first columns.
     weight : ndarray of shape (rows,)
         Weights of the rows of the residuals.
-    correct : callable or None
-        What the curve lacks, where residuals alone do not tell.
     sums : callable or None
         ``sums(orders, sizes, batch)``: sums over batches of so many pairs of members at once, where they can be had
         without the residuals of every member.
     """
 
-    name: str
     residuals: Batch
     weight: Array
-    correct: Callable[[RowCurve], RowCurve] | None = None
     sums: Callable[[list[Indices], Indices, int], Array] | None = None
 
 
@@ -254,8 +248,7 @@ class Paths:
         n_pairs = len(others) * self.batch
         residual, square, pair = total[0] / (2 * n_pairs), total[1] / (2 * n_pairs), total[2] / n_pairs
         products = pair_means(square, pair, residual**2, n_pairs).mean(axis=3)
-        rows = RowCurve.from_products(sizes, n_items, self.design, criterion.weight, products, residual).raised()
-        return rows if criterion.correct is None else criterion.correct(rows)
+        return RowCurve.from_products(sizes, n_items, self.design, criterion.weight, products, residual).raised()
 
     def _ahead(self, done: int, precision: float, residuals: int) -> int:
         """How many batches, of so many residuals, to follow next: as many as will be needed and are no burden."""
@@ -329,7 +322,7 @@ def _rows(paths: Paths, n: int, n_samples: int | None, first: int, count: int) -
     return list(drawn)
 
 
-def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> Criterion:
+def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
     """Exact leave-one-out; rows a member was not given count as they are."""
     data = _path_data(problem, sizes, n_samples, paths.mapper)
 
@@ -338,10 +331,10 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
         return [prefix_residuals(data, order, sizes, own) for order, own in zip(orders, rows, strict=True)]
 
     sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.mapper)
-    return Criterion("loo", residuals, weights_of(problem), sums=sums)
+    return paths.nested(problem.shape[1], sizes, Criterion(residuals, weights_of(problem), sums))
 
 
-def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> Criterion:
+def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
     r"""Generalised cross-validation: every leverage replaced by the mean one.
 
     With row subsets the diagonal is corrected (Bellec and others, arXiv 2310.01374), with df = m:
@@ -349,7 +342,7 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
     .. math:: A \leftarrow A - \frac{(df/n)^2 (n/\tau - 1)}{(1-df/n)^2}
               \cdot \frac{\overline{r^2}}{1 - 2 df/n + df^2/(\tau n)}
     """
-    n, lost = problem.shape[0], int(problem.fit_intercept)
+    (n, p), lost = problem.shape, int(problem.fit_intercept)
     data = _path_data(problem, sizes, n_samples, paths.mapper)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
@@ -358,11 +351,9 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
         fitted = (prefix_predictions(data, X, order, sizes, own) for order, own in zip(orders, rows, strict=True))
         return [(problem.Y - f) / left for f in fitted]
 
-    correct = None if n_samples is None else partial(_correct_gcv, n, n_samples, lost)
-    return Criterion("gcv", residuals, weights_of(problem), correct)
-
-
-def _correct_gcv(n: int, n_samples: int, lost: int, curve: RowCurve) -> RowCurve:
+    curve = paths.nested(p, sizes, Criterion(residuals, weights_of(problem)))
+    if n_samples is None:
+        return curve
     df, (own, same, other) = (curve.average.sizes[:, None] + lost) / n, curve.products
     own_risk = own * (1 - df) ** 2 / (1 - 2 * df + df**2 * n / n_samples)
     correction = df**2 * (n / n_samples - 1) / (1 - df) ** 2 * own_risk
@@ -392,11 +383,12 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
 
 
 def kfold(
-    problem: Problem, splits: Splits, training: list[Moments] | None, paths: Paths, n_samples: int | None = None
-) -> Criterion:
+    problem: Problem, splits: Splits, training: list[Moments] | None, sizes: Indices, paths: Paths, drawn: int | None
+) -> RowCurve:
     """Cross-validation over given (train, test) splits; rows of the curve are the test rows of all splits in turn.
 
-    Moments of the training rows, if given, serve all paths; otherwise members make a Gram matrix each.
+    Moments of the training rows, if given, serve all paths; otherwise members make a Gram matrix each. With as many
+    members as from moments of folds, so that the choice is the same.
     """
     parts = []
     for f, (train, test) in enumerate(splits):
@@ -409,16 +401,17 @@ def kfold(
         found: list[list[Array]] = [[] for _ in orders]
         for data, X, Y in parts:
             n = data.columns.n
-            rows = _rows(paths, n, None if n_samples is None else min(n_samples, n), first, len(orders))
-            for own, order, drawn in zip(found, orders, rows, strict=True):
-                own.append(Y - prefix_predictions(data, X, order, sizes, drawn))
+            rows = _rows(paths, n, None if drawn is None else min(drawn, n), first, len(orders))
+            for own, order, given in zip(found, orders, rows, strict=True):
+                own.append(Y - prefix_predictions(data, X, order, sizes, given))
         return [np.concatenate(own, axis=1) for own in found]
 
-    packed = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in parts if n_samples is None]
+    packed = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in parts if drawn is None]
 
     def sums(orders: list[Indices], sizes: Indices, batch: int) -> Array:
         folds = [sum_pairs(data, orders, sizes, batch, paths.mapper, rows) for data, rows in packed]
         return np.concatenate(folds, axis=3)
 
     weight = np.concatenate([weights_of(problem)[test] for _, test in splits])
-    return Criterion("kfold", residuals, weight, sums=sums if n_samples is None else None)
+    criterion = Criterion(residuals, weight, sums if drawn is None else None)
+    return replace(paths, max_batches=paths.min_batches).nested(problem.shape[1], sizes, criterion)

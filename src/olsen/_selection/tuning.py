@@ -161,7 +161,7 @@ class RowData:
 
     def curve(self, options: TuningOptions, how: Paths) -> _Curve:
         """Of uniform members, by the criterion that was asked for."""
-        problem, (n, p) = self.problem, self.shape
+        problem, (n, _) = self.problem, self.shape
         drawn = resolve_size(options.max_samples, n, "max_samples")
         sizes, rows = self._sizes(options, self.splits, drawn), None if drawn == n else drawn
         if options.criterion == "oob":
@@ -172,14 +172,12 @@ class RowData:
             name, curve = "oob", risk_curves.oob_curve(problem, sizes, how, rows)
         elif self.splits is not None:
             name, curve = "kfold", self._kfold(self.splits, sizes, how, None, rows)
+        elif options.criterion == "gcv":
+            name, curve = "gcv", risk_curves.gcv(problem, sizes, how, rows)
         else:
-            if options.criterion == "gcv":
-                criterion = risk_curves.gcv(problem, sizes, how, rows)
-            else:
-                criterion = risk_curves.leave_one_out(problem, sizes, how, rows)
-                # So many rows and columns differ little from one member to the next; if not, more batches follow.
-                how = replace(how, batch=2) if n * float(sizes[-1]) ** 2 > MUCH_WORK else how
-            name, curve = criterion.name, how.nested(p, sizes, criterion)
+            # So many rows and columns differ little from one member to the next; if not, more batches follow.
+            how = replace(how, batch=2) if n * float(sizes[-1]) ** 2 > MUCH_WORK else how
+            name, curve = "loo", risk_curves.leave_one_out(problem, sizes, how, rows)
         residuals = self._by_row(curve.residual)
         if options.scale is not None:
             curve = curve.scaled(options.scale, self._deviations())
@@ -234,12 +232,10 @@ class RowData:
     def _kfold(
         self, splits: Splits, sizes: Indices, how: Paths, training: list[Moments] | None, drawn: int | None
     ) -> RowCurve:
-        """With as many members as from moments of folds, so that the choice is the same."""
-        p = self.problem.shape[1]
-        if training is None and drawn is None and p <= 3 * int(sizes[-1]):  # cheaper than one Gram matrix for each path
+        # one Gram matrix for all paths where that is cheaper than one for each
+        if training is None and drawn is None and self.shape[1] <= 3 * int(sizes[-1]):
             training = moments_of_training_rows(self.problem, splits)
-        criterion = risk_curves.kfold(self.problem, splits, training, how, drawn)
-        return replace(how, max_batches=how.min_batches).nested(p, sizes, criterion)
+        return risk_curves.kfold(self.problem, splits, training, sizes, how, drawn)
 
     def _by_row(self, residual: Array) -> Array | None:
         """Residuals (sizes, n, q) in the order of the rows, or None where some row has none."""
