@@ -71,7 +71,7 @@ test-lowest:  ## the tests with the lowest versions that pyproject.toml allows
 	$(LOWEST_PYTHON) -m venv build/lowest
 	$(LOWEST_PYTHON) tests/dist/lowest.py > build/lowest/constraints.txt
 	build/lowest/bin/python $(PIP) install --constraint build/lowest/constraints.txt --editable '.[test]'
-	build/lowest/bin/python -m pytest -n 2
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 build/lowest/bin/python -m pytest -n 2 --dist worksteal
 
 test-warnings: $(READY)  ## what libraries announce to change, as errors
 	$(BIN)/python -m pytest -n 2 $$(sed 's/ *#.*//; /^$$/d; s/^/-W /' tests/dist/warnings.txt)
