@@ -307,6 +307,19 @@ def test_the_page_of_a_fit(seed, tmp_path):
     assert not [a for _, a in page.tags if "src" in a or a.get("href", "data:,") != "data:,"], "it needs no other file"
 
 
+def test_the_page_says_how_wide_intervals_are_and_that_rows_are_few(seed, tmp_path):
+    X, y = data(seed)
+    for rows in (N, 20, 6):
+        model = OLSEnsembleRegressorCV().fit(X[:rows], y[:rows])
+        model.report(tmp_path / "page.html")
+        text, wide = page_of(tmp_path / "page.html").text, np.mean(np.diff(model.predict_interval(X)))
+        if np.isfinite(wide):
+            assert float(text.split("within ± ")[1].split()[0]) == pytest.approx(wide / 2, rel=0.35)
+        else:
+            assert "too few for an interval" in text
+        assert (f"{rows} rows are few" in text) == (rows < 30) == ("caution" in facts(model))
+
+
 def test_the_page_needs_the_rows(seed, tmp_path):
     X, y = data(seed)
     place, sparse = tmp_path / "page.html", pytest.importorskip("scipy.sparse")

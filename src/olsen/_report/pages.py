@@ -15,6 +15,7 @@ from typing import Any
 
 from .charts import Chart, Row, escape, row_chart
 from .formatting import counted, number, percent, shortened, size_of_members, with_error
+from .summary import interval_text
 
 __all__ = ["REPORT_MARK", "render", "render_comparison"]
 
@@ -49,7 +50,7 @@ def render(summary: dict[str, Any]) -> str:
         "<h2>Error of prediction</h2>",
         _table("errors", ("error", "R²"), errors),
         '<p class="sub">Root mean squared error of rows left out, and share of the variance of the target that is '
-        "explained.</p>",
+        f'explained. <span id="interval">{interval_text(summary["interval"])}</span></p>',
         _notes(data["messages"]),
         f'<div class="charts"><div>{_choice(summary)}{_profile(summary["columns"], data["columns"])}</div>',
         _effects(summary),

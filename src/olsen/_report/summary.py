@@ -19,12 +19,13 @@ from .._moments import Moments, from_data, training_moments
 from .formatting import coefficient_lines, heading_lines, number, percent, size_of_members
 
 __all__ = [
-    "Baselines", "as_text", "caution", "fold_errors", "left_out_predictions", "sampled_errors",
+    "Baselines", "as_text", "caution", "fold_errors", "interval_text", "left_out_predictions", "sampled_errors",
     "summarise", "summarise_folds",
 ]  # fmt: skip
 
 Array = NDArray[np.float64]
 
+COVERAGE = 0.9
 FEW_ROWS = 30  # an error from so many has a standard error of an eighth of it
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
 MOST_COEFFICIENTS = 15
@@ -160,6 +161,7 @@ def _collect(
                   "mean_columns_per_member": float(model.inclusion_.sum()), "schemes": dict(model.inclusion_shares_),
                   "kept": int(model.selected_.sum()) if len(model.selected_) else None},
         "errors": errors,
+        "interval": _interval(points, -float(model.best_score_)),
         "coefficients": [
             {"name": names[j], "coefficient": float(coef[j]), "effect": float(effect[j]),
              "drawn": float(model.inclusion_[j]), "standard_error": float(uncertain[j]) if known[j] else None}
@@ -173,6 +175,22 @@ def _collect(
         "command": command,
         "versions": versions(),
     }  # fmt: skip
+
+
+def _interval(points: dict[str, Any], mse: float) -> dict[str, float | None]:
+    """How far from their prediction most new observations are: errors of these rows, brought to the estimated one."""
+    off = np.sort(np.abs(np.subtract(points["observed"], points["predicted"])))
+    place, own = math.ceil(COVERAGE * (len(off) + 1)), float(np.mean(off**2)) if len(off) else 0.0
+    wide = off[place - 1] * math.sqrt(max(mse / own, 1.0) if own > 0 else 1.0) if place <= len(off) else None
+    return {"coverage": COVERAGE, "half_width": None if wide is None else float(wide)}
+
+
+def interval_text(interval: dict[str, Any]) -> str:
+    """What is expected of new observations."""
+    share, half = f"{interval['coverage']:.0%}", interval["half_width"]
+    if half is None:
+        return f"Rows are too few for an interval that holds {share} of new observations."
+    return f"{share} of new observations are expected within ± {number(half)} of their prediction."
 
 
 def _coef_std(model: Any) -> Array:
@@ -236,6 +254,7 @@ def as_text(summary: dict[str, Any]) -> str:
     for e in summary["errors"]:
         note = f"   {e['note']}" if e["note"] else ""
         lines.append(f"  {e['name']:<26}{number(e['rmse']):>10}{number(e['r2'], '.3f'):>8}{note}")
+    lines.append(f"  {interval_text(summary['interval'])}")
     size = size_of_members(model["mean_columns_per_member"], data["columns"])
     shares = sorted(model["schemes"].items(), key=lambda scheme: -scheme[1])
     drawn = DRAWN[model["inclusion"]].format(schemes=", ".join(f"{s} {percent(share)}" for s, share in shares))
