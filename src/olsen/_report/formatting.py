@@ -12,8 +12,8 @@ import unicodedata
 from typing import Any
 
 __all__ = [
-    "coefficient_lines", "columns_of", "counted", "escape_control", "heading_lines", "listed", "number", "padded",
-    "percent", "quoted", "shortened", "size_of_members", "with_error",
+    "coefficient_lines", "columns_of", "counted", "escape_control", "heading_lines", "interval_text", "listed",
+    "number", "padded", "percent", "quoted", "shortened", "size_of_members", "with_error",
 ]  # fmt: skip
 
 LONGEST_NAME = 60
@@ -144,3 +144,11 @@ def coefficient_lines(title: str, coefficients: list[dict[str, Any]], keys: list
         texts = (percent(c[key]) if key == "drawn" else number(c[key]) for key in keys)
         lines.append(f"  {padded(name, width)}{''.join(f'{text:>12}' for text in texts)}")
     return lines
+
+
+def interval_text(interval: dict[str, Any]) -> str:
+    """What is expected of new observations."""
+    share, half = f"{interval['coverage']:.0%}", interval["half_width"]
+    if half is None:
+        return f"Rows are too few for an interval that holds {share} of new observations."
+    return f"{share} of new observations are expected within ± {number(half)} of their prediction."

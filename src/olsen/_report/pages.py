@@ -14,8 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from .charts import Chart, Row, escape, row_chart
-from .formatting import counted, number, percent, shortened, size_of_members, with_error
-from .summary import interval_text
+from .formatting import counted, interval_text, number, percent, shortened, size_of_members, with_error
 
 __all__ = ["REPORT_MARK", "render", "render_comparison"]
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from .._engines import NeedsRows
 from .._execution import versions
 from .._moments import Moments, from_data, training_moments
-from .formatting import coefficient_lines, heading_lines, number, percent, size_of_members
+from .formatting import coefficient_lines, heading_lines, interval_text, number, percent, size_of_members
 
 __all__ = [
-    "Baselines", "as_text", "caution", "fold_errors", "interval_text", "left_out_predictions", "sampled_errors",
+    "Baselines", "as_text", "caution", "fold_errors", "left_out_predictions", "sampled_errors",
     "summarise", "summarise_folds",
 ]  # fmt: skip
 
@@ -91,7 +91,11 @@ def summarise(
         note = "k-fold cross-validation" if model.criterion_ == "kfold" else "leave-one-out"
     points = {**_thinned(y, predicted), "left_out": were_left_out}
     errors = compared or _errors(model, others, note)
-    return _collect(model, names, len(y), X.std(axis=0), errors, points, **about)
+    if model._result().folds is not None:  # in which the model was chosen: they know what new rows meet
+        half = float(np.mean(np.diff(model._cv_plus().interval(X[:MOST_POINTS], COVERAGE)))) / 2
+    else:
+        half = _half_width(np.abs(y - predicted)[np.isfinite(predicted)])
+    return _collect(model, names, len(y), X.std(axis=0), errors, points, half, **about)
 
 
 def summarise_folds(
@@ -102,8 +106,9 @@ def summarise_folds(
     points = {**_thinned(y, _fitted(model, X)), "left_out": False}
     spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
     errors = _errors(model, fold_errors(folds), "k-fold cross-validation")
+    half = _half_width(sampled_errors(model, folds, X, y))
     return _collect(
-        model, names, whole.n_rows, spread, errors, points, standard_errors=False, out_of_core=True, **about
+        model, names, whole.n_rows, spread, errors, points, half, standard_errors=False, out_of_core=True, **about
     )
 
 
@@ -139,7 +144,8 @@ def _fitted(model: Any, X: Array) -> Array:
 
 
 def _collect(
-    model: Any, names: list[str], n_rows: int, spread: Array, errors: list[dict[str, Any]], points: dict[str, Any], *,
+    model: Any, names: list[str], n_rows: int, spread: Array, errors: list[dict[str, Any]], points: dict[str, Any],
+    half: float, *,
     data_name: str, target: str, messages: list[str], seed: int, command: str, standard_errors: bool = True,
     out_of_core: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
@@ -161,7 +167,7 @@ def _collect(
                   "mean_columns_per_member": float(model.inclusion_.sum()), "schemes": dict(model.inclusion_shares_),
                   "kept": int(model.selected_.sum()) if len(model.selected_) else None},
         "errors": errors,
-        "interval": _interval(points, -float(model.best_score_)),
+        "interval": {"coverage": COVERAGE, "half_width": half if math.isfinite(half) else None},
         "coefficients": [
             {"name": names[j], "coefficient": float(coef[j]), "effect": float(effect[j]),
              "drawn": float(model.inclusion_[j]), "standard_error": float(uncertain[j]) if known[j] else None}
@@ -177,20 +183,10 @@ def _collect(
     }  # fmt: skip
 
 
-def _interval(points: dict[str, Any], mse: float) -> dict[str, float | None]:
-    """How far from their prediction most new observations are: errors of these rows, brought to the estimated one."""
-    off = np.sort(np.abs(np.subtract(points["observed"], points["predicted"])))
-    place, own = math.ceil(COVERAGE * (len(off) + 1)), float(np.mean(off**2)) if len(off) else 0.0
-    wide = off[place - 1] * math.sqrt(max(mse / own, 1.0) if own > 0 else 1.0) if place <= len(off) else None
-    return {"coverage": COVERAGE, "half_width": None if wide is None else float(wide)}
-
-
-def interval_text(interval: dict[str, Any]) -> str:
-    """What is expected of new observations."""
-    share, half = f"{interval['coverage']:.0%}", interval["half_width"]
-    if half is None:
-        return f"Rows are too few for an interval that holds {share} of new observations."
-    return f"{share} of new observations are expected within ± {number(half)} of their prediction."
+def _half_width(off: Array) -> float:
+    """How far from their prediction most new observations are, from errors of left-out rows."""
+    place = math.ceil(COVERAGE * (len(off) + 1))
+    return float(np.sort(off)[place - 1]) if place <= len(off) else math.inf
 
 
 def _coef_std(model: Any) -> Array:
