@@ -33,12 +33,12 @@ import torch
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, subsets
 from olsen._execution import threads
 from olsen._execution.arrays import HOST, space_of
-from olsen._execution.threads import Sharing
+from olsen._execution.threads import Threads
 from olsen._members import Problem, masked_cg, on_device
 from olsen.subsets import _on_device
 
 SHAPES = {"large": (40_000, 20_000, 10_000, 500), "many": (800, 400, 120, 20_000)}
-THREADS = Sharing(threads.count_threads(-1))
+THREADS = Threads(threads.count_threads(-1))
 QUICK = {"large": (200, 100, 50, 10), "many": (80, 40, 12, 100)}
 TUNED = {"wide": (2000, 1000), "long": (100_000, 500)}
 QUICK_TUNED = {"wide": (200, 40), "long": (1000, 20)}

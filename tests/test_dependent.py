@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
-from olsen._execution.threads import Sharing
+from olsen._execution.threads import Threads
 from olsen._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 from olsen._members.problem import Columns, Problem
 
@@ -117,16 +117,16 @@ def test_compiled_paths_equal_paths_by_hand(seed):
             data = PathData.from_problem(Problem(X, rng.standard_normal((n, 2)), weight, fit_intercept), shared=shared)
             orders = [rng.permutation(X.shape[1]) for _ in range(6)]
             sizes = np.array([1, 2, 7, 8, 9, X.shape[1]])
-            found = sum_pairs(data, orders, sizes, 2, Sharing())
+            found = sum_pairs(data, orders, sizes, 2, Threads())
             members = [prefix_residuals(data, order, sizes) for order in orders]
             a, b, c = (pair_sums(*members[i : i + 2]) for i in (0, 2, 4))
             for sums, wanted in zip(found.swapaxes(0, 1), np.stack([a + b, c], axis=1), strict=True):
                 np.testing.assert_allclose(sums, wanted, rtol=1e-7, atol=1e-8 * np.median(np.abs(wanted)))
-            np.testing.assert_array_equal(sum_pairs(data, orders, sizes, 2, Sharing(2)), found)
+            np.testing.assert_array_equal(sum_pairs(data, orders, sizes, 2, Threads(2)), found)
             if seed % 2:
                 continue
             new, Y = rng.permutation(X[:40]) - data.columns.mean_x, rng.standard_normal((40, 2))
             given = Columns.plain(new.T, Y - data.columns.mean_y)
-            found = sum_pairs(data, orders[:2], sizes, 1, Sharing(), given)[0, 0]
+            found = sum_pairs(data, orders[:2], sizes, 1, Threads(), given)[0, 0]
             first, second = (prefix_predictions(data, new, order, sizes) for order in orders[:2])
             np.testing.assert_allclose(found, 2 * Y - first - second, atol=1e-8)

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution.arrays import Space, space_of
-from olsen._execution.threads import Sharing
+from olsen._execution.threads import Threads
 from olsen._moments import Moments, from_data, training_moments
 from olsen._selection import moment_curves
 from olsen._selection.risk_curves import Paths, size_grid
@@ -144,7 +144,7 @@ def test_errors_are_those_of_rows(space, seed):
 
 
 def test_curves_are_those_of_the_host(space, seed):
-    paths, sizes = Paths(seed, "balanced", Sharing()), size_grid(28, 50)[3:]
+    paths, sizes = Paths(seed, "balanced", Threads()), size_grid(28, 50)[3:]
     for centre, dependent in product([False, True], [False, True]):
         with case(centre, dependent):
             there, here = both(*data(seed, q=2, dependent=dependent), space, centre)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loops import case
-from olsen._execution.threads import Sharing
+from olsen._execution.threads import Threads
 from olsen.subsets import Subsets, _drawing, draw, draw_members, group_size, permutations, resolve_size
 
 LAWS = list(itertools.product(("fixed", "bernoulli"), ("independent", "balanced")))
@@ -47,7 +47,7 @@ def test_chunks_and_threads_do_not_change_the_draw(monkeypatch):
                 np.testing.assert_array_equal(draw(20, 60, **how).indices, alone.indices)
             patch.undo()
             patch.setattr(_drawing, "WORTH_SHARING", 0)
-            shared = draw(20, 60, mapper=Sharing(3), **how)
+            shared = draw(20, 60, mapper=Threads(3), **how)
             np.testing.assert_array_equal(shared.indices, alone.indices)
             np.testing.assert_array_equal(shared.indptr, alone.indptr)
             np.testing.assert_array_equal(alone.counts(), alone.mask().sum(axis=0))

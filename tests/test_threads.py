@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from loops import case
 from olsen._execution import threads
-from olsen._execution.threads import Sharing, one_blas_thread
+from olsen._execution.threads import Threads, one_blas_thread
 
 SECONDS = 60  # for what should come at once
 
@@ -24,7 +24,7 @@ def blas_threads():
 
 
 def first_items(n_threads, n_items=6):
-    return Sharing(n_threads)(lambda a, b: a, n_items, chunk=1)
+    return Threads(n_threads)(lambda a, b: a, n_items, chunk=1)
 
 
 # chunks
@@ -34,13 +34,13 @@ def test_results_come_in_order_and_progress_grows_whatever_the_threads():
     for n_threads in (1, 2, 5):
         told, expected = [], [(start, min(start + 3, 20)) for start in range(0, 20, 3)]
         report = lambda done, told=told: told.append((done, threading.get_ident()))  # noqa: E731
-        assert Sharing(n_threads, report)(lambda a, b: time.sleep(0.001) or (a, b), 20, chunk=3) == expected
+        assert Threads(n_threads, report)(lambda a, b: time.sleep(0.001) or (a, b), 20, chunk=3) == expected
         numbers = [done for done, _ in told]
         assert numbers == sorted(set(numbers)) and numbers[-1] == 20
         assert {caller for _, caller in told} == {threading.get_ident()}
-        assert Sharing(n_threads)(lambda a, b: (a, b), 0) == []
+        assert Threads(n_threads)(lambda a, b: (a, b), 0) == []
     # chunks may have chunks of their own
-    assert Sharing(2)(lambda a, b: sum(first_items(2, 5)), 6, chunk=1) == [10] * 6
+    assert Threads(2)(lambda a, b: sum(first_items(2, 5)), 6, chunk=1) == [10] * 6
 
 
 def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere():
@@ -50,7 +50,7 @@ def test_a_call_does_not_wait_for_threads_that_are_busy_elsewhere():
         busy.wait(timeout=SECONDS)
         done.wait(timeout=SECONDS)
 
-    thread = threading.Thread(target=Sharing(3), args=(long, 3), kwargs={"chunk": 1})
+    thread = threading.Thread(target=Threads(3), args=(long, 3), kwargs={"chunk": 1})
     thread.start()
     busy.wait(timeout=SECONDS)
     assert first_items(3) == list(range(6)) and thread.is_alive()
@@ -67,7 +67,7 @@ def test_helpers_see_the_context_of_their_caller():
         seen[threading.get_ident()] = np.geterr()["over"]
 
     with np.errstate(over="raise"):
-        Sharing(2)(work, 2, chunk=1)
+        Threads(2)(work, 2, chunk=1)
     assert len(seen) == 2 and set(seen.values()) == {"raise"}
 
 
@@ -85,7 +85,7 @@ def test_after_an_error_no_chunk_is_begun():
                 time.sleep(0.1)
 
         with case(raises), pytest.raises(ValueError, match="here"):
-            Sharing(2)(work, 50, chunk=1)
+            Threads(2)(work, 50, chunk=1)
         assert sorted(begun) == [0, 1]
 
 
@@ -112,7 +112,7 @@ def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended():
 
         try:
             with case(while_waiting), pytest.raises(KeyboardInterrupt):
-                Sharing(2)(work, 2 if while_waiting else 50, chunk=1)
+                Threads(2)(work, 2 if while_waiting else 50, chunk=1)
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler if not while_waiting else before)
         assert len(ended) == 1 and first_items(2) == list(range(6))
@@ -122,10 +122,10 @@ def test_an_interrupt_surfaces_when_the_chunks_at_work_have_ended():
 
 ENDING = """
 import atexit, multiprocessing, threading, time
-from olsen._execution.threads import Sharing
+from olsen._execution.threads import Threads
 
 def work(n):
-    return sum(Sharing(3)(lambda a, b: (time.sleep(0.001), a)[1], n, chunk=1))
+    return sum(Threads(3)(lambda a, b: (time.sleep(0.001), a)[1], n, chunk=1))
 
 def fit(times, started):
     for i in range(times):
@@ -175,7 +175,7 @@ def test_a_forked_child_starts_helpers_of_its_own_and_has_no_limit():
             try:
                 meet = threading.Barrier(3)
                 assert blas_threads() == before
-                Sharing(3)(lambda a, b: meet.wait(timeout=SECONDS), 3, chunk=1)
+                Threads(3)(lambda a, b: meet.wait(timeout=SECONDS), 3, chunk=1)
                 assert blas_threads() == before
                 code = 0
             finally:
@@ -231,10 +231,10 @@ def test_limits_of_ours_count_from_the_latest_and_leave_nothing_behind(two):
     second.leave()
     assert blas_threads() == {2}
     with one_blas_thread():
-        with Sharing(2).blas():
+        with Threads(2).blas():
             assert blas_threads() == {2}
             # within a larger number, work of members is limited again
-            assert Sharing(2)(lambda a, b: blas_threads(), 1) == [{1}]
+            assert Threads(2)(lambda a, b: blas_threads(), 1) == [{1}]
         assert blas_threads() == {1}
 
 
@@ -294,8 +294,8 @@ def test_where_blas_has_a_number_for_each_thread_only_ours_are_limited(monkeypat
     overlapping = Context(one_blas_thread, here=False)
     with one_blas_thread(), ThreadPoolExecutor(1) as elsewhere:
         assert elsewhere.submit(fake.get_num_threads).result() == 8
-        assert Sharing(2)(work, 2, chunk=1) == [1, 1]
-        with Sharing().blas():
+        assert Threads(2)(work, 2, chunk=1) == [1, 1]
+        with Threads().blas():
             assert fake.get_num_threads() == 8
         overlapping.enter()
     assert fake.get_num_threads() == 8

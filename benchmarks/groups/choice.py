@@ -6,7 +6,7 @@ import numpy as np
 
 from olsen import _members, subsets
 from olsen._execution import memory
-from olsen._execution.threads import Sharing
+from olsen._execution.threads import Threads
 from problems import linear
 from timing import best, interleave, judged, summary
 
@@ -54,9 +54,9 @@ def measure(n, p, m, k, max_samples, rounds):
         return _members.Problem(X, y[:, None])  # a new one each time: it keeps its moments
 
     def call(name):
-        return lambda: _members.SOLVERS[name](problem(), features, samples, Sharing(2))
+        return lambda: _members.SOLVERS[name](problem(), features, samples, Threads(2))
 
-    chosen = _members.solve(problem(), features, samples, sharing=Sharing(2)).solver
+    chosen = _members.solve(problem(), features, samples, sharing=Threads(2)).solver
     contenders = {name: call(name) for name in {chosen: None} | dict.fromkeys(applicable(n, p, m, k, samples))}
     measured = race(contenders, rounds)
     took = best(measured)

@@ -8,7 +8,7 @@ import numpy as np
 
 from machine import product
 from olsen import _kernel, subsets
-from olsen._execution.threads import Sharing
+from olsen._execution.threads import Threads
 from olsen._members.problem import Columns
 from problems import linear
 from timing import best, interleave, judged, summary
@@ -49,11 +49,11 @@ def measure(m, p, must, aim, quick):
     other, _ = product(100 if quick else 1000)
 
     def two_products():
-        Sharing(2)(lambda i, _: (multiply, other)[i](), 2, chunk=1)
+        Threads(2)(lambda i, _: (multiply, other)[i](), 2, chunk=1)
 
     solve(1)
     contenders = {
-        "one product": partial(Sharing(), lambda *_: multiply(), 1),
+        "one product": partial(Threads(), lambda *_: multiply(), 1),
         "one thread": partial(solve, 1),
         "two products": two_products,
         "two threads": partial(solve, 2),
@@ -91,7 +91,7 @@ def kernel(m, p, k):
     def work(start, stop):
         _kernel.solve_principal(start, stop, *given, *lists, *out)
 
-    return lambda n_threads: Sharing(n_threads)(work, k)
+    return lambda n_threads: Threads(n_threads)(work, k)
 
 
 def cells(row):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from .. import _members
 from .._execution import memory, messages
-from .._execution.threads import Sharing, one_blas_thread
+from .._execution.threads import Threads, one_blas_thread
 from .._members import Members, Problem, gram
 from .._members.mean import member_sum
 from .._members.problem import Submatrix
@@ -89,7 +89,7 @@ def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, se
                 (p, q), dtype = (some[0].X.shape[1], some[0].y.shape[1]), some[0].X.dtype
                 lanes, distinct = _lanes(p, q, n_groups, centre), DistinctRows.of_columns(p)
                 about = (some[0].single, np.float32 if dtype == np.float32 else np.float64, some[0].names)
-            Sharing(n_threads)(partial(add, some), len(some), chunk=1, uses_blas=False)
+            Threads(n_threads)(partial(add, some), len(some), chunk=1, uses_blas=False)
             for block in some:
                 n_given += len(block.X)
                 if len(distinct) < distinct.enough:
@@ -204,12 +204,12 @@ class Blocks(Engine):
         count = min(count, len(self.summary.parts))
         return [Moments.merge_all(self.summary.parts[f::count]) for f in range(count)]
 
-    def again(self) -> Blocks | None:
+    def reopen(self) -> Blocks | None:
         if self.source is None or not self.source.rereadable:
             return None
         return Blocks(self.source, replace(self.options, progress=None))
 
-    def sums(self) -> Moments:
+    def moments(self) -> Moments:
         return Moments.merge_all((self._summary or self._sum(1, 0)).parts)
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import Sharing, one_blas_thread
+from .._execution.threads import Threads, one_blas_thread
 from .._members import Members, Problem, gram
 from .._members.mean import member_sum
 from .._members.problem import Submatrix, Units
@@ -51,7 +51,7 @@ def _laws(design: Design) -> list[dict[str, Any]]:
 
 def _process_of(engine: Engine, how: dict[str, Any]) -> Determinantal:
     if engine.problem is None or not engine.problem.space.on_host:
-        process = Determinantal.from_gram(engine.sums().G, **how)
+        process = Determinantal.from_gram(engine.moments().G, **how)
         return process if "penalty" in how else _trusted(process)  # a size in doubt is the user's, a penalty is ours
     problem, _ = engine.problem.in_units
     if problem.shape[1] <= problem.shape[0]:
@@ -84,7 +84,7 @@ def limit_of(engine: Engine, design: Design) -> Members:
     """
     moments, units = None, Units()  # moments that uniform members are solved from, as they were in folds
     if engine.problem is None:
-        moments = engine.sums()
+        moments = engine.moments()
         found = limit_of_moments(moments, design)
     else:
         problem, units = engine.problem.in_units
@@ -139,7 +139,7 @@ def drawable(engine: Engine, design: Design) -> Design:
 
 
 def _with_uniform_of_moments(
-    limit: Members, moments: Moments, design: Design, share: float, sharing: Sharing
+    limit: Members, moments: Moments, design: Design, share: float, sharing: Threads
 ) -> Members:
     """With the share of uniform members, whose mean has no closed form.
 

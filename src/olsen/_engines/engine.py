@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import Report, Sharing
+from .._execution.threads import Report, Threads
 from .._members import Members, Problem
 from .._moments import Moments
 from ..subsets import Design
@@ -34,18 +34,18 @@ class Options:
     n_threads: int = 1
     progress: Progress | None = None
 
-    def sharing(self, task: str, count: int | str) -> Sharing:
+    def sharing(self, task: str, count: int | str) -> Threads:
         """Threads for a piece of work that is reported under a name."""
-        return Sharing(self.n_threads, self.report(task, count))
+        return Threads(self.n_threads, self.report(task, count))
 
     def report(self, task: str, count: int | str) -> Report | None:
         """What to call with the number of finished items."""
         return self.progress(task, count) if self.progress else None
 
     @cached_property
-    def quietly(self) -> Sharing:
+    def quietly(self) -> Threads:
         """Threads for work that is not reported."""
-        return Sharing(self.n_threads)
+        return Threads(self.n_threads)
 
 
 class NeedsRows(ValueError):
@@ -139,11 +139,11 @@ class Engine(Protocol):
     def _solve_drawn(self, features: Any, samples: Any, weights: Array | None) -> Members:
         """Members with these columns and rows (or groups of rows; None: all)."""
 
-    def again(self) -> Engine | None:
+    def reopen(self) -> Engine | None:
         """The data before anything was read of them, to be kept with a fit; None where they cannot be had again."""
         return self
 
-    def sums(self) -> Moments:
+    def moments(self) -> Moments:
         """Moments of all rows, on the host; may read the data."""
 
     def folds(self, count: int, seed: int) -> list[Moments]:

@@ -66,10 +66,10 @@ class Rows(Engine):
             design, n_rows=n, n_columns=p, distinct_rows=distinct, n_given=self.n_given, kept_rows=self.kept_rows
         )
 
-    def again(self) -> Self:
+    def reopen(self) -> Self:
         return replace(self, options=replace(self.options, progress=None))
 
-    def sums(self) -> Moments:
+    def moments(self) -> Moments:
         self._refuse_extremes()
         return self.rows.moments.on_host()
 
@@ -216,7 +216,7 @@ class Stream(Engine):
         members = Members.of(problem, features, None, solution)
         return replace(members, intercept=mean_y - mean_x @ members.coef, mean_y=mean_y)
 
-    def sums(self) -> Moments:
+    def moments(self) -> Moments:
         X, Y, mean_x, mean_y, _ = self.triangle.centred(self.options.fit_intercept)
         n, weight = self.triangle.n_rows, float(self.triangle.R[0, 0] ** 2)
         return Moments(n, weight, mean_x, mean_y, X.T @ X, X.T @ Y, (Y * Y).sum(axis=0), self.options.fit_intercept)

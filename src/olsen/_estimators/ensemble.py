@@ -15,7 +15,7 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y
 from .. import _members
 from .._engines import Memory, Stream
 from .._execution import messages
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from ..subsets import Subsets
 from .fitted import FittedEnsemble
 from .inputs import check_arguments, item_numbers, open_training, refuse_text_columns, unchanged_on_failure
@@ -356,7 +356,7 @@ def member_coefficients(
     data = sp.csc_array(X) if sp.issparse(X) else X
     Y = np.asarray(y, dtype=np.float64).reshape(-1, 1)
     problem = _members.Problem(data, Y, weight, fit_intercept)
-    solution = _members.solve(problem, features, samples, solver=solver, sharing=Sharing(n_threads))
+    solution = _members.solve(problem, features, samples, solver=solver, sharing=Threads(n_threads))
     coef = np.zeros((len(features), p))
     coef[np.repeat(np.arange(len(features)), features.sizes), features.indices] = solution.values[:, 0]
     return coef, solution.intercepts[:, 0]

@@ -58,7 +58,7 @@ from numpy.typing import NDArray
 
 from .._engines import Engine, FoldFit
 from .._execution import memory
-from .._execution.threads import Sharing, one_blas_thread
+from .._execution.threads import Threads, one_blas_thread
 from .._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit, inverses
 from .._members.problem import Problem, Units
 from .._moments import Moments
@@ -114,7 +114,7 @@ class Jackknife:
     weights: Array  # (k,) of the members; empty where they are infinitely many
     scale: float
     check: Callable[[], Problem]  # raises if the rows are not those of the fit any more
-    sharing: Sharing
+    sharing: Threads
 
     @cached_property
     def residuals(self) -> Array:
@@ -313,7 +313,7 @@ class MomentErrors:
         return out
 
 
-def mean_inverse(G: Array, features: Subsets, sharing: Sharing) -> Array:
+def mean_inverse(G: Array, features: Subsets, sharing: Threads) -> Array:
     """Mean of the inverses of the members' Gram matrices, zero outside their columns."""
     p, k = len(G), len(features)
 
@@ -419,7 +419,7 @@ class Batches:
         """Mean variance over draws of the predictions of the training rows, summed over targets."""
         B = len(self.coef)
         if engine.problem is None:
-            moments, off = engine.sums(), self.coef - self.coef.mean(axis=0)
+            moments, off = engine.moments(), self.coef - self.coef.mean(axis=0)
             squares = float(np.einsum("bqi,ij,bqj->", off, moments.G, off)) / moments.weight
             at_means = self.coef @ moments.mean_x + self.intercept if moments.centred else self.intercept
             return (squares + float(np.sum((at_means - at_means.mean(axis=0)) ** 2))) / (B * (B - 1))

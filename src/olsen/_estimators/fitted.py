@@ -265,7 +265,7 @@ class FittedEnsemble(
             advantage=how.advantage,
             fingerprint=fingerprint(engine.problem),
             why_no_rows=engine.why_no_rows,
-            data=engine.again(),
+            data=engine.reopen(),
             random_state=self.random_state,
         )
 

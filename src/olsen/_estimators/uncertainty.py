@@ -17,7 +17,7 @@ from .. import _engines
 from .._engines import Memory, NeedsRows, Refit, Stream
 from .._engines.determinantal import drawable
 from .._execution.arrays import space_of
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._moments import Moments
 from .._selection.fold_data import SEED as FOLD_SEED
 from .error_estimates import Batches, CVPlus, Jackknife, MomentErrors, Refits, mean_inverse
@@ -316,7 +316,7 @@ class UncertaintyMixin(BaseEstimator):
 
     @once
     def _moments(self, what: str) -> Moments:
-        moments: Moments = self._result().need_data(what).sums()
+        moments: Moments = self._result().need_data(what).moments()
         return moments
 
     @once
@@ -328,7 +328,7 @@ class UncertaintyMixin(BaseEstimator):
             fitted.need_rows(f"a standard error of members with max_samples={design.max_samples!r}")
         moments = self._moments(what)
         if members.number < np.inf:
-            inverse = mean_inverse(moments.G, design.draw(0, len(members))[0], Sharing())
+            inverse = mean_inverse(moments.G, design.draw(0, len(members))[0], Threads())
         else:
             inverse = design.process[0].mean_inverse()
         errors = MomentErrors.from_moments(moments, inverse, fitted.scale)

@@ -42,7 +42,7 @@ from . import memory
 __all__ = [
     "BLAS_HELD",
     "Report",
-    "Sharing",
+    "Threads",
     "add_gram",
     "blas_threads",
     "count_threads",
@@ -78,7 +78,7 @@ def room_for_a_thread() -> bool:
 
 
 @dataclass(frozen=True)
-class Sharing:
+class Threads:
     """Call ``sharing(function, n_items)`` to have ``function(start, stop)`` called on chunks; results in order.
 
     Parameters
@@ -117,7 +117,7 @@ class Sharing:
         with one_blas_thread() if uses_blas and not BLAS_HELD.get() else nullcontext():
             return _map_chunks(function, n_items, chunk or 1, most, self.n_threads, self.report)
 
-    def quiet(self) -> Sharing:
+    def quiet(self) -> Threads:
         """The same without reports: for steps on the way to what is reported."""
         return replace(self, report=None) if self.report else self
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._execution import memory
-from .._execution.threads import Sharing, one_blas_thread
+from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Subsets
 from . import gram, masked_cg, orthogonal
 from .mean import Members, by_target
@@ -16,7 +16,7 @@ from .problem import Problem, Solution
 
 __all__ = ["ASKED_FOR", "SOLVERS", "Members", "Problem", "Solution", "by_target", "choose", "solve"]
 
-ALONE = Sharing()
+ALONE = Threads()
 
 ASKED_FOR = ("auto", "gram", "orthogonal", "masked_cg")  # solvers that users may name
 # name -> solve(problem, features, samples, mapper) -> Solution
@@ -72,7 +72,7 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
 
 
 def solve(
-    problem: Problem, features: Subsets, samples: Subsets | None, *, solver: str = "auto", sharing: Sharing = ALONE
+    problem: Problem, features: Subsets, samples: Subsets | None, *, solver: str = "auto", sharing: Threads = ALONE
 ) -> Solution:
     """Coefficients and intercepts of all members.
 
@@ -85,7 +85,7 @@ def solve(
         return _solve(problem, features, samples, solver, sharing).in_users_units(units)
 
 
-def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver: str, sharing: Sharing) -> Solution:
+def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver: str, sharing: Threads) -> Solution:
     n, p = problem.shape
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept

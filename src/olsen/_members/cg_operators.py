@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._moments import Moments, centred_rows, mirror_lower
 from .._trust import constant_columns
 from .cg import ALL
@@ -235,7 +235,7 @@ class UnitGram:
         return cls(scale * moments.G * scale.T, scale * moments.C, scale, *means, moments.space)
 
     @classmethod
-    def in_single(cls, rows: Rows, sharing: Sharing) -> UnitGram:
+    def in_single(cls, rows: Rows, sharing: Threads) -> UnitGram:
         """X'X in float32, X'y in float64; one pass after the means."""
         problem = rows.problem
         X, Y, weight, (n, p), (mean_x, mean_y) = problem.X, problem.Y, problem.weight, problem.shape, problem.means

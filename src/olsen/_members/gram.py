@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from .. import _kernel
 from .._execution import memory
-from .._execution.threads import BLAS_HELD, Sharing, one_blas_thread
+from .._execution.threads import BLAS_HELD, Threads, one_blas_thread
 from .._moments import Moments, mirror_lower
 from .._trust import LARGEST_INFLATION, SMALLEST_PIVOT
 from ..subsets import Subsets
@@ -46,7 +46,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
+def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
     """All members from the Gram matrix of all rows."""
     # users' own cut-off is one of singular values
     columns = partial(_columns, problem, mapper) if problem.rcond is None else None
@@ -55,7 +55,7 @@ def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, m
 
 
 def from_moments(
-    moments: Moments, features: Subsets, mapper: Sharing, columns: Callable[[], Columns] | None = None
+    moments: Moments, features: Subsets, mapper: Threads, columns: Callable[[], Columns] | None = None
 ) -> Solution:
     """The same without a look at the data; members marked `refitted` are still to be solved again from there.
 
@@ -79,7 +79,7 @@ def from_moments(
     return Solution(values, intercept_of(values), doubtful, "gram")
 
 
-def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
+def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
     """Each member from the Gram matrix of its own rows and columns.
 
     The probes are further targets, of pure noise (over the roots of the weights, which the rows are multiplied by): a
@@ -104,7 +104,7 @@ def _probes(size: int) -> Array:
 
 
 def _mend(
-    problem: Problem, features: Subsets, samples: Subsets | None, solution: Solution, mapper: Sharing
+    problem: Problem, features: Subsets, samples: Subsets | None, solution: Solution, mapper: Threads
 ) -> Solution:
     """Solve doubtful members again from the data."""
     again = np.flatnonzero(solution.refitted)
@@ -123,7 +123,7 @@ def _times(values: Array, features: Subsets, vector: Array) -> Array:
     return np.stack([sp.csr_array((v, features.indices, features.indptr), shape=shape) @ vector for v in values.T], 1)
 
 
-def _columns(problem: Problem, sharing: Sharing) -> Columns:
+def _columns(problem: Problem, sharing: Threads) -> Columns:
     """What the kernel confirms dependent columns with.
 
     Of data in blocks it is a triangular factor; making that may read them again.
@@ -143,7 +143,7 @@ def _solve_principal(
     scale: Array,
     q: int,
     features: Subsets,
-    mapper: Sharing,
+    mapper: Threads,
     columns: Callable[[], Columns] | None = None,
 ) -> tuple[Array, Array, Array]:
     """Solutions of the first q right-hand sides, pivot ratios, and the largest scaled entry of the other solutions.
@@ -153,7 +153,7 @@ def _solve_principal(
     G, C = np.ascontiguousarray(G), np.ascontiguousarray(C)
     data = Columns.plain(np.zeros((len(G), 0)), np.zeros((0, 1)))
 
-    def solve(features: Subsets, mapper: Sharing, data: Columns) -> tuple[Array, Array, Array]:
+    def solve(features: Subsets, mapper: Threads, data: Columns) -> tuple[Array, Array, Array]:
         lists = features.indptr[:-1], features.indptr[1:], features.indices
         k = len(lists[0])
         out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
@@ -176,7 +176,7 @@ def _solve_principal(
 
 
 def _solve_submatrices(
-    problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Sharing
+    problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Threads
 ) -> tuple[Array, Array, Array, Array]:
     """Coefficients, intercepts, pivot ratios and the largest scaled coefficients of the probes."""
     (n, _), k, q = problem.shape, len(features), problem.Y.shape[1]
@@ -210,7 +210,7 @@ def _one_list(size: int) -> tuple[Indices, Indices, Indices]:
     return np.zeros(1, np.int64), np.array([size]), np.arange(size)
 
 
-def _gatherable(X: Array, features: Subsets, mapper: Sharing) -> Array:
+def _gatherable(X: Array, features: Subsets, mapper: Threads) -> Array:
     """Column order for wide data, where in row order every entry would be a cache line of its own."""
     in_order = X.flags.f_contiguous or (X.flags.c_contiguous and X.shape[1] < 16 * features.sizes.mean())
     if in_order and X.flags.aligned:
@@ -231,7 +231,7 @@ def _complement_pays(G: Array, features: Subsets) -> bool:
     return bool(p**3 + np.sum((p - m) ** 3.0 / 3) + 2.0 * len(m) * p**2 < np.sum(m**3.0 / 3))
 
 
-def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Sharing) -> Array | None:
+def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Threads) -> Array | None:
     """The complement form, or None where G is not well-conditioned enough for its inverse.
 
     The diagonal of the inverse holds the variance inflation factors of all columns together, which bound those of every

@@ -42,7 +42,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._trust import EPS, EXACT_FIT, LARGEST_INFLATION, costs_a_rank, nothing_but_rounding
 from ..subsets import Determinantal, Subsets
 from .orthogonal import basis_and_inverse, least_squares
@@ -341,7 +341,7 @@ def delete_rows(
     features: Subsets,
     samples: Subsets | None,
     weights: Array,
-    sharing: Sharing,
+    sharing: Threads,
     *,
     visit: Visit | None = None,
     operator: bool = False,
@@ -418,7 +418,7 @@ class _Batch:
 
 
 def _add_batches(
-    rows: TrainingRows, form: _Form, weights: Array, members: Indices, sharing: Sharing, sums: Deleted
+    rows: TrainingRows, form: _Form, weights: Array, members: Indices, sharing: Threads, sums: Deleted
 ) -> Indices:
     """Add members on all rows from one Gram matrix; those whose inverse was trusted."""
     blocks, sizes, done = rows.blocks(), form.subsets.sizes[members], [members[:0]]
@@ -518,7 +518,7 @@ def _add_one_by_one(
     samples: Subsets | None,
     weights: Array,
     members: Indices,
-    sharing: Sharing,
+    sharing: Threads,
     sums: Deleted,
 ) -> Deleted:
     """Add members that are deleted from on their own, a few at a time, in their order."""

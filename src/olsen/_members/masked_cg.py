@@ -37,7 +37,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._execution import memory, messages
 from .._execution.arrays import smaller_batch
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from ..subsets import Subsets
 from ..subsets._on_device import DeviceSubsets
 from . import gram, orthogonal
@@ -71,7 +71,7 @@ class Solved(NamedTuple):
     outcome: Outcome
 
 
-def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
+def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
     """Coefficients of every member; the members that the iteration gives up come from a direct solver."""
     out = Solution.empty(features.sizes, problem.Y.shape[1], "masked_cg")
     for one in iterations(problem, features, samples, mapper):
@@ -114,7 +114,7 @@ def warn_slow(parts: list[Solved], k: int) -> None:
 
 
 def iterations(
-    problem: Problem, features: AnySubsets, samples: AnySubsets | None, sharing: Sharing
+    problem: Problem, features: AnySubsets, samples: AnySubsets | None, sharing: Threads
 ) -> Iterator[Iteration]:
     """Members by their operator: "dual" for fewer rows than columns, "gram", "single" or "normal" for the others."""
     rows = (np.full(len(features), problem.shape[0]) if samples is None else samples.sizes) - problem.fit_intercept
@@ -153,7 +153,7 @@ class Iteration:
     samples: AnySubsets | None
     kind: str  # "gram", "single", "normal" or "dual"
     members: NDArray[np.int64]
-    sharing: Sharing
+    sharing: Threads
 
     @property
     def shared(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution import arrays
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from ..subsets import Subsets
 from . import masked_cg, solve
 from .cg import DONE, LIMIT
@@ -36,7 +36,7 @@ class MemberSum(NamedTuple):
 
 
 def solve_sum(
-    problem: Problem, features: AnySubsets, samples: AnySubsets | None, solver: str, sharing: Sharing
+    problem: Problem, features: AnySubsets, samples: AnySubsets | None, solver: str, sharing: Threads
 ) -> MemberSum:
     """Sum of all members' coefficients and intercepts, on the problem's device; `sharing` serves the host's part."""
     if solver == "orthogonal":
@@ -95,7 +95,7 @@ def _factored(problem: Problem, features: AnySubsets, members: Indices) -> tuple
 
 
 def _from_host(
-    problem: Problem, features: AnySubsets, samples: AnySubsets | None, members: Indices, solver: str, sharing: Sharing
+    problem: Problem, features: AnySubsets, samples: AnySubsets | None, members: Indices, solver: str, sharing: Threads
 ) -> MemberSum:
     """Members solved on the host, which gets the columns they use."""
     space, k = problem.space, len(members)

@@ -28,7 +28,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding, power_of_two, rounding_of_factors
 from ..subsets import Subsets
 from .problem import Problem, Solution, Submatrix
@@ -43,7 +43,7 @@ LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a
 
 
 def solve(
-    problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing, *, refine: bool = True
+    problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads, *, refine: bool = True
 ) -> Solution:
     """Solve every member from its own submatrix.
 
@@ -65,7 +65,7 @@ def solve(
     return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "orthogonal", mapper)
 
 
-def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing) -> Solution:
+def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
     """Members with fewer rows than columns: the minimum-norm interpolator of each."""
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:

@@ -35,7 +35,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .. import _kernel
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, costs_a_rank, rounding_of_factors
 from .problem import LANES, Columns, Problem
 
@@ -68,7 +68,7 @@ class PathData:
             return np.empty((0, 0)), np.zeros((0, Y.shape[1])), np.sqrt(np.einsum("jl,jl->j", A, A))
         return self.G, A @ Y, np.sqrt(np.diagonal(self.G))
 
-    def factor(self, orders: list[Indices], store: Array, mapper: Sharing) -> tuple[tuple[Indices, ...], Array]:
+    def factor(self, orders: list[Indices], store: Array, mapper: Threads) -> tuple[tuple[Indices, ...], Array]:
         """Factors of members along their orders into `store`; the orders as lists, and the smallest pivot ratios."""
         columns, ratios, data, (G, C, scale) = _lists(orders), np.empty(len(orders)), self.columns, self._products
 
@@ -220,7 +220,7 @@ def pair_sums(first: Array, second: Array) -> Array:
 
 
 def sum_pairs(
-    data: PathData, orders: list[Indices], sizes: Indices, batch: int, mapper: Sharing, rows: Columns | None = None
+    data: PathData, orders: list[Indices], sizes: Indices, batch: int, mapper: Threads, rows: Columns | None = None
 ) -> Array:
     """Sums over batches of so many pairs, (batches, 3, sizes, n, q), of :func:`pair_sums` of residuals.
 
@@ -230,7 +230,7 @@ def sum_pairs(
     own, rows, k, n_sizes = rows is None, data.columns if rows is None else rows, len(orders), len(sizes)
     orders = [order[: sizes[-1]] for order in orders]
     flops = k * sizes[-1] * (1e4 + sizes[-1] * (2.0 * rows.n + sizes[-1] / 3))
-    mapper = mapper.quiet() if flops > 2e7 else Sharing()  # fewer are done before a second thread has begun
+    mapper = mapper.quiet() if flops > 2e7 else Threads()  # fewer are done before a second thread has begun
     (q, padded), slots = (rows.Y.shape[1], rows.A.shape[1]), np.arange(k // 2) // batch
     sums, states = np.zeros((3, (slots[-1] + 1) * n_sizes, q, padded)), np.zeros(padded, dtype=np.int64)
     numbers = _kernel.member_size(int(sizes[-1]), q)

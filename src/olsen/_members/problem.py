@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.arrays import HOST, Space
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._moments import Moments, from_data, weighted_mean
 from .._trust import (
     EPS,
@@ -111,7 +111,7 @@ class Problem:
         """Whether they have been made already."""
         return "moments" in vars(self)
 
-    def moments_by(self, mapper: Sharing) -> Moments:
+    def moments_by(self, mapper: Threads) -> Moments:
         """The same, made with the threads of `mapper` if they are not there yet."""
         if not self.has_moments:
             made = from_data(self.X, self.Y, self.weight, centre=self.fit_intercept, space=self.space, mapper=mapper)
@@ -240,7 +240,7 @@ class Columns:
     relative: float  # of a relation's length: below, it is rounding
 
     @classmethod
-    def from_problem(cls, problem: Problem, sharing: Sharing | None = None) -> Columns:
+    def from_problem(cls, problem: Problem, sharing: Threads | None = None) -> Columns:
         """A copy of all rows."""
         (n, p), (mean_x, mean_y), weight = problem.shape, problem.means, problem.weight
         memory.require(8.0 * n * p, "A copy of X by columns", "Use fewer rows, or drop columns that repeat others.")
@@ -252,7 +252,7 @@ class Columns:
             if weight is not None:
                 out *= root
 
-        (sharing or Sharing()).without_blas(work, p)
+        (sharing or Threads()).without_blas(work, p)
         if problem.fit_intercept:
             squares = np.diagonal(problem.moments.G) if problem.has_moments else np.einsum("jl,jl->j", A, A)
             A[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
@@ -338,7 +338,7 @@ class Solution:
 
     @classmethod
     def member_by_member(
-        cls, solve_one: Callable[[int], tuple[Array, Array, bool]], sizes: Indices, q: int, name: str, mapper: Sharing
+        cls, solve_one: Callable[[int], tuple[Array, Array, bool]], sizes: Indices, q: int, name: str, mapper: Threads
     ) -> Solution:
         """Collect ``solve_one(i) -> (coef (m, q), intercept (q,), refitted)`` over all members."""
         indptr = np.concatenate([[0], np.cumsum(sizes)])

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.arrays import HOST, Space
-from .._execution.threads import BLAS_HELD, Sharing, one_blas_thread
+from .._execution.threads import BLAS_HELD, Threads, one_blas_thread
 from .._trust import EPS, constant_columns, ordinary_weights
 
 __all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "training_moments", "weighted_mean"]
@@ -32,7 +32,7 @@ Real = TypeVar("Real", bound=np.floating[Any])
 
 # flops of a Gram matrix: below, it is not worth sharing; it gains nothing from threads of BLAS; two of ours share it
 TINY, SMALL, LARGE = 1e7, 2e8, 4e9
-ALONE = Sharing()
+ALONE = Threads()
 DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
 BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
 
@@ -122,7 +122,7 @@ def training_moments(folds: list[Moments]) -> list[Moments]:
 
 
 def from_data(
-    X: Any, Y: Any, weight: Any, *, centre: bool, space: Space = HOST, mapper: Sharing | None = None
+    X: Any, Y: Any, weight: Any, *, centre: bool, space: Space = HOST, mapper: Threads | None = None
 ) -> Moments:
     """Moments of X (dense or sparse, any float type) and Y of shape (n, q), accumulated in float64.
 
@@ -199,7 +199,7 @@ def _row_blocks(n: int, p: int, n_bytes: int) -> list[slice]:
 
 
 def _dense_squares(
-    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, mapper: Sharing | None = None
+    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, mapper: Threads | None = None
 ) -> tuple[Array, Array, Array]:
     """X'X, X'y and y'y about the means; threads do not change how small ones are summed.
 

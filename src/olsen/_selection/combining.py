@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._members.jackknife import delete_each_row, delete_rows_of_limit
 from .._members.path import PathData, prefix_residuals
 from .._members.problem import Problem
@@ -45,7 +45,7 @@ class Combination:
 
 
 def combine(
-    problem: Problem, design: Design, k: float, scale: float | None, stacking: bool, sharing: Sharing
+    problem: Problem, design: Design, k: float, scale: float | None, stacking: bool, sharing: Threads
 ) -> Combination:
     """Weights of k members and their scale from leave-one-out residuals; a scale of None is estimated."""
     if k == np.inf:
@@ -66,7 +66,7 @@ def combine(
 
 
 def _member_residuals(
-    problem: Problem, features: Subsets, samples: Subsets | None, mapper: Sharing
+    problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads
 ) -> tuple[Array, Array]:
     """Leave-one-out residuals of every member, (k, n, q), and mean targets without each row, (k, n, q).
 
@@ -123,7 +123,7 @@ def drawn_to_one(slope: float, variance: float) -> float:
 
 
 def stacking_weights(
-    problem: Problem, features: Subsets, samples: Subsets | None, residual: Array, seed: int, mapper: Sharing
+    problem: Problem, features: Subsets, samples: Subsets | None, residual: Array, seed: int, mapper: Threads
 ) -> tuple[Array, float]:
     """Weights of the members (k,), equal where the gate is shut, and the advantage of stacking in standard errors.
 

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution.threads import Sharing, one_blas_thread
+from .._execution.threads import Threads, one_blas_thread
 from .._members.problem import Problem
 from .._moments import Moments, from_data, training_moments
 from .._trust import constant_columns
@@ -106,7 +106,7 @@ class FoldData:
     n_rows: int
     folds: list[Fold]
     repeats: int
-    sharing: Sharing
+    sharing: Threads
     training: list[Moments] | None = None  # of the training rows of all folds, where these were made
 
     @property
@@ -179,7 +179,7 @@ def few_folds(folds: list[Moments]) -> list[Moments]:
 
 
 def moments_of_training_rows(
-    problem: Problem, splits: Splits, repeats: int = 1, sharing: Sharing | None = None
+    problem: Problem, splits: Splits, repeats: int = 1, sharing: Threads | None = None
 ) -> list[Moments]:
     """Of every split; where test rows partition all rows in every repeat, merged from theirs, which cost one pass."""
     n, each = problem.shape[0], len(splits) // repeats
@@ -198,7 +198,7 @@ def moments_of_training_rows(
     return [moments for i in range(0, len(found), each) for moments in training_moments(found[i : i + each])]
 
 
-def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Sharing) -> FoldData:
+def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Threads) -> FoldData:
     """From rows in memory: by Gram matrices, or by the rows themselves where columns are more."""
     n, p = problem.shape
     X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, weights_of(problem)
@@ -221,7 +221,7 @@ def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Shari
     return FoldData(fits[-1], unit, n, folds, repeats, sharing, training)
 
 
-def folds_of_moments(parts: list[Moments], sharing: Sharing) -> FoldData:
+def folds_of_moments(parts: list[Moments], sharing: Threads) -> FoldData:
     """From moments of folds of rows, wherever these were summed."""
     parts = [part.on_host() for part in parts]
     whole = Moments.merge_all(parts)

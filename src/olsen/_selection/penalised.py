@@ -24,7 +24,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .. import _kernel
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._members import Members, gram
 from .._members.problem import Problem
 from .._moments import Moments
@@ -166,7 +166,7 @@ class GramFits:
         starts, values = m * np.arange(k + 1), np.empty((k * m, 1))
         if 2 * m > p > DIRECT:  # what is left out may be less work
             moments = Moments(self.n_rows, self.weight, np.zeros(p), np.zeros(1), G, self.C, np.zeros(1), False)
-            values = gram.from_moments(moments, Subsets(p, starts, columns.ravel()), Sharing()).values
+            values = gram.from_moments(moments, Subsets(p, starts, columns.ravel()), Threads()).values
         else:
             np.einsum("ii->i", G)[self.squares == 0] = 1.0  # constant columns: coefficient zero
             no_rows, lists = (np.empty((p, 0)), np.empty((0, 1)), np.zeros(p), 0.0), (starts[:-1], starts[1:])
@@ -234,7 +234,7 @@ class RowFits:
     def members(self, columns: Indices) -> Array:
         (k, m), p = columns.shape, self.A.shape[1]
         features = Subsets(p, m * np.arange(k + 1), columns.ravel())
-        values = gram.solve_own(Problem(self.A, self.B, None, False), features, None, Sharing()).values
+        values = gram.solve_own(Problem(self.A, self.B, None, False), features, None, Threads()).values
         return _by_column(values, columns, p)
 
     def lasso(self, shares: Array) -> Array:

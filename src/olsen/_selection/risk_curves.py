@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import subsets
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 from .._members.problem import Columns, Problem
 from .._moments import Moments
@@ -196,7 +196,7 @@ class Paths:
 
     seed: int
     design: str
-    mapper: Sharing  # work(start, stop), n -> list: threads over members
+    mapper: Threads  # work(start, stop), n -> list: threads over members
     batch: int = 4  # pairs in a batch
     min_batches: int = 3
     max_batches: int = 10
@@ -304,7 +304,7 @@ def weights_of(problem: Problem) -> Array:
     return np.ones(problem.shape[0]) if problem.weight is None else problem.weight
 
 
-def _path_data(problem: Problem, sizes: Indices, n_samples: int | None, mapper: Sharing) -> PathData:
+def _path_data(problem: Problem, sizes: Indices, n_samples: int | None, mapper: Threads) -> PathData:
     """One Gram matrix for all paths where that is cheaper than one for each."""
     shared = n_samples is None and problem.shape[1] <= SHARED * int(sizes[-1])
     if shared:

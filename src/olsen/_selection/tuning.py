@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import Sharing
+from .._execution.threads import Threads
 from .._members.problem import Problem, Units
 from .._moments import Moments
 from .._trust import power_of_two
@@ -319,7 +319,7 @@ class MomentData:
 SelectionData = RowData | MomentData
 
 
-def select(data: SelectionData, options: TuningOptions, n_estimators: float, sharing: Sharing) -> list[Selection]:
+def select(data: SelectionData, options: TuningOptions, n_estimators: float, sharing: Threads) -> list[Selection]:
     """The choice for so many members: one for all targets, or for each its own where schemes share the ensemble.
 
     Infinitely many uniform members are as many as keep the excess over them below one per cent.
