@@ -1,5 +1,6 @@
 """Tables that are not loaded: the command line on Parquet read in blocks."""
 
+import io
 import json
 import os
 import subprocess
@@ -290,25 +291,16 @@ def test_predict_leaves_no_half_written_file(olsen, model_file, tmp_path, change
 
 # the program itself
 
-SMALL_BLOCKS = """
-import sys
-from olsen import cli
-from olsen.cli import large_tables as blocks
-blocks.BLOCK_BYTES = 6_000
-sys.exit(cli.main(sys.argv[1:]))
-"""
 
-
-@pytest.mark.skipif(sys.platform == "win32", reason="pseudo-terminals")
-def test_a_terminal_shows_rows_and_the_time_left(parquet, until_closed):
-    import pty
-
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-c", SMALL_BLOCKS, "fit", parquet, "--target", "y", "--members", "5", "--out-of-core"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, env=os.environ | {"COLUMNS": "100"}) as run:
-        os.close(theirs)
-        shown = until_closed(ours)
-        assert run.wait() == 0 and b"8 columns, target y" in run.stdout.read()
+def test_a_terminal_shows_rows_and_the_time_left(parquet, monkeypatch):
+    screen = io.StringIO()
+    screen.isatty = lambda: True
+    with monkeypatch.context() as patch:
+        patch.setenv("COLUMNS", "100")
+        patch.setenv("TERM", "xterm")
+        patch.setattr(sys, "stderr", screen)
+        assert cli.main(["fit", str(parquet), "--target", "y", "--members", "5", "--out-of-core"]) == 0
+    shown = screen.getvalue()
     assert "finding categories" in shown and "reading" in shown and f"93 of {N} rows" in shown
 
 
