@@ -11,6 +11,7 @@ from sklearn.model_selection import GroupKFold, LeavePOut, PredefinedSplit, Repe
 
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen._estimators.inputs import RepeatedRowsWarning
 from olsen._execution import memory
 from test_members import random_problem
 
@@ -252,3 +253,27 @@ def test_odd_containers():
     dense = pd.DataFrame(np.where(X > 0, X, 0)).add_prefix("c")
     sparse = plain().fit(dense.astype(pd.SparseDtype(float, 0)), y)
     np.testing.assert_allclose(sparse.coef_, plain().fit(dense, y).coef_)
+
+
+def test_rows_that_repeat_by_rounding_are_no_alarm(seed):
+    rng = np.random.default_rng(seed)
+    one, few = rng.standard_normal((300, 1)), rng.standard_normal((300, 2))
+    noise = rng.standard_normal(300)
+    for name, X in {
+        "one": one.round(1),
+        "heaped": 500 * one.round(),
+        "rounded": few.round(),
+        "grid": 3 * few.round(),
+    }.items():
+        with case(name), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, X[:, 0] + noise)
+            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, (X[:, 0] + noise).round(1))
+    for X, y in (
+        (np.repeat(few, 2, axis=0), rng.standard_normal(600)),
+        (np.repeat(one, 2, axis=0), np.repeat(noise, 2)),
+    ):
+        with pytest.warns(RepeatedRowsWarning, match="300 of 600") as caught:
+            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
+        found = next(w.message for w in caught if isinstance(w.message, RepeatedRowsWarning))
+        assert (found.repeated, found.n_rows) == (300, 600)
