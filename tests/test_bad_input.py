@@ -259,20 +259,15 @@ def test_rows_that_repeat_by_rounding_are_no_alarm(seed):
     rng = np.random.default_rng(seed)
     one, few = rng.standard_normal((300, 1)), rng.standard_normal((300, 2))
     noise = rng.standard_normal(300)
-    for name, X in {
-        "one": one.round(1),
-        "heaped": 500 * one.round(),
-        "rounded": few.round(),
-        "grid": 3 * few.round(),
-    }.items():
+    tables = {"one": one.round(1), "heaped": 500 * one.round(), "rounded": few.round(), "grid": 3 * few.round()}
+    for name, X in tables.items():
+        y = X[:, 0] + X.std() * noise
         with case(name), warnings.catch_warnings():
             warnings.simplefilter("error")
-            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, X[:, 0] + noise)
-            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, (X[:, 0] + noise).round(1))
-    for X, y in (
-        (np.repeat(few, 2, axis=0), rng.standard_normal(600)),
-        (np.repeat(one, 2, axis=0), np.repeat(noise, 2)),
-    ):
+            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
+            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, (10 * y / X.std()).round())
+    twice = np.repeat(np.arange(300), 2)
+    for X, y in ((few[twice], rng.standard_normal(600)), (one[twice], noise[twice])):
         with pytest.warns(RepeatedRowsWarning, match="300 of 600") as caught:
             OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
         found = next(w.message for w in caught if isinstance(w.message, RepeatedRowsWarning))
