@@ -19,22 +19,21 @@ KINDS = {
     "minimum norm": (lambda jobs: OLSEnsembleRegressor(10, max_features=0.9, random_state=0, n_jobs=jobs), 300, 4000),
     "tuned": (lambda jobs: OLSEnsembleRegressorCV(20, random_state=0, n_jobs=jobs), 300, 50),
 }
-COUNTED = {"RLIMIT_AS": "VmSize:", "RLIMIT_DATA": "VmData:"}  # what a limit counts of a process
 FINE = ("right", "MemoryError in words")
 MB = 2**20
 
 
-def limit_to(kind, left):
-    """Leave this process so many bytes."""
+def limit_to(left):
+    """Leave this process so many bytes of its address space (RLIMIT_AS)."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    used = next(1024 * int(line.split()[1]) for line in lines if line.startswith(COUNTED[kind]))
-    resource.setrlimit(getattr(resource, kind), (used + int(left), resource.RLIM_INFINITY))
+    used = next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmSize:"))
+    resource.setrlimit(resource.RLIMIT_AS, (used + int(left), resource.RLIM_INFINITY))
 
 
-def fit_within(kind, left, model, data, coef):
+def fit_within(left, model, data, coef):
     """How a fit ends that has so many bytes left, and whether the earlier fit of the model stands."""
     before = model.coef_.tobytes(), sorted(vars(model))
-    limit_to(kind, left)
+    limit_to(left)
     try:
         fitted = model.fit(*data)
     except MemoryError as error:
@@ -43,27 +42,26 @@ def fit_within(kind, left, model, data, coef):
     return "right" if same(fitted.coef_, coef) else "wrong coefficients"
 
 
-@pytest.mark.parametrize("kind", COUNTED)
-def test_a_limit_on_memory(fault, kind, tmp_path, seed):
+def test_a_limit_on_memory(fault, tmp_path, seed):
     rng = np.random.default_rng(seed)
     for make, n, p in KINDS.values():
         data = problem(n, p)
         coef = make(2).fit(*data).coef_
         for left in rng.uniform(0, 3 * data[0].nbytes + 40 * MB, 10):
             earlier = make(int(rng.integers(1, 3))).fit(data[0][:200], data[1][:200])
-            fault(f"{kind}, arrays in memory").judge(Child(fit_within, kind, left, earlier, data, coef), FINE)
+            fault("RLIMIT_AS, arrays in memory").judge(Child(fit_within, left, earlier, data, coef), FINE)
     data = tmp_path / "X.npy", tmp_path / "y.npy"
     for path, array in zip(data, problem(100_000, 60), strict=True):
         np.save(path, array)
     for name in ("shared Gram matrix", "tuned"):
         earlier = KINDS[name][0](2).fit(*data)
         for left in rng.uniform(0, 150 * MB, 8):
-            fault(f"{kind}, blocks").judge(Child(fit_within, kind, left, earlier, data, earlier.coef_), FINE)
+            fault("RLIMIT_AS, blocks").judge(Child(fit_within, left, earlier, data, earlier.coef_), FINE)
 
 
-def command_within(kind, left, folder):
+def command_within(left, folder):
     os.chdir(folder)
-    limit_to(kind, left)
+    limit_to(left)
     outputs = ["--out", "m.skops", "--report", "r.html"]
     return cli.main(["fit", "t.parquet", "--target", "y", "--members", "20", "--jobs", "2", *outputs])
 
@@ -71,7 +69,7 @@ def command_within(kind, left, folder):
 def test_a_limit_on_memory_of_the_command(fault, tmp_path, seed):
     pytest.importorskip("pyarrow.parquet").write_table(table_of(30_000, 60), tmp_path / "t.parquet")
     assert cli.main(["fit", str(tmp_path / "t.parquet"), "--target", "y", "--members", "2"]) == 0  # loads the libraries
-    assert Child(command_within, "RLIMIT_AS", 2**40, str(tmp_path)).answer() == 0
+    assert Child(command_within, 2**40, str(tmp_path)).answer() == 0
     whole = coefficients(tmp_path / "m.skops")
 
     def damage(code):
@@ -80,24 +78,22 @@ def test_a_limit_on_memory_of_the_command(fault, tmp_path, seed):
         return "" if as_before else f"files {names}"
 
     for left in np.random.default_rng(seed).uniform(0, 150 * MB, 8):
-        fault("RLIMIT_AS, command").command(tmp_path, damage, command_within, "RLIMIT_AS", left, str(tmp_path))
+        fault("RLIMIT_AS, command").command(tmp_path, damage, command_within, left, str(tmp_path))
 
 
 @pytest.fixture
 def group():
-    """``group(bytes)`` makes a control group with this limit, of either version; skips where none can be made."""
-    roots = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
-    folder = next((r for r in roots if (r / "cgroup.procs").exists()), Path("/nowhere")) / f"olsen-faults-{os.getpid()}"
+    """``group(bytes)`` makes a control group of version 2 with this limit; skips where none can be made."""
+    folder = Path(f"/sys/fs/cgroup/olsen-faults-{os.getpid()}")
     try:
         folder.mkdir()
     except OSError as error:
         pytest.skip(f"no control group can be made here: {error}")
-    most = next((folder / name for name in ("memory.limit_in_bytes", "memory.max") if (folder / name).exists()), None)
 
     def limited(n_bytes):
-        if most is None:
+        if not (folder / "memory.max").exists():
             pytest.skip("control groups have no limit on memory here")
-        most.write_text(str(n_bytes))
+        (folder / "memory.max").write_text(str(n_bytes))
         return str(folder / "cgroup.procs")
 
     yield limited
@@ -106,7 +102,7 @@ def group():
 
 def fit_in_group(procs, *fit):
     Path(procs).write_text(str(os.getpid()))
-    return fit_within("RLIMIT_AS", 2**40, *fit)
+    return fit_within(2**40, *fit)
 
 
 def test_a_control_group(fault, group, tmp_path, seed):

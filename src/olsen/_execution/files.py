@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
-import stat
-import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["atomically", "check_writable", "is_stream", "own_descriptor", "remove_unfinished"]
+__all__ = ["atomically", "check_writable", "is_stream", "remove_unfinished"]
 
 Result = TypeVar("Result")
 Name = str | os.PathLike[str]
@@ -51,15 +48,11 @@ def atomically(path: Name, write: Callable[[Path], Result], *, durable: bool = T
     ...     n_written, target.read_text()
     (5, 'whole')
     """
-    descriptor = own_descriptor(path)
-    if descriptor is not None:
-        return _through_descriptor(descriptor, Path(path), write)
     if is_stream(path):
         return write(Path(path))
     place = Path(os.path.realpath(path))
     temporary = place.with_name(f".olsen-{os.getpid()}-{os.urandom(4).hex()}{place.suffix}")
-    missing = [folder for folder in reversed(place.parents) if not folder.exists()]
-    _unfinished[temporary] = missing
+    _unfinished[temporary] = [folder for folder in reversed(place.parents) if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(0o600 if place.exists() else 0o666, exist_ok=False)  # as private as the old file meanwhile
@@ -72,9 +65,8 @@ def atomically(path: Name, write: Callable[[Path], Result], *, durable: bool = T
         os.replace(temporary, place)
         return result
     except BaseException as error:
-        _remove(temporary, missing)
-        number = _disk_full(error)
-        if number is None:
+        _remove(temporary)
+        if (number := _disk_full(error)) is None:
             raise
         reason = f"cannot write, {os.strerror(number).lower()}; nothing was changed"
         raise OSError(number, reason, str(path)) from error
@@ -84,10 +76,6 @@ def atomically(path: Name, write: Callable[[Path], Result], *, durable: bool = T
 
 def check_writable(path: Name) -> None:
     """Raise OSError if :func:`atomically` could not write there. Nothing is changed, no folder is made."""
-    descriptor = own_descriptor(path)
-    if descriptor is not None:
-        os.fstat(descriptor)
-        return
     place = Path(os.path.realpath(path))
     if place.exists() and not os.access(place, os.W_OK):
         raise PermissionError(errno.EACCES, "cannot write, the file is write-protected", str(path))
@@ -101,29 +89,20 @@ def check_writable(path: Name) -> None:
 
 
 def is_stream(path: Name) -> bool:
-    """Whether a path is a pipe, a device, or a name of one of our own descriptors: written, never replaced."""
-    return own_descriptor(path) is not None or (
-        os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-    )
-
-
-def own_descriptor(path: Name) -> int | None:
-    """Number of the open file meant by names such as /dev/stdout and /dev/fd/3."""
-    named = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}.get(os.fspath(path), os.fspath(path))
-    found = re.fullmatch(r"/(?:dev|proc/self)/fd/(\d+)", named)
-    return int(found[1]) if found else None
+    """Whether a path is a pipe or a device: written, never replaced."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def remove_unfinished() -> None:
     """Remove the temporary files of this process, and folders made for them: for a process that is about to end."""
-    for temporary, made in list(_unfinished.items()):
-        _remove(temporary, made)
+    for temporary in list(_unfinished):
+        _remove(temporary)
 
 
-def _remove(temporary: Path, made: list[Path]) -> None:
+def _remove(temporary: Path) -> None:
     with suppress(OSError):
         temporary.unlink()
-    for folder in reversed(made):
+    for folder in reversed(_unfinished[temporary]):
         with suppress(OSError):
             folder.rmdir()
 
@@ -135,17 +114,3 @@ def _disk_full(error: BaseException | None) -> int | None:
             return error.errno
         error = error.__cause__ or error.__context__
     return None
-
-
-def _through_descriptor(number: int, path: Path, write: Callable[[Path], Result]) -> Result:
-    """Write to an open file of this process. To a file on disk at its end or where it stands, as the shell left it."""
-    sys.stdout.flush()
-    mode = os.fstat(number).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
-        return write(path)
-    with tempfile.TemporaryFile() as collected:  # opening the name again would begin at its first byte
-        result = write(Path(f"/dev/fd/{collected.fileno()}"))
-        collected.seek(0)
-        with os.fdopen(os.dup(number), "wb") as stream:
-            shutil.copyfileobj(collected, stream)
-    return result
