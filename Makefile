@@ -118,7 +118,7 @@ docs: $(READY)  ## the site, complete without network, in docs/_build/html: make
 	$(BIN)/python docs/check_site.py docs/_build/html
 
 reproduce: $(READY)  ## the paper's figures, and those it lacks
-	$(BIN)/olsen reproduce --scale paper --out out/figures
+	$(BIN)/olsen reproduce --scale paper --out out/figures --force
 
 clean:
 	rm -rf $(VENV) out build dist wheels .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/api/generated docs/auto_examples

@@ -306,8 +306,10 @@ def test_risk_is_the_theory(olsen):
 def test_reproduce_says_how_far_simulation_is_from_theory(olsen, tmp_path):
     code, out, _ = olsen("reproduce", "figure1", "figure5", "--scale", "quick", "--out", tmp_path)
     assert code == 0 and "SE from exact theory" in out and (tmp_path / "figure5.pdf").exists()
-    code, out, _ = olsen("reproduce", "figure1", "--scale", "quick", "--out", tmp_path, "--json", "--format", "parquet")
-    assert json.loads(out)[0]["name"] == "figure1" and (tmp_path / "figure1.parquet").exists()
+    code, out, _ = olsen(
+        "reproduce", "figure1", "--scale", "quick", "--out", tmp_path / "again", "--json", "--format", "parquet"
+    )
+    assert json.loads(out)[0]["name"] == "figure1" and (tmp_path / "again" / "figure1.parquet").exists()
 
 
 # the program itself
@@ -416,12 +418,13 @@ def test_terminals_see_progress_and_pipes_do_not(olsen, here, monkeypatch):
         (("reproduce", "figure4", "--scale", "quick", "--out", "f"), ["figure4", r"\d+ of \d+ trials", time]),
     ):
         code, _, err = olsen(*arguments)
+        force = ["--force"] if "--out" in arguments else []
         assert code == 0 and err == ("60000 predictions written to p.csv\n" if "p.csv" in arguments else "")
         with monkeypatch.context() as patch:
             patch.setenv("COLUMNS", "100")
             patch.setenv("TERM", "xterm")
             patch.setattr(sys, "stderr", screen := Screen())
-            assert cli.main([*arguments]) == 0
+            assert cli.main([*arguments, *force]) == 0
         shown = screen.getvalue()
         with case(arguments, shown[-500:]):
             assert all(re.search(word, shown) for word in words) and "\x1b[?25h" in shown  # the cursor is given back

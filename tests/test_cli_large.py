@@ -155,7 +155,7 @@ def test_a_folder_of_files_is_one_table(olsen, parquet, tmp_path):
 def test_the_report_says_how_errors_were_estimated(olsen, parquet, tmp_path):
     alone = ["--inclusion", "uniform"]
     for extra, words in (alone, "leave-one-out"), (["--out-of-core"], "k-fold cross-validation"):
-        assert olsen("fit", parquet, "--target", "y", "--report", tmp_path / "r.html", *extra)[0] == 0
+        assert olsen("fit", parquet, "--target", "y", "--report", tmp_path / "r.html", "--force", *extra)[0] == 0
         assert words in (tmp_path / "r.html").read_text()
 
 

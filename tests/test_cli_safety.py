@@ -23,6 +23,7 @@ from olsen._execution import files
 from olsen.simulation import Ensemble, LinearProblem, Ridge
 
 pa = pytest.importorskip("pyarrow")
+pv = pytest.importorskip("pyarrow.csv")
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
@@ -52,14 +53,6 @@ def hashes(folder):
     return found
 
 
-def run(*arguments, cwd, **settings):
-    """Exit code, standard output and error stream of the real command."""
-    command = [sys.executable, "-m", "olsen", *map(str, arguments)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    done = subprocess.run(command, cwd=cwd, text=True, **pipes | settings)
-    return done.returncode, done.stdout, done.stderr
-
-
 def table(target="y", n=40, p=4):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, p))
@@ -70,8 +63,6 @@ def table(target="y", n=40, p=4):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """A table as CSV and as Parquet, a model and a report; beside them tables whose targets have names of limits."""
-    import pyarrow.csv as pv
-
     folder = tmp_path_factory.mktemp("made")
     for target in ("y", "lower", "upper"):
         pv.write_csv(table(target), folder / f"{target}.csv")
@@ -96,19 +87,11 @@ def place(made, tmp_path, monkeypatch):
 def test_what_would_lose_a_file_is_refused_and_changes_nothing(olsen, place, tmp_path):
     (place / "soft.html").symlink_to("y.csv")
     os.link(place / "y.csv", place / "hard.skops")
-    shutil.copy("y.csv", "table.skops")
-    shutil.copy("y.csv", "table.csv")
     (place / "parts").mkdir()
     shutil.copy("y.parquet", "parts/0.parquet")
     shutil.copy("y.csv", "parts/figure1.csv")
     (place / "link.html").symlink_to("n.skops")  # which is not there yet
-    shutil.copy("y.parquet", "outside.skops")
-    (place / "parts" / "1.parquet").symlink_to(place / "outside.skops")
-    (tmp_path / "elsewhere").mkdir()
-    (place / "parts" / "more").symlink_to(tmp_path / "elsewhere")
-    (place / "linked").symlink_to(tmp_path / "elsewhere")
-    (place / "other.html").write_text("<!doctype html><p>A page of mine.")
-    (place / "half.skops").write_bytes((place / "m.skops").read_bytes()[:500])
+    (place / "linked").symlink_to("parts")
     before = hashes(tmp_path)
     for arguments, words in (
         ((*FIT, "--out", "y.csv"), "--out y.csv would change the table y.csv"),
@@ -121,13 +104,13 @@ def test_what_would_lose_a_file_is_refused_and_changes_nothing(olsen, place, tmp
         ((*FIT, "--out", "n.skops", "--report", "n.skops"), "--out n.skops and --report n.skops are one file"),
         ((*FIT, "--out", "n.skops", "--report", "link.html"), "are one file"),
         (("fit", "parts", "--target", "y", "--out", "parts/deep/n.skops"), "the table parts"),
-        (("fit", "parts", "--target", "y", "--out", "outside.skops"), "the table parts"),
         (("fit", "parts", "--target", "y", "--out", "linked/n.skops"), "the table parts"),
         (("predict", "m.skops", "parts", "--out", "parts/p.parquet"), "the table parts"),
-        ((*FIT, "--out", "table.skops"), "not a model"),
-        ((*FIT, "--out", "half.skops"), "not a model"),
-        ((*FIT, "--report", "other.html"), "not a report"),
-        ((*PREDICT, "--out", "table.csv"), "--force"),
+        ((*FIT, "--out", "m.skops"), "--out m.skops is there already"),
+        ((*FIT, "--report", "r.html"), "--force"),
+        (("compare", "y.csv", "--target", "y", "--report", "r.html"), "--force"),
+        (("explore", "--out", "r.html"), "--force"),
+        ((*PREDICT, "--out", "lower.csv"), "--force"),
         ((*PREDICT, "--out", "p.xlsx"), ".parquet"),
         ((*PREDICT, "--out", "p"), ".parquet"),
         ((*FIT, "--out", "new/n.pkl"), ".skops"),
@@ -139,84 +122,47 @@ def test_what_would_lose_a_file_is_refused_and_changes_nothing(olsen, place, tmp
         code, out, err = olsen(*arguments)
         with case(arguments, err):
             assert (code, out) == (2, "") and words in one_line(err) and hashes(tmp_path) == before
-    with open("y.csv", "a") as added:  # as the shell does for >>
-        code, _, err = run(*PREDICT, cwd=place, stdout=added)
-    assert code == 2 and "the table y.csv" in one_line(err) and hashes(tmp_path) == before
 
 
 # an output that exists
 
 
 @posix
-def test_what_is_ours_is_replaced_and_keeps_its_permissions(olsen, place):
+def test_force_replaces_a_file_which_keeps_its_permissions(olsen, place):
     os.chmod("m.skops", 0o640)
-    os.chmod("y.csv", 0o400)
     Path("link.html").symlink_to("r.html")
     Path("empty.skops").touch()
-    inputs = hashes(place)["y.csv"]
-    assert olsen(*FIT, "--seed", "9", "--out", "m.skops", "--report", "link.html")[0] == 0
+    before, fresh = hashes(place), (*FIT, "--seed", "9")
+    assert olsen(*fresh, "--out", "m.skops", "--report", "link.html", "--force")[0] == 0
     assert stat.S_IMODE(os.stat("m.skops").st_mode) == 0o640 and Path("link.html").is_symlink()
-    assert olsen(*FIT, "--out", "empty.skops")[0] == 0
-    ids, limits = ("--id", "x0"), ("--interval", "0.9")
-    for name in ("p.csv", "p.tsv", "p.parquet", "P.CSV"):
-        for extra in ((), limits, ids, ids, (*ids, *limits), limits):
-            with case(name, extra):
-                done = olsen(*PREDICT, "--out", name, *extra, *(["--force"] if extra == ids else []))
-                assert done[0] == 0, done
-    assert hashes(place)["y.csv"] == inputs
-    assert Path("p.tsv").read_text().splitlines()[0] == "y\tlower\tupper"
-    assert Path("p.csv").read_text().splitlines()[0] == "y,lower,upper"
-    assert pq.read_table("p.parquet").column_names == ["y", "lower", "upper"]
-
-
-def test_force_replaces_what_is_not_ours(olsen, place):
-    for name in ("a.skops", "a.html", "a.csv"):
-        Path(name).write_text("x,y\n1,2\n")
-    for force, expected in (([], 2), (["--force"], 0), ([], 0)):  # then they are ours
-        assert olsen(*FIT, "--out", "a.skops", *force)[0] == expected
-        assert olsen(*FIT, "--report", "a.html", *force)[0] == expected
-        assert olsen(*PREDICT, "--out", "a.csv", *force)[0] == expected
-
-
-def test_predictions_are_known_by_their_digits(olsen, place):
-    third = 1 / 3  # as many digits as there are
-    for text, ours in (
-        (f"y\n{third}\n{-third * 1e-9}\n", True),
-        (f"y,lower,upper\n{third},-inf,{2 * third}\n", True),
-        (f"y\tlower\tupper\n{third}\t{-third}\tinf\n", True),
-        ("y\n1.5\n2.25\n3.0\n", False),  # measured
-        (f"y\n{third}\nn.d.\n", False),
-        (f"y,a,b\n{third},{third},{third}\n", False),
-        (f"a,y\n{third},{third}\n", False),
-        ("y\n", False),
-        (f"x0,y\nr1,{third}\n", True),
-        (f'x0,y\n"one\nand, two",{third}\n', True),
-        (f"plot,y\nr1,{third}\n", False),  # rows are named by another column
-        ("x0,y\n1.25,1.5\n", False),
-        (f"plot,other,y,lower,upper\nr1,x,{third},{third / 3},inf\n", True),
-        (f"plot,y,lower,upper\nr1,{third},{2 * third},{3 * third}\n", False),  # limits that are none
+    assert olsen(*fresh, "--out", "empty.skops")[0] == 0, "an empty file holds nothing to lose"
+    after = hashes(place)
+    assert {name for name in after if after[name] != before[name]} == {"m.skops", "r.html", "empty.skops"}
+    for name, read in (
+        ("p.csv", pv.read_csv),
+        ("p.tsv", pv.read_csv),
+        ("P.CSV", pv.read_csv),
+        ("p.parquet", pq.read_table),
     ):
-        Path("p.csv").write_text(text)
-        code, _, err = olsen(*PREDICT, "--id", "x0", "--out", "p.csv")
-        with case(text, err):
-            assert code == (0 if ours else 2) and (Path("p.csv").read_text() == text) == (not ours)
+        with case(name):
+            assert olsen(*PREDICT, "--out", name)[0] == 0
+            assert olsen(*PREDICT, "--out", name, "--interval", "0.9")[0] == 2
+            assert olsen(*PREDICT, "--out", name, "--interval", "0.9", "--force")[0] == 0
+            options = {"parse_options": pv.ParseOptions(delimiter="\t")} if name == "p.tsv" else {}
+            assert read(name, **options).column_names == ["y", "lower", "upper"]
 
 
 def test_write_protected_files_are_not_replaced(olsen, place, monkeypatch):
     """Permissions do not bind the superuser, so the system's answer is imitated."""
     before = hashes(place)
     monkeypatch.setattr(files.os, "access", lambda path, mode: Path(path).name != "m.skops")
-    code, _, err = olsen(*FIT, "--out", "m.skops")
+    code, _, err = olsen(*FIT, "--out", "m.skops", "--force")
     assert code == 1 and "write-protected: m.skops" in one_line(err) and hashes(place) == before
 
 
 @posix
 def test_pipes_and_devices_are_written_directly(olsen, place):
-    """A name of standard output that the shell redirected to a file is refused, and the file is as it was."""
-    Path("log").write_text("kept\n")
     before = hashes(place)
-    with open("log", "a") as log:
-        assert run(*FIT, "--report", "/dev/stdout", cwd=place, stdout=log)[0] == 2
     assert olsen(*FIT, "--out", "/dev/null", "--report", "/dev/null")[0] == 0
     os.mkfifo("pipe")
     reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True)
@@ -236,9 +182,6 @@ def test_limits_never_have_the_name_of_the_target(olsen, place):
         assert code == 0 and list(found) == names
         assert np.all(np.less(found["lower_limit"], found[target]) & np.less(found[target], found["upper_limit"]))
         assert found[target] == json.loads(olsen("predict", model, f"{target}.csv", "--json")[1])[target]
-        for _ in range(2):  # the second time over the first
-            assert olsen("predict", model, f"{target}.csv", "--interval", "0.9", "--out", f"{target}.tsv")[0] == 0
-        assert Path(f"{target}.tsv").read_text().splitlines()[0].split("\t") == names
 
 
 # runs that end early
@@ -272,7 +215,7 @@ def test_a_full_disk_leaves_the_old_file(olsen, place, monkeypatch):
     ):
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
         try:
-            code, out, err = olsen(*arguments)
+            code, out, err = olsen(*arguments, "--force")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         with case(arguments, err):
@@ -394,17 +337,9 @@ def test_damaged_trials_are_computed_again(olsen, tmp_path):
     before = {path: path.read_bytes() for path in [tmp_path / "f" / "figure4.csv", *trials]}
     trials[0].write_bytes(b"")
     code, _, err = olsen(*command)
+    assert code == 2 and "figure4.csv is there already" in one_line(err)
+    code, _, err = olsen(*command, "--force")
     assert (code, err) == (0, "") and all(path.read_bytes() == known for path, known in before.items())
-
-
-def test_figures_of_ours_are_made_again(olsen, tmp_path):
-    command = ("reproduce", "figure1", "--scale", "quick", "--out", tmp_path)
-    assert olsen(*command)[0] == 0
-    (tmp_path / "figure1.json").unlink()  # killed before it was written
-    assert olsen(*command)[0] == 0
-    (tmp_path / "figure1.json").write_text('{"seed": 1}')
-    code, _, err = olsen(*command)
-    assert code == 2 and "figure1.json" in one_line(err)
 
 
 # numbers

@@ -125,7 +125,9 @@ def test_what_is_saved_is_what_is_loaded_and_the_shell_predicts_with_it(olsen, t
                 assert [step for step, _ in again.steps] == [step for step, _ in model.steps]
             package.save(again, tmp_path / "twice.skops")
             np.testing.assert_array_equal(package.load(tmp_path / "twice.skops").predict(X), model.predict(X))
-            code, _, error = olsen("predict", path, table_of(X, tmp_path / "t.csv"), "--interval", "0.8", "--out", out)
+            code, _, error = olsen(
+                "predict", path, table_of(X, tmp_path / "t.csv"), "--interval", "0.8", "--out", out, "--force"
+            )
             assert code == 0, error
             header, values = read(out)
             assert header == ["y", "lower", "upper"]

@@ -33,7 +33,7 @@ from ._estimators.fitted import FittedEnsemble
 from ._execution import from_extra, messages
 from ._execution.files import atomically
 
-__all__ = ["ModelFileError", "SavedModel", "damaged_model", "is_model", "load", "read", "save", "write"]
+__all__ = ["ModelFileError", "SavedModel", "damaged_model", "load", "read", "save", "write"]
 
 Array = NDArray[np.float64]
 
@@ -246,12 +246,6 @@ def _refused(what: str) -> TypeError:
         f"end of a Pipeline of ColumnTransformer, OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and "
         f"nested Pipelines. Keep other models with joblib or skops, which open in Python alone."
     )
-
-
-def is_model(path: Path) -> bool:
-    """Whether a file is a model of ours, of this or another version."""
-    with zipfile.ZipFile(path) as archive:
-        return FORMAT.rpartition(" ")[0].encode() in _schema_of(archive, path.stat().st_size)
 
 
 def read(path: str | os.PathLike[str]) -> SavedModel:

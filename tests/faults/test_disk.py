@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.faults, pytest.mark.skipif(os.name == "nt", reason="mo
 
 FIT = ["fit", "t.parquet", "--target", "y", "--members", "10", "--jobs", "1"]
 COMMANDS = {
-    "model and report": [*FIT, "--out", "out/m.skops", "--report", "out/r.html"],
-    "predictions as CSV": ["predict", "m.skops", "t.parquet", "--out", "out/p.csv"],
-    "predictions as Parquet": ["predict", "m.skops", "t.parquet", "--out", "out/p.parquet", "--interval", "0.9"],
-    "figures": ["reproduce", "figure4", "--scale", "quick", "--jobs", "2", "--out", "out"],
+    "model and report": [*FIT, "--out", "out/m.skops", "--report", "out/r.html", "--force"],
+    "predictions as CSV": ["predict", "m.skops", "t.parquet", "--out", "out/p.csv", "--force"],
+    "predictions as Parquet": ["predict", "m.skops", "t.parquet", "--out", "out/p.parquet", "--force"],
+    "figures": ["reproduce", "figure4", "--scale", "quick", "--jobs", "2", "--out", "out", "--force"],
 }
 
 

@@ -27,9 +27,12 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals and locks of PO
 
 FIT = ("fit", "t.csv", "--target", "y", "--members", "5", "--jobs", "1")
 COMMANDS = {  # name -> the command, and what made the outputs that were there before
-    "fit": ((*FIT, "--out", "out/m.skops", "--report", "out/r.html"), ("--seed", "7")),
-    "predict": (("predict", "m.skops", "t.csv", "--out", "out/p.csv"), ("--interval", "0.9")),
-    "reproduce": (("reproduce", "figure4", "--scale", "quick", "--jobs", "1", "--out", "out"), ("--seed", "7")),
+    "fit": ((*FIT, "--out", "out/m.skops", "--report", "out/r.html", "--force"), ("--seed", "7")),
+    "predict": (("predict", "m.skops", "t.csv", "--out", "out/p.csv", "--force"), ("--interval", "0.9")),
+    "reproduce": (
+        ("reproduce", "figure4", "--scale", "quick", "--jobs", "1", "--out", "out", "--force"),
+        ("--seed", "7"),
+    ),
 }
 PROGRAM = "import sys; from olsen.cli import main; sys.exit(main())"
 INPUTS = ("t.csv", "m.skops")

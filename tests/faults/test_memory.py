@@ -62,7 +62,7 @@ def test_a_limit_on_memory(fault, tmp_path, seed):
 def command_within(left, folder):
     os.chdir(folder)
     limit_to(left)
-    outputs = ["--out", "m.skops", "--report", "r.html"]
+    outputs = ["--out", "m.skops", "--report", "r.html", "--force"]
     return cli.main(["fit", "t.parquet", "--target", "y", "--members", "20", "--jobs", "2", *outputs])
 
 

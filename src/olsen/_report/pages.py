@@ -16,9 +16,8 @@ from typing import Any
 from .charts import Chart, Row, escape, row_chart
 from .formatting import counted, interval_text, number, percent, shortened, size_of_members, with_error
 
-__all__ = ["REPORT_MARK", "render", "render_comparison"]
+__all__ = ["render", "render_comparison"]
 
-REPORT_MARK = '<meta name="generator" content="olsen">'  # by which a page of ours is recognised
 SCHEMES = {
     "uniform": "all columns with equal probability",
     "ridge": "members whose mean is ridge regression",

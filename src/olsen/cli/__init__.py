@@ -14,8 +14,8 @@ Exit codes:
     130  stopped with Ctrl-C
     141  the program that read the output has ended, as in "| head"
 
-Results go to standard output; progress, notes and errors to the error stream. An input is never changed, and a file of
-another origin replaced only with --force.
+Results go to standard output; progress, notes and errors to the error stream. An input is never changed, and a
+file that is there already replaced only with --force.
 """
 
 from __future__ import annotations

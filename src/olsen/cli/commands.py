@@ -170,7 +170,7 @@ def fit(
         Leave the training rows out of the model: 8 bytes for each row and column of the table, of which at most 64 MiB
         are kept. Standard errors are then gone, and for uniform members intervals have one width.
     force : bool
-        Replace files that are there already and were not written by olsen.
+        Replace files that are there already.
     json : bool
         Print the summary as JSON instead of a table.
 
@@ -254,7 +254,7 @@ def predict(
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     force : bool
-        Replace a file that is there already and does not hold predictions written by olsen.
+        Replace a file that is there already.
     json : bool
         Print JSON instead of CSV.
 
@@ -267,7 +267,7 @@ def predict(
     """
     if interval is not None and not 0 < interval < 1:
         raise UsageError(f"--interval {interval:g} must lie strictly between 0 and 1.")
-    outputs.check({"model": model, "table": data}, {"--out": (out, "predictions")}, force, id)
+    outputs.check({"model": model, "table": data}, {"--out": (out, "predictions")}, force)
 
     from .. import _persistence
     from . import table_models
@@ -358,7 +358,7 @@ def compare(
     jobs : int
         Threads; -1 means all cores.
     force : bool
-        Replace a file that is there already and was not written by olsen.
+        Replace a file that is there already.
     json : bool
         Print JSON instead of a table.
 
@@ -435,7 +435,7 @@ def explore(*, out: Path | None = None, force: bool = False) -> None:
     out : path
         Where to write the page (one self-contained .html or .htm file). Without it, the page is opened in the browser.
     force : bool
-        Replace a file that is there already and was not written by olsen.
+        Replace a file that is there already.
 
     Examples
     --------
@@ -479,7 +479,7 @@ def reproduce(
     format : str
         Format of the tables.
     force : bool
-        Replace files in the folder that have the names of figures and were not written by olsen.
+        Replace the files of figures that are in the folder already; trials are kept.
     json : bool
         Print the reports as JSON.
 

@@ -1,17 +1,13 @@
 """Files that a command writes: looked at before it reads anything, so that no file of a user is lost; and predictions.
 
 Refused are outputs that are also inputs, two outputs in one place, names whose suffix promises another format, and
-files that are not of ours, unless these are to be replaced (``--force``).
+files that are there already, unless these are to be replaced (``--force``).
 """
 
 from __future__ import annotations
 
 import csv
-import io
-import json
 import os
-import re
-import stat
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import combinations
@@ -20,31 +16,17 @@ from typing import Any, Literal, TextIO
 
 from .._execution import files
 from .._report.formatting import escape_control
-from .._report.pages import REPORT_MARK
 from .terminal import UsageError
 
-__all__ = ["LIMITS", "OTHER_LIMITS", "Kind", "check", "check_figures", "write_predictions"]
-
-PREDICTIONS_MARK = {b"olsen": b"predictions"}  # among the metadata of Parquet
-LIMITS = ("lower", "upper")
-OTHER_LIMITS = ("lower_limit", "upper_limit")  # for a target that is called lower or upper itself
-HEAD_BYTES = 1 << 16
-FIGURE_COLUMNS = {"panel", "series", "kind", "x", "mean", "standard_error"}
-FIGURE_KEYS = {"figure", "seed", "versions"}
+__all__ = ["Kind", "check", "check_figures", "write_predictions"]
 
 Kind = Literal["a model", "a report", "predictions"]
 SUFFIXES: dict[Kind, tuple[str, ...]] = {
     "a model": (".skops",), "a report": (".html", ".htm"), "predictions": (".csv", ".tsv", ".parquet")
 }  # fmt: skip
-Identity = tuple[int, int] | str | None
 
 
-def check(
-    inputs: Mapping[str, Path | None],
-    outputs: Mapping[str, tuple[Path | None, Kind]],
-    force: bool,
-    ids: Iterable[str] = (),
-) -> None:
+def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | None, Kind]], force: bool) -> None:
     """Raise if a file would be lost, or if one could not be written; nothing is written and no input is read.
 
     Parameters
@@ -54,143 +36,52 @@ def check(
     outputs : dict
         What is to be written: option -> path, if it was given, and kind.
     force : bool
-        Whether files that are not of ours may be replaced.
-    ids : iterable of str
-        Columns that are written beside predictions.
+        Whether files that are there already may be replaced.
     """
-    written = {f"{option} {path}": path for option, (path, _) in outputs.items() if path is not None}
-    places = {name: _identity(path) for name, path in written.items()} | {"standard output": _standard_output()}
-    for noun, read in inputs.items():
-        held = set() if read is None else _identities(read)
-        for name, place in places.items():
-            folders = Path(os.path.realpath(written[name])).parents if name in written else ()
-            if {place, *map(_identity, folders)} & held:
+    given = {f"{option} {path}": (path, kind) for option, (path, kind) in outputs.items() if path is not None}
+    for name, (path, _) in given.items():
+        for noun, read in inputs.items():
+            if read is not None and (_same(path, read) or _is_inside(path, read)):
                 raise UsageError(f"{name} would change the {noun} {read}, which is read; choose another place.")
-    for (first, one), (second, other) in combinations(places.items(), 2):
-        if one is not None and one == other:
+    for (first, (one, _)), (second, (other, _)) in combinations(given.items(), 2):
+        if _same(one, other):
             raise UsageError(f"{first} and {second} are one file; give them different names.")
-    for option, (path, kind) in outputs.items():
-        if path is not None:
-            _refuse_name(option, path, kind)
-            if not force and _is_foreign(path, kind, ids):
-                raise _refused(f"{option} {path}", kind)
-            files.check_writable(path)
+    for name, (path, kind) in given.items():
+        if path.is_dir() or path.is_block_device():
+            raise UsageError(f"{name} is a folder or a disk; the name of a file is needed.")
+        if files.is_stream(path) and path.suffix == ".parquet":
+            raise UsageError(f"{name} is a pipe or a device; Parquet needs a file, choose .csv or .tsv.")
+        if not files.is_stream(path) and path.suffix.lower() not in SUFFIXES[kind]:
+            raise UsageError(f"{name}: the name of {kind} ends with {' or '.join(SUFFIXES[kind])}.")
+        _refuse_existing(path, name, force)
+        files.check_writable(path)
 
 
 def check_figures(folder: Path, names: Iterable[str], suffix: str, force: bool) -> None:
     """The same for the figures of a folder: table, manifest and pictures of each."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file; the name of a folder is needed.")
-    for name in [] if force else names:
-        parts = [folder / f"{name}{ending}" for ending in (".csv", ".parquet", ".json")]
-        filled = [path for path in parts if path.is_file() and path.stat().st_size]
-        ours = any(not _is_foreign(path, "part of a figure") for path in filled)
-        for path in (folder / f"{name}{ending}" for ending in (suffix, ".json", ".pdf", ".png")):
-            drawn = path.suffix in (".pdf", ".png") and ours  # pictures lie beside the table they show
-            if not drawn and _is_foreign(path, "part of a figure"):
-                raise _refused(f"{path}", "part of a figure")
+    for path in (folder / f"{name}{ending}" for name in names for ending in (suffix, ".json", ".pdf", ".png")):
+        _refuse_existing(path, f"{path}", force)
     for path in (folder / "any", folder / "trials" / "any"):
         files.check_writable(path)
 
 
-def _refuse_name(option: str, path: Path, kind: Kind) -> None:
-    for is_wrong, what in ((path.is_dir, "a folder"), (path.is_block_device, "a disk")):
-        if is_wrong():
-            raise UsageError(f"{option} {path} is {what}; the name of a file is needed.")
-    if files.is_stream(path):
-        if path.suffix == ".parquet":
-            raise UsageError(f"{option} {path} is a pipe or a device; Parquet needs a file, choose .csv or .tsv.")
-    elif path.suffix.lower() not in SUFFIXES[kind]:
-        raise UsageError(f"{option} {path}: the name of {kind} ends with {' or '.join(SUFFIXES[kind])}.")
+def _refuse_existing(path: Path, name: str, force: bool) -> None:
+    if not force and path.is_file() and path.stat().st_size:
+        raise UsageError(f"{name} is there already; choose another name, or replace it: --force.")
 
 
-def _refused(what: str, kind: str) -> UsageError:
-    return UsageError(
-        f"{what} is there already and is not {kind} written by olsen; choose another name, or replace it: --force."
-    )
-
-
-# Where files are: by whatever name, through links of both kinds
-
-
-def _identity(path: Path) -> Identity:
-    """Device and number of a file or folder, the path of one that is not there; None for pipes and devices."""
-    if files.is_stream(path):
-        return None
-    try:
-        found = os.stat(path)
-    except OSError:
-        return os.path.realpath(path)
-    return found.st_dev, found.st_ino
-
-
-def _identities(path: Path) -> set[Identity]:
-    """Of a file, or of a folder and all that is in it, by links too."""
-    found = {_identity(path)}
-    for folder, subfolders, names in os.walk(path, followlinks=True):
-        subfolders[:] = [name for name in subfolders if _identity(Path(folder, name)) not in found]  # links may loop
-        found.update(_identity(Path(folder, name)) for name in (*subfolders, *names))
-    return found - {None}
-
-
-def _standard_output() -> Identity:
-    try:
-        found = os.fstat(sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):  # closed, or replaced by an object that is no file
-        return None
-    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
-
-
-# Whether a file is one of ours, by its content: only those are replaced without being asked to
-
-
-def _is_foreign(path: Path, kind: str, ids: Iterable[str] = ()) -> bool:
-    """Whether a file holds something that is not of this kind and of ours."""
-    if files.is_stream(path) or not path.is_file() or not path.stat().st_size:
+def _same(one: Path, other: Path) -> bool:
+    """Whether two names are those of one file, through links of both kinds; pipes and devices are none."""
+    if files.is_stream(one):
         return False
-    try:
-        if kind == "a model":
-            from .. import _persistence
-
-            return not _persistence.is_model(path)
-        with open(path, "rb") as file:
-            head = file.read(HEAD_BYTES)
-        if kind == "a report":
-            return REPORT_MARK.encode() not in head
-        if head[:4] == b"PAR1":
-            import pyarrow.parquet as pq
-
-            schema = pq.read_schema(path)
-            figure = set(schema.names) >= FIGURE_COLUMNS
-            return not (PREDICTIONS_MARK.items() <= schema.metadata.items() if kind == "predictions" else figure)
-        if kind == "predictions":
-            return not _is_predictions(head, list(dict.fromkeys(ids)))
-        if path.suffix == ".json":
-            return not set(json.loads(path.read_text(encoding="utf-8"))) >= FIGURE_KEYS
-        return not set(head.partition(b"\n")[0].decode().strip().split(",")) >= FIGURE_COLUMNS
-    except Exception:  # libraries raise whatever their parsing meets in files that are not their own
-        return True
+    there = one.exists() and other.exists()
+    return os.path.samefile(one, other) if there else os.path.realpath(one) == os.path.realpath(other)
 
 
-def _is_predictions(head: bytes, ids: list[str]) -> bool:
-    """Whether a text holds predictions written by ``olsen predict``.
-
-    It must end with one column, or three with the limits around it, of numbers as we write them: in the shortest form
-    that reads back exactly, and most of them to the last digit. Columns that name the rows may stand before: `ids`,
-    those that are about to be written again, or any before three that are in order.
-    """
-    text = head.decode("utf-8", errors="replace")
-    separator = "\t" if "\t" in text.partition("\n")[0] else ","
-    rows = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator))
-    header, *body = rows[:-1] if len(head) == HEAD_BYTES else rows  # the last one may be cut
-    limits = len(header) >= 3 and tuple(header[-2:]) in (LIMITS, OTHER_LIMITS)
-    if not body or any(len(row) != len(header) for row in body) or not (limits or header[:-1] in ([], ids)):
-        return False
-    cells = [cell for row in body for cell in row[-3 if limits else -1 :]]
-    ordered = all(lower <= value <= upper for value, lower, upper in (map(float, row[-3:]) for row in body if limits))
-    # a computed number has nearly always 15 digits, a measured one does not
-    full = sum(len(re.sub(r"\D", "", cell.partition("e")[0]).strip("0")) >= 15 for cell in cells)
-    return ordered and all(repr(float(cell)) == cell for cell in cells) and full > len(cells) / 2
+def _is_inside(path: Path, folder: Path) -> bool:
+    return Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
 
 
 # Predictions
@@ -228,7 +119,7 @@ def _write_parquet(path: Path, parts: Iterable[Mapping[str, Any]]) -> int:
     import pyarrow.parquet as pq
 
     tables = (pa.table(dict(columns)) for columns in parts)
-    first = next(tables).replace_schema_metadata(PREDICTIONS_MARK)
+    first = next(tables)
     with pq.ParquetWriter(path, first.schema) as file:
         file.write_table(first)
         n_rows = int(first.num_rows)

@@ -24,7 +24,6 @@ from . import large_tables, terminal
 from .columns import texts_of
 from .commands import TableOptions
 from .encoding import Encoding, learn_encoding, numbers_of
-from .outputs import LIMITS, OTHER_LIMITS
 from .tables import SEPARATED, TableError, is_parquet, read_table, refuse_absent, shown_name
 
 __all__ = ["TrainingData", "compare", "fit", "open_large", "open_rows", "predictions", "training_data"]
@@ -32,6 +31,8 @@ __all__ = ["TrainingData", "compare", "fit", "open_large", "open_rows", "predict
 Array = NDArray[np.float64]
 FEWEST_ROWS = 5
 EMBEDDED_TARGET = "carbon (g/100 g)"
+LIMITS = ("lower", "upper")
+OTHER_LIMITS = ("lower_limit", "upper_limit")  # for a target that is called lower or upper itself
 
 
 @dataclass(frozen=True)
