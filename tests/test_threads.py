@@ -13,7 +13,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from loops import case
-from olsen._execution import threads
+from olsen import OLSEnsembleRegressor
 from olsen._execution.threads import Threads, one_blas_thread
 
 SECONDS = 60  # for what should come at once
@@ -211,16 +211,8 @@ class Context:
 @pytest.fixture
 def two():
     """BLAS with two threads, on any machine; numbers of one and three are then somebody's."""
-    before = [(library, library.get_num_threads()) for library in threads._libraries()[0]]
-
-    def set_two():
-        for library, _ in before:
-            threads._set_shared_number(library, 2)
-
-    set_two()
-    yield set_two
-    for library, number in before:
-        threads._set_shared_number(library, number)
+    with threadpool_limits(2, user_api="blas"):
+        yield
 
 
 def test_limits_of_ours_count_from_the_latest_and_leave_nothing_behind(two):
@@ -238,66 +230,40 @@ def test_limits_of_ours_count_from_the_latest_and_leave_nothing_behind(two):
         assert blas_threads() == {1}
 
 
-def test_a_limit_of_the_host_around_ours_within_it_or_across(two):
-    """What the host has set is left alone, and threadpoolctl restores what it found."""
-    for here in (True, False):
-        for number in (1, 3):
-            with case(here, number):
-                limit = lambda number=number: threadpool_limits(number, user_api="blas")  # noqa: E731
-                for outer in ("host", "ours"):
-                    make = {"host": lambda: Context(limit, here), "ours": lambda: Context(one_blas_thread)}  # noqa: B023
-                    inner = "ours" if outer == "host" else "host"
-                    first, second = make[outer]().enter(), make[inner]().enter()
-                    assert blas_threads() == {1 if inner == "ours" else number}
-                    second.leave()
-                    assert blas_threads() == {number if outer == "host" else 1}
-                    first.leave()
-                    assert blas_threads() == {2}
-                host, ours = Context(limit, here).enter(), Context(one_blas_thread).enter()
+def test_a_limit_of_the_host_around_ours_or_within(two):
+    for number in (1, 3):
+        for here in (True, False):
+            host = Context(lambda number=number: threadpool_limits(number, user_api="blas"), here)
+            with case(number, here, "around"):
+                host.enter()
+                with one_blas_thread():
+                    assert blas_threads() == {1}
+                assert blas_threads() == {number}
                 host.leave()
-                with one_blas_thread():  # ours does not push what the host has set aside
-                    assert blas_threads() == {2}
-                ours.leave()
                 assert blas_threads() == {2}
-        ours = Context(one_blas_thread).enter()
-        host = Context(lambda: threadpool_limits(3, user_api="blas"), here).enter()
-        with one_blas_thread():
-            assert blas_threads() == {3}
-        ours.leave()
-        assert blas_threads() == {3}
-        host.leave()
-        assert blas_threads() == {1}, "threadpoolctl restores what it found; if it is 2, the docstring can say so"
-        two()
+            host = Context(lambda number=number: threadpool_limits(number, user_api="blas"), here)
+            with case(number, here, "within"):
+                with one_blas_thread():
+                    host.enter()
+                    assert blas_threads() == {number}
+                    host.leave()
+                    assert blas_threads() == {1}
+                assert blas_threads() == {2}
 
 
-class FakeBlas(threading.local):
-    """A library with a number for each thread, as MKL."""
+def test_fits_from_several_threads_at_once_agree_and_leave_the_number_of_threads(two):
+    """Each has settings of its own; a fit alone with one thread is the same up to rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 30))
+    y, settings = X.sum(axis=1) + rng.standard_normal(300), [{}, {"max_samples": 0.5}, {"solver": "masked_cg"}]
 
-    number = 8
+    def fit(i, n_jobs=None):
+        return OLSEnsembleRegressor(40, random_state=0, n_jobs=n_jobs or 1 + i % 4, **settings[i % 3]).fit(X, y).coef_
 
-    def get_num_threads(self):
-        return self.number
-
-    def set_num_threads(self, number):
-        self.number = number
-
-
-def test_where_blas_has_a_number_for_each_thread_only_ours_are_limited(monkeypatch):
-    fake, meet = FakeBlas(), threading.Barrier(2)
-    monkeypatch.setattr(threads, "_libraries", lambda: ([], [(fake, 8)]))
-    monkeypatch.setattr(threads, "_pool", threads._pool.__wrapped__)  # with threads that know of the library
-
-    def work(start, stop):
-        meet.wait(timeout=SECONDS)
-        return fake.get_num_threads()
-
-    overlapping = Context(one_blas_thread, here=False)
-    with one_blas_thread(), ThreadPoolExecutor(1) as elsewhere:
-        assert elsewhere.submit(fake.get_num_threads).result() == 8
-        assert Threads(2)(work, 2, chunk=1) == [1, 1]
-        with Threads().blas():
-            assert fake.get_num_threads() == 8
-        overlapping.enter()
-    assert fake.get_num_threads() == 8
-    overlapping.leave()
-    assert fake.get_num_threads() == 8
+    alone = [fit(i, n_jobs=1) for i in range(3)]
+    assert blas_threads() == {2}
+    with ThreadPoolExecutor(6) as several:
+        for i, coef in enumerate(several.map(fit, range(12))):
+            with case(i):
+                np.testing.assert_allclose(coef, alone[i % 3], rtol=1e-9)
+    assert blas_threads() == {2}

@@ -7,11 +7,8 @@ threads and they would fight for the cores.
 The calling thread always works too, and pooled threads join when they are free. So no call waits for threads that are
 busy elsewhere, and where none can be had (the interpreter is ending, the system has no more) the caller does it all.
 
-**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the whole process, which other parts of a program
-change too, most of them by ``threadpoolctl.threadpool_limits``. So all limits of ours are kept in one table, of which
-the latest counts, and what was there before the first comes back with the last. A number that is no longer the one we
-set belongs to somebody else and is left alone. MKL, and OpenBLAS on OpenMP, have a number for each thread: there a
-limit holds in the thread that asks for it, and pooled threads always have one.
+**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the whole process. So limits of ours, in whatever
+threads, are kept in one table, of which the latest counts; what was there before the first comes back with the last.
 """
 
 from __future__ import annotations
@@ -186,9 +183,7 @@ _most_helpers = 0  # that were ever asked for at once
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(
-        max(4, os.cpu_count() or 1), thread_name_prefix="olsen", initializer=_limit_own, initargs=(1,)
-    )
+    return ThreadPoolExecutor(max(4, os.cpu_count() or 1), thread_name_prefix="olsen")
 
 
 def _submit(function: Callable[[], None], helpers: list[Future[None]]) -> bool:
@@ -205,31 +200,27 @@ def _submit(function: Callable[[], None], helpers: list[Future[None]]) -> bool:
 
 
 @cache
-def _libraries() -> tuple[list[Any], list[tuple[Any, int]]]:
-    """BLAS libraries with one number of threads for all threads, and those with a number for each, with that number."""
-    found = ThreadpoolController().select(user_api="blas").lib_controllers  # milliseconds, so it is done once
-    found = [library for library in found if library.get_num_threads() is not None]
-    shared = [one for one in found if one.internal_api == "openblas" and one.threading_layer != "openmp"]
-    return shared, [(library, library.get_num_threads()) for library in found if library not in shared]
+def _libraries() -> list[Any]:
+    """Of BLAS, as threadpoolctl sees them: looked up once, as that takes milliseconds."""
+    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    return [library for library in found if library.get_num_threads() is not None]
 
 
 _lock = threading.Lock()
-_in_force: dict[object, int | None] = {}  # limits of ours on libraries with one number for all threads
-_changed: list[list[Any]] = []  # meanwhile: library, its number before, and the number that we have set
+_limits: dict[object, int | None] = {}  # in force, the latest at the end
+_before: list[tuple[Any, int]] = []  # libraries, and their numbers of threads before the first
 
 
 @contextmanager
 def blas_threads(count: int | None) -> Iterator[None]:
     """Context in which BLAS uses so many threads; None means as many as it had before any limit of ours."""
     limit, held = object(), BLAS_HELD.get()
-    own = [(library, library.get_num_threads()) for library, _ in _libraries()[1]]
     try:
         BLAS_HELD.set(count == 1)
-        _limit_own(count)
         with _lock:
-            if not _in_force:
-                _changed[:] = [[one, number := one.get_num_threads(), number] for one in _libraries()[0]]
-            _in_force[limit] = count
+            if not _limits:
+                _before[:] = [(library, library.get_num_threads()) for library in _libraries()]
+            _limits[limit] = count
             _apply_latest()
         yield
     finally:
@@ -239,8 +230,6 @@ def blas_threads(count: int | None) -> Iterator[None]:
         except BaseException:  # an interrupt from the keyboard must not keep what others use
             _leave(limit)
             raise
-        for library, number in own:
-            library.set_num_threads(number)
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
@@ -250,47 +239,36 @@ def one_blas_thread() -> AbstractContextManager[None]:
 
 def _leave(limit: object) -> None:
     with _lock:
-        _in_force.pop(limit, None)
+        _limits.pop(limit, None)
         _apply_latest()
 
 
 def _apply_latest() -> None:
-    count = next(reversed(_in_force.values()), None)
-    for entry in _changed:
-        library, before, ours = entry
-        wanted = count or before
-        if wanted != ours == library.get_num_threads():  # else it is as wanted, or somebody else has set it since
-            entry[2] = wanted  # before it is set: an interrupt may come right after
-            _set_shared_number(library, wanted)
-            entry[2] = library.get_num_threads()  # a library may set less than it was asked for
-
-
-def _set_shared_number(library: Any, count: int) -> None:
     """threadpoolctl 3.7 on lets only one thread set the number of OpenBLAS, the first, as long as that is alive."""
-    let_others: Callable[..., None] = getattr(library, "clear_controlling_thread", lambda force: None)
-    let_others(force=True)
-    library.set_num_threads(count)
-    let_others(force=True)
-
-
-def _limit_own(count: int | None) -> None:
-    """In this thread, libraries that have a number for each."""
-    for library, number in _libraries()[1]:
-        library.set_num_threads(count or number)
+    count = next(reversed(_limits.values()), None)
+    for library, before in _before:
+        if library.get_num_threads() != (count or before):
+            let_others: Callable[..., None] = getattr(library, "clear_controlling_thread", lambda force: None)
+            let_others(force=True)
+            library.set_num_threads(count or before)
+            let_others(force=True)
 
 
 def _start_again() -> None:
     """A forked child has none of its parent's threads, and none of the contexts that they were in."""
-    global _lock, _most_helpers
-    _lock, _most_helpers = threading.Lock(), 0
+    global _most_helpers
+    _most_helpers = 0
     BLAS_HELD.set(False)
     _pool.cache_clear()
-    _in_force.clear()
-    _apply_latest()
+    if _limits:
+        _limits.clear()
+        _apply_latest()
+    _lock.release()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_again)
+    # while nobody changes a number: threadpoolctl has a lock of its own, which the child could never leave
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_start_again)
 
 
 def add_gram(Z: NDArray[np.float64], M: NDArray[np.float64]) -> None:
