@@ -162,7 +162,7 @@ def test_the_library_is_remembered_and_forgotten(seed, tmp_path, monkeypatch):
         assert list(frame.columns) == ["feature", "coef", *UNCERTAIN, "effect", "drawn", *OF_MEMBERS]
         olsen.save(model, tmp_path / "m.skops")
         for one in (model, olsen.load(tmp_path / "m.skops")):
-            assert list(one.summary()["feature"]) == [f"c{j}" for j in range(P)]
+            assert list(one.summary().coefficients["feature"]) == [f"c{j}" for j in range(P)]
     model = ensemble(seed).fit(frame_of("polars", X), y)
     assert isinstance(pickle.loads(pickle.dumps(model)).summary().coefficients, polars.DataFrame)
     with pytest.raises(ValueError, match="NaN"):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import MetaEstimatorMixin
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
@@ -30,10 +31,8 @@ class PipelineParts(NamedTuple):
     features: list[str]  # names of the estimator's columns
     inputs: list[
         str
-    ]  # the column that each was made of; its own name where it was made of several, or nothing is known
-    inverse: (
-        Callable[[NDArray[Any]], NDArray[Any]] | None
-    )  # from its target to that of the pipeline, where these differ
+    ]  # the column that each was made of; its own name where it was made of several or that is not known
+    inverse: Callable[[NDArray[Any]], NDArray[Any]] | None  # from its target to that of the pipeline, if these differ
 
 
 class _Feature(NamedTuple):
@@ -84,8 +83,8 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
     low, middle, high = (parts.inverse(place) for place in (ends[..., 0], ends.mean(axis=-1), ends[..., 1]))
     if not (np.all((low <= middle) & (middle <= high)) or np.all((high <= middle) & (middle <= low))):
         raise ValueError(
-            "the inverse of the target's transformer is undefined or not monotone where intervals lie, so their ends "
-            "cannot be brought back. The regressor_ of the TransformedTargetRegressor has those of its own target."
+            "the inverse of the target's transformer is undefined or not monotone where intervals lie: take those of "
+            "the regressor_ of the TransformedTargetRegressor, for its own target."
         )
     return np.stack([np.minimum(low, high), np.maximum(low, high)], axis=-1)
 
@@ -131,29 +130,25 @@ def summary(model: Any, coverage: float = 0.9) -> Summary:
 predict_interval.__module__ = summary.__module__ = "olsen"  # where users find them
 
 
-def _is_search(model: Any) -> bool:
-    """Whether a model is a search over parameters; the class that all of them derive from is private."""
-    return hasattr(model, "refit") and hasattr(model, "get_params") and "estimator" in model.get_params(deep=False)
-
-
 def split_pipeline(model: Any) -> PipelineParts:
     """Take a fitted model apart: pipelines, searches, and regressors of transformed targets around an estimator."""
     steps: list[Any] = []
     targets: list[Any] = []
-    last = model
-    while _is_search(last) or isinstance(last, (Pipeline, TransformedTargetRegressor)):
+    last: Any = None
+    inner = model
+    while inner is not None:
+        last, inner = inner, None
         check_is_fitted(last)
-        if _is_search(last):
-            if not last.refit:
-                raise ValueError(f"{type(last).__name__} has refit=False, so it holds no fitted model. Use refit=True.")
-            last = last.best_estimator_
+        if isinstance(last, Pipeline):
+            steps += [step for _, step in last.steps[:-1] if not _passes(step)]
+            inner = last.steps[-1][1]
         elif isinstance(last, TransformedTargetRegressor):
             targets.append(last.transformer_)
-            last = last.regressor_
-        else:
-            steps += [step for _, step in last.steps[:-1] if not _passes(step)]
-            last = last.steps[-1][1]
-    check_is_fitted(last)
+            inner = last.regressor_
+        elif isinstance(last, MetaEstimatorMixin) and hasattr(last, "refit"):  # the class of all searches is private
+            if not last.refit:
+                raise ValueError(f"{type(last).__name__} has refit=False, so it holds no fitted model. Use refit=True.")
+            inner = last.best_estimator_
 
     def transform(X: Any) -> Any:
         for step in steps:
@@ -161,26 +156,23 @@ def split_pipeline(model: Any) -> PipelineParts:
         return X
 
     def inverse(y: NDArray[Any]) -> NDArray[Any]:
-        shape = y.shape
+        found = y.reshape(len(y), -1)
         for step in reversed(targets):
-            y = np.asarray(step.inverse_transform(y.reshape(len(y), -1)))
-        return y.reshape(shape)
+            found = np.asarray(step.inverse_transform(found))
+        return found.reshape(y.shape)
 
-    columns = _columns_of([model, *steps[:1]] if steps else [model, last])
-    found = _through([*steps, last], columns)
+    found = _through([*steps, last], _columns_of([model, *steps, last]))
     if found is None or len(found) != last.n_features_in_:
         found = _columns_of([last])
-    assert found is not None
-    names, sources = (list(part) for part in zip(*found, strict=True))
-    return PipelineParts(last, transform, names, sources, inverse if targets else None)
+    return PipelineParts(last, transform, [one.name for one in found], [one.source for one in found],
+                         inverse if targets else None)  # fmt: skip
 
 
 def _with_ensemble(model: Any) -> PipelineParts:
     parts = split_pipeline(model)
     if not isinstance(parts.estimator, FittedEnsemble):
         raise TypeError(
-            f"an ensemble of olsen is needed, or a pipeline that ends with one, but this model is, or ends with, "
-            f"{type(parts.estimator).__name__}."
+            f"needs an ensemble of olsen, or a pipeline that ends with one, not {type(parts.estimator).__name__}."
         )
     return parts
 
@@ -189,27 +181,23 @@ def _passes(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def _columns_of(fitted: Sequence[Any]) -> list[_Feature] | None:
+def _columns_of(fitted: Sequence[Any]) -> list[_Feature]:
     """Columns that the first of these was fitted on that knows them, by name or by number."""
-    for one in fitted:
-        names = getattr(one, "feature_names_in_", None)
-        if names is None and hasattr(one, "n_features_in_"):
-            names = [f"x{j}" for j in range(one.n_features_in_)]
-        if names is not None:
-            return [_Feature(str(name), str(name)) for name in names]
-    return None
+    first = next(one for one in fitted if hasattr(one, "n_features_in_") or hasattr(one, "feature_names_in_"))
+    names = getattr(first, "feature_names_in_", None)
+    names = [f"x{j}" for j in range(first.n_features_in_)] if names is None else map(str, names)
+    return [_Feature(name, name) for name in names]
 
 
-def _through(steps: Sequence[Any], columns: list[_Feature] | None) -> list[_Feature] | None:
+def _through(steps: Sequence[Any], columns: list[_Feature]) -> list[_Feature] | None:
     """The features of the last step, as the others make them of the columns; None where that is not known."""
+    found: list[_Feature] | None = columns
     for step, after in pairwise(steps):
-        found = None if columns is None else _made_by(step, columns)
+        before, found = found or [], None if found is None else _made_by(step, found)
         if found is None and hasattr(after, "feature_names_in_"):  # of a function of frames, which may keep their names
-            before = zip(getattr(step, "feature_names_in_", ()), columns or (), strict=False)
-            known = dict(before)
+            known = dict(zip(getattr(step, "feature_names_in_", ()), before, strict=False))
             found = [known.get(name, _Feature(str(name), str(name))) for name in after.feature_names_in_]
-        columns = found
-    return columns
+    return found
 
 
 def _made_by(step: Any, columns: list[_Feature]) -> list[_Feature] | None:

@@ -6,11 +6,12 @@ gone (pickles, model files, fits in blocks), so that a model can always be looke
 
 from __future__ import annotations
 
+import copy
 import importlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from html import escape
 from typing import Any
 
@@ -61,7 +62,7 @@ STYLE = """
 class Summary:
     """What a fit came to: facts, coefficients with their uncertainty, and effects of the columns that went in.
 
-    It prints as a table, and is one in a notebook. ``summary["coef"]`` is a column of ``summary.coefficients``.
+    It prints as a table, and is one in a notebook.
 
     Attributes
     ----------
@@ -77,102 +78,99 @@ class Summary:
     """
 
     def __init__(self, model: Any, coverage: float, features: list[str], inputs: list[str]) -> None:
-        design, coef = model._result().design, on_host(model.coef_)
+        self._model, design, coef = model, model._result().design, on_host(model.coef_)
         self.facts = {"rows": f"{design.n_rows}", "columns": f"{design.n_columns}", **dict(facts(model))}
-        self._model, self._coverage, self._names, self._inputs = model, coverage, features, inputs
+        self._percents = [f"{50 * (1 - coverage):g}%", f"{50 * (1 + coverage):g}%"]
+        self._factors, p = inputs != features, len(features)
         places: dict[str, list[int]] = {}
         for j, name in enumerate(inputs):
             places.setdefault(name, []).append(j)
-        self._places, q = places, coef.size // coef.shape[-1]
-        self._of_features = _where_rows_are(lambda: model._effects([[j] for j in range(len(inputs))]), (2, coef.size))
-        self._of_inputs = _where_rows_are(lambda: model._effects(list(places.values())), (2, q * len(places)))
+        groups = [[j] for j in range(p)] + list(places.values())
+        effects = _where_rows_are(lambda: model._effects(groups), (2, *coef.shape[:-1], len(groups)))
+        names = {"feature": features, "column": inputs} if self._factors else {"feature": features}
         interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
-        std = _where_rows_are(lambda: model.coef_std_, coef.shape)
-        self._columns = {"coef": coef, "std": std, "lower": interval[..., 0], "upper": interval[..., 1]}
+        self._coefficients = _long_table(
+            names,
+            coef=coef,
+            std=_where_rows_are(lambda: model.coef_std_, coef.shape),
+            lower=interval[..., 0],
+            upper=interval[..., 1],
+            effect=effects[0, ..., :p],
+        )
+        made: dict[str, list[Any]] = {"column": list(places), "features": [len(own) for own in places.values()]}
+        table = _long_table(made, effect=effects[0, ..., p:], std=effects[1, ..., p:])
+        order = np.argsort(-np.abs(table["effect"]), kind="stable")
+        self._effects = {name: values[order] for name, values in table.items()}
 
     @cached_property
     def coefficients(self) -> Any:  # attributes are described above
-        model, coef = self._model, self._columns["coef"]
-        columns = {
-            **self._columns,
-            "effect": self._of_features[0],
-            "drawn": np.broadcast_to(model.inclusion_, coef.shape),
-        }
-        made = {"column": self._inputs} if self._inputs != self._names else {}
-        return self._frame(self._names, "feature", {**columns, **_of_members(model, coef)}, made)
+        drawn = np.tile(self._model.inclusion_, self._model._n_targets)
+        return self._frame({**self._coefficients, "drawn": drawn, **_of_members(self._model)})
 
     @cached_property
     def effects(self) -> Any:
-        made, (effect, std) = [len(own) for own in self._places.values()], self._of_inputs
-        found = {"effect": effect, "std": std}
-        return self._frame(
-            list(self._places), "column", found, {"features": made}, np.argsort(-np.abs(effect), kind="stable")
-        )
+        return self._frame(self._effects)
 
-    def __getitem__(self, name: Any) -> Any:
-        return self.coefficients[name]
+    def _frame(self, table: dict[str, NDArray[Any]]) -> Any:
+        library = self._model._frame_library
+        try:
+            module = importlib.import_module(library)
+        except ModuleNotFoundError as error:
+            text = f"summary makes a data frame, which needs {library}: pip install {library}"
+            raise ModuleNotFoundError(text) from error
+        return module.DataFrame(table)
 
-    def __len__(self) -> int:
-        return int(self._columns["coef"].size)
-
-    def _frame(
-        self, names: list[str], head: str, columns: dict[str, Any], beside: Any, order: Any = slice(None)
-    ) -> Any:
-        """A data frame with a row for each name, and for each target."""
-        several = self._columns["coef"].ndim == 2
-        q = len(self._columns["coef"]) if several else 1
-        found: dict[str, Any] = {"target": np.repeat(np.arange(q), len(names))} if several else {}
-        found[head] = np.tile(np.array(names, dtype=object), q)
-        found |= {name: np.tile(np.array(values), q) for name, values in beside.items()}
-        found |= {name: np.ravel(values) for name, values in columns.items()}
-        return _data_frame(self._model._frame_library)({name: values[order] for name, values in found.items()})
-
-    def _tables(self) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
-        """Heads and cells of what is printed: coefficients, and effects of whole factors where there are some."""
-        percents = [f"{50 * (1 - self._coverage):g}%", f"{50 * (1 + self._coverage):g}%"]
-        columns = [*self._columns.values(), self._of_features[0]]
-        yield self._table(("coefficients", "coef", "std err", *percents, "per s.d."), self._names, columns)
-        if self._inputs != self._names:
-            yield self._table(("effects", "effect", "std err"), list(self._places), list(self._of_inputs))
-
-    @staticmethod
-    def _table(
-        heads: tuple[str, ...], names: list[str], columns: list[Array]
-    ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        values = np.array([np.ravel(column) for column in columns])
-        q, size = values.shape[1] // len(names), np.abs(values[-1] if len(heads) > 3 else values[0])
-        size = np.where(np.isfinite(size), size, np.abs(values[0]))
-        order = (
-            np.argsort(-size, kind="stable")[:MOST_LINES]
-            if len(size) > MOST_LINES or len(heads) == 3
-            else range(len(size))
-        )
-        left = f", the largest {MOST_LINES} of {len(size)}" if len(size) > MOST_LINES else ""
-        where = [f"target {i // len(names)}: " if q > 1 else "" for i in order]
-        cells = [
-            (w + names[i % len(names)], *(number(v) for v in values[:, i])) for w, i in zip(where, order, strict=True)
-        ]
-        return (heads[0] + left, *heads[1:]), cells
+    def _tables(self) -> Iterator[list[tuple[str, ...]]]:
+        """Rows of what is printed, after their heads: coefficients, and effects of whole factors if there are some."""
+        table = self._coefficients
+        size = np.abs(np.where(np.isfinite(table["effect"]), table["effect"], table["coef"]))
+        largest = np.argsort(-size, kind="stable") if len(size) > MOST_LINES else np.arange(len(size))
+        shown = {"coef": "coef", "std": "std err", **dict(zip(("lower", "upper"), self._percents, strict=True))}
+        yield _cells("coefficients", table, "feature", {**shown, "effect": "per s.d."}, largest)
+        if self._factors:
+            order = np.arange(len(self._effects["effect"]))
+            yield _cells("effects", self._effects, "column", {"effect": "effect", "std": "std err"}, order)
 
     def __str__(self) -> str:
-        lines = [
-            type(self._model).__name__,
-            *(f"  {name:<21}{escape_control(fact)}" for name, fact in self.facts.items()),
-        ]
-        for heads, rows in self._tables():
+        lines = [type(self._model).__name__]
+        lines += [f"  {name:<21}{escape_control(fact)}" for name, fact in self.facts.items()]
+        for (head, *heads), *rows in self._tables():
             names = [shortened(row[0], 40) for row in rows]
-            width = max(columns_of(name) for name in [heads[0], *names])
-            lines += ["", f"{heads[0]:<{width + 2}}{''.join(f'{head:>11}' for head in heads[1:])}"]
-            lines += [f"  {padded(name, width)}{''.join(f'{cell:>11}' for cell in row[1:])}"
-                      for name, row in zip(names, rows, strict=True)]  # fmt: skip
+            width = max(columns_of(name) for name in [head, *names])
+            lines += ["", f"{head:<{width + 2}}{''.join(f'{text:>11}' for text in heads)}"]
+            for name, row in zip(names, rows, strict=True):
+                lines.append(f"  {padded(name, width)}{''.join(f'{cell:>11}' for cell in row[1:])}")
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         tables = [_html(type(self._model).__name__, self.facts.items())]
-        tables += [_html(heads[0], [("", *heads[1:]), *rows]) for heads, rows in self._tables()]
+        tables += [_html(head, [("", *heads), *rows]) for (head, *heads), *rows in self._tables()]
         return f'<style>{STYLE}</style><div class="olsen-summary">{"".join(tables)}</div>'
+
+
+def _long_table(names: dict[str, list[Any]], **values: Array) -> dict[str, NDArray[Any]]:
+    """Columns with a row for each name, and for each target where `values` have two dimensions."""
+    shape = next(iter(values.values())).shape
+    q = math.prod(shape[:-1])
+    table: dict[str, NDArray[Any]] = {"target": np.repeat(np.arange(q), shape[-1])} if len(shape) > 1 else {}
+    for head, own in names.items():
+        table[head] = np.tile(np.array(own, dtype=object if isinstance(own[0], str) else None), q)
+    return {**table, **{name: np.ravel(value) for name, value in values.items()}}
+
+
+def _cells(
+    title: str, table: dict[str, NDArray[Any]], names: str, shown: dict[str, str], order: NDArray[Any]
+) -> list[tuple[str, ...]]:
+    """Some columns of a table as texts, after their heads; so many rows as are printed."""
+    title += f", the largest {MOST_LINES} of {len(order)}" if len(order) > MOST_LINES else ""
+    several = "target" in table and table["target"].max() > 0
+    rows: list[tuple[str, ...]] = [(title, *shown.values())]
+    for i in order[:MOST_LINES]:
+        name = f"target {table['target'][i]}: {table[names][i]}" if several else table[names][i]
+        rows.append((name, *(number(table[column][i]) for column in shown)))
+    return rows
 
 
 class SummaryMixin(BaseEstimator):
@@ -214,7 +212,7 @@ class SummaryMixin(BaseEstimator):
         >>> X = np.random.default_rng(0).standard_normal((50, 3))
         >>> model = OLSEnsembleRegressor(20, max_features=2, random_state=0).fit(X, X[:, 1])
         >>> summary = model.summary()
-        >>> summary["feature"].tolist(), summary["same_sign"][1].item()
+        >>> summary.coefficients["feature"].tolist(), summary.coefficients["same_sign"][1].item()
         (['x0', 'x1', 'x2'], 1.0)
         >>> summary.effects["column"].tolist()[0], summary.facts["rows"]
         ('x1', '50')
@@ -284,17 +282,10 @@ class SummaryMixin(BaseEstimator):
         ('LinearRegression', True)
         """
         check_is_fitted(self)
-        model: Any = self
-        intercept = on_host(model.intercept_)
-        fitted = {
-            "coef_": on_host(model.coef_),
-            "intercept_": intercept if intercept.ndim else float(intercept),
-            "n_features_in_": int(model.n_features_in_),
-        }
-        if hasattr(model, "feature_names_in_"):
-            fitted["feature_names_in_"] = model.feature_names_in_.copy()
-        plain = LinearRegression(fit_intercept=model.fit_intercept)
-        plain.__setstate__({**plain.__getstate__(), **fitted})
+        plain, intercept = LinearRegression(fit_intercept=self.fit_intercept), on_host(self.intercept_)
+        fitted = {name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_") if hasattr(self, name)}
+        fitted["coef_"], fitted["intercept_"] = on_host(self.coef_), intercept if intercept.ndim else float(intercept)
+        plain.__setstate__({**plain.__getstate__(), **copy.deepcopy(fitted)})
         return plain
 
     # In notebooks
@@ -333,22 +324,11 @@ class SummaryMixin(BaseEstimator):
 def _html(caption: str, rows: Iterable[tuple[str, ...]]) -> str:
     """A table for a notebook; cells beside the second are numbers."""
     body = ""
-    for name, *cells in rows:
-        kind = ' class="number"' * (len(cells) > 1)
-        body += (
-            f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td{kind}>{escape(cell)}</td>" for cell in cells)}</tr>'
-        )
+    for name, *texts in rows:
+        kind = ' class="number"' * (len(texts) > 1)
+        cells = "".join(f"<td{kind}>{escape(text)}</td>" for text in texts)
+        body += f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
     return f'<table class="olsen-facts"><caption>{escape(caption)}</caption><tbody>{body}</tbody></table>'
-
-
-def _data_frame(library: str) -> Callable[[dict[str, Any]], Any]:
-    try:
-        found: Callable[[dict[str, Any]], Any] = importlib.import_module(library).DataFrame
-    except ModuleNotFoundError as error:
-        if error.name != library:
-            raise  # it is there, and lacks something itself
-        raise ModuleNotFoundError(f"summary makes a data frame, which needs {library}: pip install {library}") from None
-    return found
 
 
 def _names(model: Any) -> list[str]:
@@ -364,30 +344,24 @@ def _where_rows_are(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array
         return np.full(shape, np.nan)
 
 
-def _of_members(model: Any, coef: Array) -> dict[str, Array]:
-    """Mean, spread and agreement in sign of the members that hold each column, from their nonzero pattern alone."""
-    names = ("member_mean", "member_spread", "same_sign")
+def _of_members(model: Any) -> dict[str, Array]:
+    """Mean, spread and agreement in sign of the members that hold each column, for one target after the other."""
+    coefs = np.atleast_2d(on_host(model.coef_))
+    names, (q, p) = ("member_mean", "member_spread", "same_sign"), coefs.shape
     try:
         members = model.member_coefs(None if model.n_estimators_ < math.inf else FEW_MEMBERS)
     except NeedsRows:
-        return {name: np.full(coef.shape, np.nan) for name in names}
-    members = members if isinstance(members, list) else [members]  # of several targets they are a list
-    found = [_member_statistics(one, b) for one, b in zip(members, np.atleast_2d(coef), strict=True)]
-    return {name: np.stack(values) for name, values in zip(names, zip(*found, strict=True), strict=True)}
-
-
-def _member_statistics(members: Any, coef: Array) -> tuple[Array, Array, Array]:
-    """For members as a CSR matrix (k, p) whose entries are all columns of each: mean, spread, share of equal signs."""
-    columns, values = members.indices, members.data
-
-    def total(weights: Any = None) -> Array:
-        return np.bincount(columns, weights=weights, minlength=len(coef)).astype(np.float64)
-
-    with np.errstate(invalid="ignore"):  # a column that no member holds is 0 / 0
-        count = total()
-        mean = total(values) / count
-        spread = np.sqrt(total((values - mean[columns]) ** 2) / count)
-        return mean, spread, total(np.sign(values) == np.sign(coef)[columns]) / count
+        return {name: np.full(q * p, np.nan) for name in names}
+    found = []
+    for one, coef in zip(members if isinstance(members, list) else [members], coefs, strict=True):
+        columns, values = one.indices, one.data  # entries are all columns of each member, zeros too
+        total = partial(np.bincount, columns, minlength=p)
+        with np.errstate(invalid="ignore"):  # a column that no member holds is 0 / 0
+            count = total()
+            mean = total(weights=values) / count
+            spread = np.sqrt(total(weights=(values - mean[columns]) ** 2) / count)
+            found.append((mean, spread, total(weights=np.sign(values) == np.sign(coef)[columns]) / count))
+    return dict(zip(names, np.concatenate(found, axis=1), strict=True))
 
 
 # Facts
@@ -402,9 +376,7 @@ def facts(model: Any) -> Iterator[tuple[str, str]]:
         yield "rows in a member", _size(resolve_size(design.max_samples, design.n_rows, "max_samples"), design.n_rows)
     if "best_score_" in noted:
         yield "error of prediction", _error(model)
-        explained = _explained(model)
-        if explained is not None:
-            yield "R² of left-out rows", f"{explained:.3f}"
+        yield from _explained(model)
         yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
         yield from (("caution", text) for text in caution(design.n_rows))
     if "inclusion_shares_" in noted:
@@ -415,11 +387,8 @@ def facts(model: Any) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(f"{scheme} {percent(share)}" for scheme, share in schemes)
     yield "scale", ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
     if model.stacking_advantage_ is not None:
-        equal = bool(np.ptp(model.weights_) == 0)
-        yield (
-            "weights",
-            f"{'equal' if equal else 'stacked'}; stacking is better by {model.stacking_advantage_:.2g} s.e.",
-        )
+        kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
+        yield "weights", f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
     again = int(model.n_fallbacks_)
     yield "solver", f"{model.solver_}" + (f"; {again} members solved again from the data" if again else "")
 
@@ -434,20 +403,21 @@ def _error(model: Any) -> str:
     """Root of the mean squared error with its standard error (delta method)."""
     error = math.sqrt(max(-float(model.best_score_), 0.0))
     spread = float(model.cv_results_["standard_error"][model.best_index_]) / (2 * error) if error > 0 else math.nan
-    known = f" ± {spread:.2g}" if math.isfinite(spread) else ""
-    return f"{error:.4g}{known} (root mean squared, ± standard error)" if known else f"{error:.4g} (root mean squared)"
+    if math.isfinite(spread):
+        return f"{error:.4g} ± {spread:.2g} (root mean squared, ± standard error)"
+    return f"{error:.4g} (root mean squared)"
 
 
-def _explained(model: Any) -> float | None:
-    """Share of the variance of the targets that left-out predictions explain; None without the rows.
+def _explained(model: Any) -> Iterator[tuple[str, str]]:
+    """Share of the variance of the targets that left-out predictions explain, if the rows are there.
 
     The mean is left out too: it is compared with the mean of the other rows.
     """
     rows = model._result().rows
     if rows is None:
-        return None
-    Y, weight = rows.Y, rows.weight
-    share = np.full(len(Y), 1 / len(Y)) if weight is None else weight / weight.sum()
-    away = (Y - share @ Y) / (1 - share)[:, None]
+        return
+    share = np.full(len(rows.Y), 1 / len(rows.Y)) if rows.weight is None else rows.weight / rows.weight.sum()
+    away = (rows.Y - share @ rows.Y) / (1 - share)[:, None]
     spread = float(np.mean(share @ away**2))
-    return 1 + float(model.best_score_) / spread if spread > 0 else None
+    if spread > 0:
+        yield "R² of left-out rows", f"{1 + float(model.best_score_) / spread:.3f}"
