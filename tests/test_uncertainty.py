@@ -79,26 +79,36 @@ class Refits:
         middle = self.model.predict(new).reshape(len(new), -1)
         return np.stack([low, high], axis=2), np.stack([middle - half, middle + half], axis=2)
 
-    def std(self, new):
-        """By the formula, with the whole hat matrix."""
+    def derivatives(self, new):
+        """With respect to the targets: of coefficients (p, n), of fitted values (n, n), of predictions (new, n)."""
         n = len(self.Y)
         columns = [self.mean_member(np.eye(n)[l], list(self.model.sample_subsets_)) for l in range(n)]
         coef, intercept = (np.stack(parts, axis=-1) for parts in zip(*columns, strict=True))
-        H = self.X @ coef + intercept
-        df = np.trace(H) / n
-        shrink = min(1.0, (1 - df) ** 2 / (1 - 2 * df + np.sum(H**2) / n))
-        return np.sqrt(shrink * (new @ coef + intercept) ** 2 @ self.residual**2)
+        return coef, self.X @ coef + intercept, new @ coef + intercept
+
+    def check_std(self, given, coef, there, variances):
+        """Standard errors, from two derivatives and the variances (n, q) of the targets."""
+        found = self.model.predict(given, return_std=True)[1].reshape(len(there), -1)
+        np.testing.assert_allclose(found, np.sqrt(there**2 @ variances), rtol=1e-8)
+        found = np.atleast_2d(self.model.coef_std_).T
+        np.testing.assert_allclose(found, np.sqrt(coef**2 @ variances), rtol=1e-7, atol=1e-12)
 
     def check(self, new, given=None, coverage=0.8):
-        """Everything that the model says of new rows."""
+        """Everything that the model says of coefficients and new rows."""
         given = new if given is None else given
         plus, plain = self.intervals(new, coverage)
         found = self.model.predict_interval(given, coverage)
         np.testing.assert_allclose(found.reshape(plus.shape), plus, rtol=1e-8, atol=1e-8)
         found = self.model.predict_interval(given, coverage, method="jackknife")
         np.testing.assert_allclose(found.reshape(plain.shape), plain, rtol=1e-8, atol=1e-8)
-        std = self.std(new)
-        np.testing.assert_allclose(self.model.predict(given, return_std=True)[1].reshape(std.shape), std, rtol=1e-8)
+        middle = self.model.predict(given).reshape(len(new), -1)
+        high = self.model.predict_interval(given, 0.95, method="normal").reshape(plain.shape)[:, :, 1]
+        half = 1.959963984540054 * np.sqrt(np.mean(self.residual**2, axis=0))
+        np.testing.assert_allclose(high, middle + half, rtol=1e-8, atol=1e-8)
+        (coef, H, there), n = self.derivatives(new), len(self.Y)
+        df = np.trace(H) / n
+        shrink = min(1.0, (1 - df) ** 2 / (1 - 2 * df + np.sum(H**2) / n))
+        self.check_std(given, coef, there, shrink * self.residual**2)
 
 
 def odd(X, kind, rng):
@@ -246,7 +256,7 @@ def test_standard_error_is_the_spread_over_training_sets(seed):
     assert abs(ratio - 1) < 4 * spread + 0.05
 
 
-def cv_plus_by_hand(model, X, y, new, splits, coverage):
+def cv_plus_by_hand(model, X, y, new, splits, coverage, n_groups):
     """Barber et al.'s definition: refits of the same members without each fold, n values, two order statistics."""
     low, high = [], []
     for train, test in splits:
@@ -256,23 +266,25 @@ def cv_plus_by_hand(model, X, y, new, splits, coverage):
         high.append(there[:, None] + off)
     low, high = np.sort(np.hstack(low), axis=1), np.sort(np.hstack(high), axis=1)
     n = low.shape[1]
-    rank = int(np.ceil(coverage * (n + 1)))
+    rank = int(np.ceil(coverage * (n_groups + 1) / n_groups * n - 1e-9))
     return np.column_stack([low[:, n - rank], high[:, rank - 1]])
 
 
-@pytest.mark.parametrize("max_samples", [1.0, 0.7])
-def test_cv_plus_is_its_definition(seed, max_samples):
-    """Folds of the tuned estimator, members of one size: refitted one by one."""
+def test_cv_plus_is_its_definition(seed):
+    """Folds of the tuned estimator, members of one size: refitted one by one. Groups count where there are some."""
     X, y = random_problem(seed)
-    new = np.random.default_rng(seed).standard_normal((9, 12))
-    splits = list(KFold(4).split(X))
-    tuned = OLSEnsembleRegressorCV(
-        30, [5], inclusion="uniform", cv=splits, scale=0.9, max_samples=max_samples, random_state=seed
-    ).fit(X, y)
-    plain = OLSEnsembleRegressor(30, 5, scale=0.9, max_samples=max_samples, random_state=seed).fit(X, y)
-    np.testing.assert_allclose(tuned.coef_, plain.coef_, rtol=1e-9)
-    expected = cv_plus_by_hand(plain, X, y, new, splits, 0.8)
-    np.testing.assert_allclose(tuned.predict_interval(new, 0.8, "cv+"), expected, rtol=1e-7)
+    new, groups = np.random.default_rng(seed).standard_normal((9, 12)), np.arange(120) // 3
+    for max_samples, cv, fit, count in ((1.0, KFold(4), {}, 120), (0.7, GroupKFold(4), {"groups": groups}, 40)):
+        splits, how = (
+            list(cv.split(X, None, *fit.values())),
+            {"scale": 0.9, "max_samples": max_samples, "random_state": seed},
+        )
+        tuned = OLSEnsembleRegressorCV(30, [5], inclusion="uniform", cv=cv, **how).fit(X, y, **fit)
+        plain = OLSEnsembleRegressor(30, 5, **how).fit(X, y)
+        np.testing.assert_allclose(tuned.coef_, plain.coef_, rtol=1e-9)
+        for coverage in (0.8, 0.9):
+            expected = cv_plus_by_hand(plain, X, y, new, splits, coverage, count)
+            np.testing.assert_allclose(tuned.predict_interval(new, coverage, "cv+"), expected, rtol=1e-7)
 
 
 def test_cv_plus_has_one_answer_for_all_places(seed):
@@ -345,7 +357,8 @@ def test_several_targets_are_those_one_by_one(seed):
     both, *alone = (OLSEnsembleRegressor(30, 5, random_state=seed).fit(X, y) for y in (Y, *Y.T))
     std = both.predict(X[:4], return_std=True)[1]
     assert both.coef_std_.shape == both.coef_.shape == (3, 12) and both.coef_interval().shape == (3, 12, 2)
-    np.testing.assert_allclose(both.coef_interval(0.8).mean(axis=2), both.coef_, atol=1e-12)
+    ends = both.coef_[:, :, None] + 1.2815515655446004 * both.coef_std_[:, :, None] * np.array([-1, 1])
+    np.testing.assert_allclose(both.coef_interval(0.8), ends, rtol=1e-12, atol=1e-12)
     for t, one in enumerate(alone):
         np.testing.assert_allclose(both.coef_std_[t], one.coef_std_, rtol=1e-9)
         np.testing.assert_allclose(std[:, t], one.predict(X[:4], return_std=True)[1], rtol=1e-9)
@@ -440,31 +453,19 @@ def test_copies_warm_starts_and_pickles(seed):
             ask()
 
 
-def test_coefficients_vary_as_the_sandwich_says(seed):
-    """One member on all columns, all rows: (1 - kappa) times the textbook's HC3 covariance."""
-    X, y = random_problem(seed, n=60, p=5)
-    model = OLSEnsembleRegressor(1, 1.0, random_state=seed).fit(X, y)
-    A = X - X.mean(axis=0)
-    P = np.linalg.inv(A.T @ A)
-    hat = np.einsum("ij,jk,ik->i", A, P, A) + 1 / len(y)
-    off = (y - model.predict(X)) / (1 - hat)
-    sandwich = P @ (A.T * off**2) @ A @ P
-    shrink = (1 - hat.mean()) ** 2 / (1 - 2 * hat.mean() + hat.mean())
-    np.testing.assert_allclose(model.coef_std_, np.sqrt(shrink * np.diagonal(sandwich)), rtol=1e-8)
-
-
-def test_from_moments_they_are_those_of_least_squares(seed):
-    """One member on all columns, in blocks: the textbook's standard errors."""
-    X, y = random_problem(seed, n=200, p=5)
-    model = OLSEnsembleRegressor(1, 1.0, random_state=seed).fit(in_blocks(X, y), None)
-    A = X - X.mean(axis=0)
-    variance = np.sum((y - model.predict(X)) ** 2) / (len(y) - 6)
-    expected = np.sqrt(variance * np.diagonal(np.linalg.inv(A.T @ A)))
-    np.testing.assert_allclose(model.coef_std_, expected, rtol=1e-8)
-    new = np.random.default_rng(seed).standard_normal((4, 5))
-    off = new - X.mean(axis=0)
-    spread = np.sqrt(variance * (1 / len(y) + np.einsum("ij,jk,ik->i", off, np.linalg.inv(A.T @ A), off)))
-    np.testing.assert_allclose(model.predict(new, return_std=True)[1], spread, rtol=1e-8)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_from_moments_they_follow_from_the_hat_matrix(fit_intercept, seed):
+    """Errors of one variance, over the weight; of one member on all columns that is the textbook."""
+    X, Y = random_problem(seed, n=60, p=5, q=2)
+    rng = np.random.default_rng(seed)
+    weight, new = rng.uniform(0.3, 2, 60), rng.standard_normal((4, 5))
+    for k, size, scale in ((1, 5, 1.0), (12, 3, 0.8)):
+        model = OLSEnsembleRegressor(k, size, scale=scale, fit_intercept=fit_intercept, random_state=seed)
+        refits = Refits(model.fit(in_blocks(X, Y, weight), None), X, Y, weight)
+        coef, H, there = refits.derivatives(new)
+        variance = weight @ (Y - model.predict(X)) ** 2 / (60 - 2 * np.trace(H) + np.trace(H @ H))
+        with case(k, size, scale):
+            refits.check_std(new, coef, there, variance / weight[:, None])
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -512,15 +513,17 @@ def test_another_draw_of_all_subsets_is_the_same(seed):
 
 
 def test_places_agree_on_the_draw(seed):
+    """A hundred batches of six members, which are two of the groups of three that avoid each other."""
     X, y = random_problem(seed, n=300)
-    found = [
-        (model.monte_carlo_std_, model.members_needed(1e-4))
-        for _, data in engines(X, y)
-        for model in [OLSEnsembleRegressor(60, 4, random_state=seed).fit(*data)]
-    ]
-    for coef, needed in found[1:]:
-        np.testing.assert_allclose(coef, found[0][0], rtol=1e-6)
-        assert abs(needed / found[0][1] - 1) < 0.25  # errors come from leave-one-out, or from folds
+    for name, data in engines(X, y):
+        model = OLSEnsembleRegressor(600, 4, random_state=seed).fit(*data)
+        if name == "memory":
+            batches = model.member_coefs().toarray().reshape(100, 6, 12).mean(axis=1)
+            variance = np.var(batches @ (X - X.mean(axis=0)).T, axis=0, ddof=1).mean()
+        low, high = model.predict_interval(X[:1], 0.6826894921370859, "normal")[0]
+        with case(name):
+            np.testing.assert_allclose(model.monte_carlo_std_, batches.std(axis=0, ddof=1) / 10, rtol=1e-6)
+            assert model.members_needed(1e-4) == 3 * np.ceil(6 / 3 * variance / (1e-4 * ((high - low) / 2) ** 2))
 
 
 def test_members_needed_are_enough(seed):
