@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import io
 import json
-import math
 import os
 import sys
 import warnings
@@ -83,27 +82,6 @@ class SavedModel:
         """The ensemble itself."""
         found: FittedEnsemble = self.model[-1] if isinstance(self.model, Pipeline) else self.model
         return found
-
-    @property
-    def has_intervals(self) -> bool:
-        """Whether the model has what intervals that follow the rows need: the folds it was chosen in, or all rows."""
-        fitted = self.ensemble._result()
-        if fitted.folds is not None:
-            return all(fit.residual is not None for fit in fitted.folds)
-        return fitted.rows is not None
-
-    def half_width(self, coverage: float) -> float:
-        """Half the width of intervals that hold new observations with this probability (the plain jackknife).
-
-        The order statistic number ceil(coverage (n + 1)) of the leave-one-out errors; infinite with too few of them.
-        """
-        if not len(self.residuals):
-            raise ModelFileError(
-                "the model has no errors of left-out rows, from which intervals are made: it was saved from a pickle, "
-                "or after a fit in blocks. Fit it in memory and save it again."
-            )
-        place = math.ceil(coverage * (len(self.residuals) + 1))
-        return float(self.residuals[place - 1]) if place <= len(self.residuals) else math.inf
 
     def for_file(self, rows: bool) -> SavedModel:
         """What a file holds: the training rows too, where they are wanted for intervals and standard errors."""

@@ -1,27 +1,23 @@
 """The summary of a fit as a dict of plain types: for the terminal, for ``--json``, and for the HTML page.
 
-Beside the error of the ensemble stand those of the mean, of least squares and of ridge with its best penalty where they
-are judged on the same rows left out, and no others.
+R2 compares the error of the ensemble with that of the mean of the target, judged on rows left out too. Other models
+stand beside it where they were compared (``--compare``).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._engines import NeedsRows
 from .._execution import versions
-from .._moments import Moments, from_data, training_moments
+from .._moments import Moments
 from .formatting import coefficient_lines, heading_lines, interval_text, number, percent, size_of_members
 
-__all__ = [
-    "Baselines", "as_text", "caution", "fold_errors", "left_out_predictions", "sampled_errors",
-    "summarise", "summarise_folds",
-]  # fmt: skip
+__all__ = ["as_text", "caution", "half_width", "left_out_predictions", "sampled_errors", "summarise", "summarise_folds"]
 
 Array = NDArray[np.float64]
 
@@ -36,8 +32,6 @@ DRAWN = {
     "ridge": "so that their mean is ridge regression",
     "mixed": "by sampling schemes in shares: {schemes}",
 }
-PENALTIES = np.logspace(-8, 8, 65)  # of ridge, for each row
-MOST_EIGENVALUES = 3000  # of the eigenproblems from moments, likewise
 
 
 def summarise(
@@ -65,12 +59,11 @@ def summarise(
     left_out : ndarray, default=None
         Cross-validated predictions of the rows. None: those of the model, if it has some.
     weight : ndarray, default=None
-        Of the rows, positive; the baselines have them too.
+        Of the rows, positive.
     groups : tuple, default=None
-        Name of the groups that were left out, and the rows of each fold; the baselines are compared on the same ones.
+        Name of the groups that were left out, and the rows of each fold.
     compared : list of dict, default=None
-        Errors of the ensemble and of baselines that were compared on folds of their own. Without them baselines stand
-        beside the ensemble only where they are judged on its own folds: groups, or blocks.
+        Errors of the ensemble and of other models that were compared on folds of their own.
     **about : dict
         ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, the
         ``command`` that made it, and whether to have ``standard_errors`` of effects, which take thirty fits.
@@ -83,18 +76,20 @@ def summarise(
     """
     predicted, were_left_out = left_out_predictions(model, X, left_out)
     weight = np.ones(len(y)) if weight is None else weight
+    fold = np.arange(len(y))
+    note = "k-fold cross-validation" if model.criterion_ == "kfold" else "leave-one-out"
     if groups is not None:
-        others = fold_errors([from_data(X[f], y[f, None], weight[f], centre=True) for f in groups[1]])
+        for number_of_fold, test in enumerate(groups[1]):
+            fold[test] = number_of_fold
         note = f"k-fold cross-validation, whole groups of {groups[0]!r} left out"
-    else:
-        others = Baselines(_error_of_mean(y, weight))
-        note = "k-fold cross-validation" if model.criterion_ == "kfold" else "leave-one-out"
+    sums = np.bincount(fold, weight)
+    means = np.bincount(fold, weight * y) / sums
+    errors = compared or _errors(model, _error_of_mean(sums, means, weight @ (y - means[fold]) ** 2), note)
     points = {**_thinned(y, predicted), "left_out": were_left_out}
-    errors = compared or _errors(model, others, note)
     if model._result().folds is not None:  # in which the model was chosen: they know what new rows meet
         half = float(np.mean(np.diff(model._cv_plus().interval(X[:MOST_POINTS], COVERAGE)))) / 2
     else:
-        half = _half_width(np.abs(y - predicted)[np.isfinite(predicted)])
+        half = half_width(np.abs(y - predicted)[np.isfinite(predicted)], COVERAGE)
     return _collect(model, names, len(y), X.std(axis=0), errors, points, half, **about)
 
 
@@ -105,11 +100,23 @@ def summarise_folds(
     whole = Moments.merge_all(folds)
     points = {**_thinned(y, _fitted(model, X)), "left_out": False}
     spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
-    errors = _errors(model, fold_errors(folds), "k-fold cross-validation")
-    half = _half_width(sampled_errors(model, folds, X, y))
+    sums, means = np.array([[fold.weight, fold.mean_y[0]] for fold in folds]).T
+    mean = _error_of_mean(sums, means, sum(float(fold.yy[0]) for fold in folds))
+    errors = _errors(model, mean, "k-fold cross-validation")
+    half = half_width(sampled_errors(model, folds, X, y), COVERAGE)
     return _collect(
         model, names, whole.n_rows, spread, errors, points, half, standard_errors=False, out_of_core=True, **about
     )
+
+
+def _error_of_mean(weights: Array, means: Array, squares: float) -> float:
+    """Mean squared error of the mean of the other folds.
+
+    Of each fold there are the sum of the weights and the mean; of all, the squares about the means of their folds.
+    """
+    total = weights.sum()
+    others = (weights @ means - weights * means) / (total - weights)
+    return float(squares + weights @ (means - others) ** 2) / float(total)
 
 
 def caution(n_rows: int) -> list[str]:
@@ -183,10 +190,13 @@ def _collect(
     }  # fmt: skip
 
 
-def _half_width(off: Array) -> float:
-    """How far from their prediction most new observations are, from errors of left-out rows."""
-    place = math.ceil(COVERAGE * (len(off) + 1))
-    return float(np.sort(off)[place - 1]) if place <= len(off) else math.inf
+def half_width(errors: Array, coverage: float) -> float:
+    """Half the width of intervals that hold new observations with this probability (the plain jackknife).
+
+    The order statistic number ceil(coverage (n + 1)) of the absolute errors of left-out rows; infinite with too few.
+    """
+    place = math.ceil(coverage * (len(errors) + 1))
+    return float(np.sort(errors)[place - 1]) if place <= len(errors) else math.inf
 
 
 def _coef_std(model: Any) -> Array:
@@ -198,23 +208,17 @@ def _coef_std(model: Any) -> Array:
         return np.full(model.n_features_in_, np.nan)
 
 
-def _errors(model: Any, others: Baselines, note: str) -> list[dict[str, Any]]:
-    """Errors of the ensemble and of the baselines; `note` says of which rows."""
-    ours, infinite = -float(model.best_score_), float(model.cv_results_["mse_infinity"][model.best_index_])
+def _errors(model: Any, mean: float, note: str) -> list[dict[str, Any]]:
+    """The error of the ensemble, beside `mean` that of the mean of the target; `note` says of which rows."""
     members = model.n_estimators_
-    lines = [("ensemble" if members == math.inf else f"ensemble, {members} members", ours, note)]
+    name = "ensemble" if members == math.inf else f"ensemble, {members} members"
+    lines = [(name, -float(model.best_score_), note)]
     if model.inclusion_kind_ == "uniform":
+        infinite = float(model.cv_results_["mse_infinity"][model.best_index_])
         lines.append(("ensemble, infinitely many", infinite, "limit of more and more members of this size"))
-    if others.penalty is not None:
-        few = "" if math.isfinite(others.least_squares) else "too many columns"
-        lines += [
-            ("ridge", others.ridge, f"standardised columns, penalty {others.penalty:.3g}"),
-            ("least squares", others.least_squares, few),
-            ("mean of the target", others.mean, ""),
-        ]
     return [
         {"name": name, "note": note, "rmse": math.sqrt(mse) if math.isfinite(mse) else None,
-         "r2": 1 - mse / others.mean if math.isfinite(mse) and others.mean > 0 else None}
+         "r2": 1 - mse / mean if math.isfinite(mse) and mean > 0 else None}
         for name, mse, note in lines
     ]  # fmt: skip
 
@@ -260,55 +264,3 @@ def as_text(summary: dict[str, Any]) -> str:
     return "\n".join([
         *lines, *coefficient_lines("largest effects", coefficients, ["coefficient", "effect", *known, "drawn"])
     ])  # fmt: skip
-
-
-# Baselines
-
-
-class Baselines(NamedTuple):
-    """Mean squared errors, NaN where undefined or too expensive, and the best penalty of ridge (times n)."""
-
-    mean: float
-    least_squares: float = math.nan
-    ridge: float = math.nan
-    penalty: float | None = None
-
-
-def _error_of_mean(y: Array, weight: Array) -> float:
-    """Leave-one-out error of the weighted mean."""
-    share = weight / weight.sum()
-    return float(share @ ((y - share @ y) / (1 - share)) ** 2)
-
-
-def fold_errors(folds: list[Moments]) -> Baselines:
-    r"""Cross-validated errors from moments of folds.
-
-    With G, c, y'y of a test fold about its own means, coefficients b from the others have on it the squared error
-    :math:`y'y - 2b'c + b'Gb + w\,(\bar y - \bar y_{-f} - (\bar x - \bar x_{-f})'b)^2`.
-    """
-    p, n = len(folds[0].G), sum(fold.n_rows for fold in folds)
-    total = np.zeros(1)
-    for test, train in zip(folds, training_moments(folds), strict=True):
-        b = _coefficients(train) if p <= MOST_EIGENVALUES else np.zeros((p, 1))
-        inside = test.yy[0] - 2 * test.C[:, 0] @ b + np.sum(b * (test.G @ b), axis=0)
-        shift = test.mean_y[0] - train.mean_y[0] - (test.mean_x - train.mean_x) @ b
-        total = total + inside + test.weight * shift**2
-    mean, *others = (total / sum(fold.weight for fold in folds)).tolist()
-    if not others:
-        return Baselines(mean)
-    squares, *ridge = others
-    best = int(np.argmin(ridge))
-    enough = n - max(fold.n_rows for fold in folds) > p + 1
-    return Baselines(mean, squares if enough else math.nan, ridge[best], float(PENALTIES[best] * n))
-
-
-def _coefficients(train: Moments) -> Array:
-    """Coefficients (p, 2 + penalties): zeros for the mean, least squares of least norm, ridge."""
-    spread = np.sqrt(np.diagonal(train.G) / train.weight)
-    unit = np.where(spread > 0, spread, 1.0)
-    values, vectors = la.eigh(train.G / np.outer(unit, unit) / train.weight)
-    values = np.maximum(values, 0.0)
-    inverse = np.divide(1, values, out=np.zeros(len(values)), where=values > 1e-11 * values[-1])  # others are rounding
-    factors = np.column_stack([0 * values, inverse, 1 / (values[:, None] + PENALTIES)])
-    rotated = vectors.T @ (train.C[:, 0] / unit / train.weight)
-    return np.asarray(vectors @ (factors * rotated[:, None]) / unit[:, None])

@@ -202,7 +202,7 @@ def fit(
         atomically(out, lambda file: _persistence.write(file, kept))
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
-    hint = "\n\nOther models on the same folds: --compare" if len(summary["errors"]) == 1 else ""
+    hint = "" if compare or summary["data"]["out_of_core"] else "\n\nOther models on the same folds: --compare"
     _show_with_files(summary, as_text(summary) + hint, json, out, report)
 
 
@@ -279,8 +279,6 @@ def predict(
     with _persistence.damaged_model(model.name):
         encoding = Encoding.of_model(saved.model, saved.target, unknown)
         _ = encoding.columns, encoding.names
-    if interval is not None and not saved.has_intervals:
-        saved.half_width(interval)  # a model without errors is refused before the table is read
     table, names = table_models.open_rows(data, encoding, list(id), out_of_core)
     quiet = out is None and not json  # a bar would be mixed with predictions on the screen
     with nullcontext() if quiet else terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(notes):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
 
+from .._engines import NeedsRows
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory, versions
 from .._moments import Moments
-from .._persistence import SavedModel, damaged_model
+from .._persistence import ModelFileError, SavedModel, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error
 from . import large_tables, terminal
@@ -258,7 +260,12 @@ def _predicted(saved: SavedModel, X: Array, first_row: int, coverage: float | No
             )
         if coverage is None or not len(found):
             return np.tile(found[:, None], 1 if coverage is None else 3)
-        if saved.has_intervals:
+        with suppress(NeedsRows):
             return np.column_stack([found, saved.ensemble.predict_interval(X, coverage).reshape(-1, 2)])
-    half = saved.half_width(coverage)
+    if not len(saved.residuals):
+        raise ModelFileError(
+            "the model has no errors of left-out rows, from which intervals are made: it was saved from a pickle, or "
+            "after a fit in blocks. Fit it in memory and save it again."
+        )
+    half = report.half_width(saved.residuals, coverage)
     return np.column_stack([found, found - half, found + half])
