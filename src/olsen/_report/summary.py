@@ -82,9 +82,10 @@ def summarise(
         for number_of_fold, test in enumerate(groups[1]):
             fold[test] = number_of_fold
         note = f"k-fold cross-validation, whole groups of {groups[0]!r} left out"
-    sums = np.bincount(fold, weight)
+    sums = np.bincount(fold, weight).astype(float)
     means = np.bincount(fold, weight * y) / sums
-    errors = compared or _errors(model, _error_of_mean(sums, means, weight @ (y - means[fold]) ** 2), note)
+    inside = float(weight @ (y - means[fold]) ** 2)
+    errors = compared or _errors(model, _error_of_mean(sums, means, inside), note)
     points = {**_thinned(y, predicted), "left_out": were_left_out}
     if model._result().folds is not None:  # in which the model was chosen: they know what new rows meet
         half = float(np.mean(np.diff(model._cv_plus().interval(X[:MOST_POINTS], COVERAGE)))) / 2
