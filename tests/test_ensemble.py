@@ -172,24 +172,24 @@ def dense_and_sparse(seed, nonzero, n=100, p=60, sigma=0.7):
 
 @pytest.mark.parametrize("max_samples", [1.0, 0.6])
 def test_scale_is_the_slope_of_targets_on_left_out_predictions(max_samples, seed):
-    """Against refits by brute force."""
-    X, y = random_problem(seed, n=25, p=10)
-    model = OLSEnsembleRegressor(8, 4, max_samples, scale="loo", random_state=seed).fit(X, y)
-    pairs = []
+    """Against refits by brute force, of weighted rows and two targets."""
+    X, Y = random_problem(seed, n=25, p=10, q=2)
+    weight = np.random.default_rng(seed).uniform(0.2, 2, 25)
+    model = OLSEnsembleRegressor(8, 4, max_samples, scale="loo", random_state=seed).fit(X, Y, weight)
+    d, target = np.empty((2, 25, 2))
     for row in range(25):
         centres, predictions = [], []
         for S, T in zip(model.feature_subsets_, model.sample_subsets_, strict=True):
             kept = np.setdiff1d(T, [row])
-            A = np.column_stack([np.ones(len(kept)), X[np.ix_(kept, S)]])
-            coef = np.linalg.lstsq(A, y[kept], rcond=None)[0]
-            centres.append(y[kept].mean())
-            predictions.append(coef[0] + X[row, S] @ coef[1:])
-        pairs.append((np.mean(predictions) - np.mean(centres), y[row] - np.mean(centres)))
-    d, target = np.transpose(pairs)
-    slope = d @ target / (d @ d)
-    variance = np.sum((target - slope * d) ** 2) / 25 / (d @ d)
+            member = LinearRegression().fit(X[np.ix_(kept, S)], Y[kept], weight[kept])
+            centres.append(np.average(Y[kept], axis=0, weights=weight[kept]))
+            predictions.append(member.predict(X[row : row + 1, S])[0])
+        d[row], target[row] = np.mean(predictions, axis=0) - np.mean(centres, axis=0), Y[row] - np.mean(centres, axis=0)
+    w = weight[:, None]
+    slope = np.sum(w * d * target) / np.sum(w * d**2)
+    variance = np.sum(w * (target - slope * d) ** 2) / 50 / np.sum(w * d**2)
     expected = 1 + (slope - 1) * max(0.0, 1 - variance / (slope - 1) ** 2)
-    assert model.scale_ == pytest.approx(max(0.0, expected), rel=1e-7)
+    assert model.scale_ == pytest.approx(max(0.0, expected), rel=1e-7) and model.scale_ != 1
 
 
 def test_scale_mends_a_size_that_is_too_small(seed):

@@ -175,17 +175,21 @@ def test_twins_that_one_row_tells_apart_are_shortest_without_it(fit_intercept, w
     assert model.loo_prediction_[7] == pytest.approx(mean_y + (X[7] - mean_x) @ coef, rel=1e-6)
 
 
+@pytest.mark.parametrize("inclusion", ["uniform", "auto"])
 @pytest.mark.parametrize("blocks", [False, True])
-def test_errors_of_tuning_have_the_square_of_the_unit_of_y(blocks, seed):
+def test_errors_of_tuning_have_the_square_of_the_unit_of_y(blocks, inclusion, seed):
     """In a unit whose fourth power is beyond double precision."""
     X, y, _ = gaussian(seed)
     unit = 2.0**300
-    settings = {"max_features": [4, 8], "inclusion": "uniform", "scale": 1.0, "random_state": seed}
+    settings = {"max_features": [4, 8]} if inclusion == "uniform" else {}
     plain, large = (
-        OLSEnsembleRegressorCV(10, **settings).fit(*((lambda f=f: iter([(X, f * y)]), None) if blocks else (X, f * y)))
+        OLSEnsembleRegressorCV(10, inclusion=inclusion, scale=1.0, random_state=seed, **settings).fit(
+            *((lambda f=f: iter([(X, f * y)]), None) if blocks else (X, f * y))
+        )
         for f in (1.0, unit)
     )
     for name in ("mse", "standard_error"):
         np.testing.assert_allclose(large.cv_results_[name] / unit / unit, plain.cv_results_[name], rtol=1e-9)
     assert large.best_score_ / unit / unit == pytest.approx(plain.best_score_, rel=1e-9)
     np.testing.assert_allclose(large.loo_prediction_ / unit, plain.loo_prediction_, rtol=1e-9)
+    np.testing.assert_allclose(large.predict_interval(X) / unit, plain.predict_interval(X), rtol=1e-9)

@@ -489,12 +489,22 @@ def test_places_agree_on_standard_errors(weighted, seed):
 
 
 def test_units_of_columns_and_targets(seed):
+    """Also of entries whose squares leave double precision."""
     X, y = random_problem(seed)
-    model = OLSEnsembleRegressor(20, 5, random_state=seed).fit(X, y)
-    unit = 10.0 ** np.arange(-6, 6)
-    other = OLSEnsembleRegressor(20, 5, random_state=seed).fit(X * unit, 1e150 * y)
-    np.testing.assert_allclose(other.coef_std_ * unit / 1e150, model.coef_std_, rtol=1e-6)
-    np.testing.assert_allclose(other.coef_interval(0.8) * unit[:, None] / 1e150, model.coef_interval(0.8), rtol=1e-6)
+
+    def everything(x, y_unit):
+        model = OLSEnsembleRegressor(20, 5, scale=0.8, random_state=seed).fit(X * x, y * y_unit)
+        yield model.coef_std_ * x / y_unit
+        yield model.monte_carlo_std_ * x / y_unit
+        yield model.coef_interval(0.8).T * x / y_unit
+        yield model.predict(X[:3] * x, return_std=True)[1] / y_unit
+        for method in ("jackknife+", "jackknife", "cv+", "normal"):
+            yield model.predict_interval(X[:3] * x, 0.8, method) / y_unit
+
+    for units in ((10.0 ** np.arange(-6, 6), 1e150), (2.0**600, 2.0**500)):
+        for found, expected in zip(everything(*units), everything(1.0, 1.0), strict=True):
+            with case(units):
+                np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 def test_constant_columns_do_not_vary(seed):

@@ -84,6 +84,11 @@ def _rank(coverage: float, n: int) -> int:
     return max(1, math.ceil(coverage * (n + 1) - 1e-9))
 
 
+def _std(values: Array) -> Array:
+    """Standard deviations over the first axis, also of numbers whose squares leave double precision."""
+    return np.asarray(np.hypot.reduce(values - values.mean(axis=0), axis=0) / math.sqrt(len(values) - 1))
+
+
 class _Deletion(NamedTuple):
     """One pass over the members."""
 
@@ -353,7 +358,7 @@ class Refits:
     share: float  # of the rows
 
     def _spread(self, found: Array) -> Array:
-        return np.asarray(math.sqrt(self.share / (1 - self.share)) * found.std(axis=0, ddof=1))
+        return math.sqrt(self.share / (1 - self.share)) * _std(found)
 
     def coef_std(self) -> Array:
         """Standard errors of the coefficients, (p, q)."""
@@ -413,7 +418,7 @@ class Batches:
 
     def coef_std(self) -> Array:
         """Of the mean coefficients over draws, (p, q)."""
-        return np.asarray(self.coef.std(axis=0, ddof=1).T / math.sqrt(len(self.coef)))
+        return _std(self.coef).T / math.sqrt(len(self.coef))
 
     def variance(self, engine: Engine) -> float:
         """Mean variance over draws of the predictions of the training rows, summed over targets."""
