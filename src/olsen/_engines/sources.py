@@ -22,6 +22,7 @@ versions would be summed, and a chunk that zarr does not find is zeros to it.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from collections import deque
@@ -29,10 +30,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from .._execution import from_extra, memory
@@ -43,7 +46,6 @@ from .engine import Options
 __all__ = [
     "Block",
     "BlockSource",
-    "FileRows",
     "ahead",
     "checked",
     "named_columns",
@@ -235,7 +237,7 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
     if not path.exists():
         raise FileNotFoundError(f"X is the path {str(path)!r}, but there is no such file.")
     if path.suffix == ".npy":
-        return _slices(_open_npy(path), y, sample_weight, f"file {path}", path)
+        return _slices(_NpyRows(path), y, sample_weight, f"file {path}", path)
     if path.suffix == ".zarr":
         zarr, kind = from_extra("zarr", "zarr", "Reading zarr arrays"), f"zarr array {path}"
         with _reading(kind):
@@ -255,6 +257,8 @@ def _reading(kind: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, RuntimeError) as error:  # of zarr's codecs, too; ArrowInvalid is a ValueError
+        if getattr(error, "errno", None) == errno.ENOMEM:
+            raise MemoryError(f"{kind} is larger than what this process may map into memory (ulimit -v).") from error
         raise ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.") from error
 
 
@@ -283,6 +287,27 @@ def _watch(*given: Any) -> Callable[[], None]:
     return refuse_change
 
 
+class _NpyRows:
+    """The array in a .npy file, of which rows are read when they are asked for: ``rows[start:stop]``.
+
+    Read, not mapped: where a mapped file is cut short, the system ends the process at the first look at a missing row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with _reading(f"file {path}"):
+            found = open_memmap(path, mode="r")  # of the size that its header says, or an error
+        self.read, self.offset = partial(np.fromfile, path, found.dtype), found.offset
+        self.shape, self.dtype, self.by_rows = found.shape, found.dtype, found.flags.c_contiguous
+
+    def __getitem__(self, rows: slice) -> NDArray[Any]:
+        count, width, size = rows.stop - rows.start, math.prod(self.shape[1:]), self.dtype.itemsize
+        if self.by_rows:
+            found = self.read(count * width, offset=self.offset + rows.start * width * size)
+            return found.reshape(count, *self.shape[1:])
+        first = [self.offset + (j * self.shape[0] + rows.start) * size for j in range(width)]
+        return np.stack([self.read(count, offset=start) for start in first], axis=1)
+
+
 def _slices(X: Any, y: Any, sample_weight: Any, kind: str, place: Any) -> BlockSource:
     """Blocks of something that has a shape and can be sliced by rows; whole chunks of chunked storage."""
     if not hasattr(X, "shape"):
@@ -295,17 +320,15 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str, place: Any) -> BlockS
     if targets is None:
         raise ValueError(f"y is None, but the {kind} holds X only: give y as an array or as a .npy file.")
     chunk = (getattr(X, "chunks", None) or [1])[0]
-    rows, refuse_change = (
-        max(1, BLOCK_BYTES // (p * X.dtype.itemsize) // chunk) * chunk,
-        _watch(place, y, sample_weight),
-    )
+    rows = max(1, BLOCK_BYTES // (p * X.dtype.itemsize) // chunk) * chunk
+    refuse_change = _watch(place, y, sample_weight)
 
     def read() -> Iterator[Triple]:
         for start in range(0, n, rows):
             here = slice(start, min(start + rows, n))
             with _reading(kind):
-                x = np.asarray(X[here])
-            yield x, np.asarray(targets[here]), None if weights is None else np.asarray(weights[here])
+                x, target, weight = (None if a is None else np.asarray(a[here]) for a in (X, targets, weights))
+            yield x, target, weight
         refuse_change()
 
     return BlockSource(read, kind, True, n)
@@ -318,7 +341,7 @@ def _beside(given: Any, name: str, n: int, kind: str) -> Any:
     if isinstance(given, (str, Path)):
         if Path(given).suffix != ".npy" or not Path(given).exists():
             raise ValueError(f"{name}={str(given)!r} is not a .npy file that exists; the {kind} has no named columns.")
-        given = _open_npy(Path(given))
+        given = _NpyRows(Path(given))
     given = given if hasattr(given, "shape") else np.asarray(given)
     if name == "sample_weight" and given.shape == ():
         return np.broadcast_to(np.asarray(given, dtype=np.float64), (n,))  # one weight for all rows
@@ -436,47 +459,6 @@ def _iterator(X: Any, y: Any, sample_weight: Any) -> BlockSource:
             yield block[0], block[1], block[2] if len(block) == 3 else None
 
     return BlockSource(read, "iterator", rereadable=not once)
-
-
-@dataclass(frozen=True)
-class FileRows:
-    """An array in a file, of which rows are read when they are asked for: ``rows[start:stop]``.
-
-    Read, not mapped: where a mapped file is cut short, the system ends the process at the first look at a missing row
-    (SIGBUS), whereas a read comes back short and can be refused. Pages that were mapped would stay in the process, too.
-    """
-
-    path: Path
-    offset: int  # of its first entry, in bytes
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    by_columns: bool  # Fortran order: the rows of a block lie all over the file
-
-    def __getitem__(self, rows: slice) -> NDArray[Any]:
-        start, stop, _ = rows.indices(self.shape[0])
-        count, width = stop - start, math.prod(self.shape[1:])
-        if not self.by_columns:
-            return self._entries(start * width, count * width).reshape(count, *self.shape[1:])
-        columns = [self._entries(j * self.shape[0] + start, count) for j in range(width)]
-        return np.stack(columns, axis=1).reshape(count, *self.shape[1:])
-
-    def _entries(self, first: int, count: int) -> NDArray[Any]:
-        found = np.fromfile(self.path, self.dtype, count, offset=self.offset + first * self.dtype.itemsize)
-        if len(found) < count:
-            raise ValueError(f"{self.path} was cut short while it was read: it ends before entry {first + count}.")
-        return found
-
-
-def _open_npy(path: Path) -> FileRows:
-    """From the header of a file, which is not mapped: limits on memory count what is."""
-    with _reading(f"file {path}"), open(path, "rb") as file:
-        first = np.lib.format.read_magic(file) == (1, 0)
-        header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-        shape, by_columns, dtype = header(file)
-        needed, there = file.tell() + math.prod(shape) * dtype.itemsize, os.path.getsize(path)
-        if dtype.hasobject or there < needed:
-            raise ValueError(f"{there} bytes of {needed}, type {dtype}")
-        return FileRows(path, file.tell(), shape, dtype, by_columns and len(shape) > 1)
 
 
 def some_of(items: Sequence[Any]) -> str:
