@@ -7,12 +7,8 @@ import gzip
 import hashlib
 import io
 import json
-import lzma
-import pickle
-import sqlite3
 import subprocess
 import sys
-import tarfile
 import warnings
 import zipfile
 from contextlib import contextmanager
@@ -96,27 +92,6 @@ def as_zip(parts):
     return file.getvalue()
 
 
-def as_tar(content):
-    file = io.BytesIO()
-    with tarfile.open(fileobj=file, mode="w") as archive:
-        entry = tarfile.TarInfo("t.csv")
-        entry.size = len(content)
-        archive.addfile(entry, io.BytesIO(content))
-    return file.getvalue()
-
-
-def as_database():
-    with sqlite3.connect(":memory:") as database:
-        database.execute("create table t (a real, y real)")
-        return database.serialize()
-
-
-def as_npy():
-    file = io.BytesIO()
-    np.save(file, np.ones((5, 3)))
-    return file.getvalue()
-
-
 def zstd(content):
     return pa.Codec("zstd").compress(content, asbytes=True)
 
@@ -127,6 +102,10 @@ def comma(value):
 
 def german(value):
     return f"{value:,.2f}".translate(str.maketrans(",.", ".,"))
+
+
+def spaced(value):
+    return f"{value:,.2f}".translate(str.maketrans({",": "\xa0", ".": ","}))
 
 
 TEXT = text(lines())
@@ -145,17 +124,14 @@ READ = {
     "mark.csv": (b"\xef\xbb\xbf" + TEXT, None),
     "quoted.csv": (text(lines(a=lambda v: f'"{v}"', header=('"a"', "b", "y"))), None),
     "spaces around.csv": (text(lines(sep=" , ")), None),
+    "thousands.tsv": (text(lines(german, sep="\t")), "decimals by a comma in 1 column ('a')"),
     "semicolons.csv": (text(lines(comma, comma, comma, ";")), "decimals by a comma in 3 columns"),
     "tabs.txt": (text(lines(sep="\t")), "separated by tabs"),
     "both.txt": (text(lines(a=comma, sep="\t")), "decimals by a comma in 1 column ('a')"),
     "bars.txt": (text(lines(sep="|")), "separated by bars"),
-    "says separator.csv": (text(["sep=;", *lines(sep=";")]), "1 line above"),
-    "comments.csv": (text(["# from the field", "# 2024, second run", *lines()]), "2 lines above the header"),
-    "one comment.csv": (text(["# made by hand", "", *lines()]), "2 lines above the header"),
     "header as comment.csv": (text([f"# {lines()[0]}", *lines()[1:]]), None),
-    "trailing.csv": (text(lines(end=",")), "lines end with a separator; 1 empty column"),
-    "two trailing.csv": (text(lines(end=",,")), "2 empty columns"),
-    "row names.csv": (text([f'"",{lines()[0]}', *(f'"r{i}",{v}' for i, v in enumerate(lines()[1:]))]), "as row names"),
+    "trailing.csv": (text(lines(end=",,")), "2 columns without a name"),
+    "row names.csv": (text([f'"",{lines()[0]}', *(f'"r{i}",{v}' for i, v in enumerate(lines()[1:]))]), "row names"),
     "scientific.csv": (text(lines(a=lambda v: f"{v:.6e}")), None),
     "packed.csv.gz": (gzip.compress(TEXT), None),
     "packed.csv.bz2": (bz2.compress(TEXT), None),
@@ -170,12 +146,9 @@ READ = {
     "table.arrow": (as_arrow(stream=False), None),
     "stream.arrows": (as_arrow(stream=True), None),
     "table.feather": (as_feather(), None),
-    "percent.csv": (text(lines(b=lambda v: f"{v} %")), "column 'b' holds percentages, read as numbers"),
-    "percent comma.csv": (text(lines(comma, lambda v: f"{comma(v)}%", comma, ";")), "holds percentages"),
-    "windows.txt": (b"# caf\xe9\n" + text(lines(german, comma, comma, ";"), encoding="cp1252"), "read as Windows-1252"),
+    "windows.txt": (text(lines(spaced, comma, comma, ";"), encoding="cp1252"), "read as Windows-1252"),
     "thousands.csv": (text(lines(a=lambda v: f'"{v:,.2f}"')), "'a' holds numbers as text"),
     "narrow spaces.csv": (text(lines(a=lambda v: f"{v:,.2f}".replace(",", "\u202f"))), "'a' holds numbers as text"),
-    "minus.csv": (text(lines(a=lambda v: point(v).replace("-", "\u2212"))), "'a' holds numbers as text"),
     "texts.parquet": (as_parquet({"a": [point(v) for v in A], "b": B, "y": Y}), "'a' holds numbers as text"),
     "dictionary.parquet": (
         as_parquet({"a": pa.array([point(v) for v in A]).dictionary_encode(), "b": B, "y": Y}),
@@ -193,46 +166,21 @@ READ = {
 
 NO_DROP = ("--drop",)
 REFUSED = {
-    "records.json": (b'[{"a": 1, "y": 2}, {"a": 2, "y": 3}]', ["records.json is JSON", "CSV or Parquet"], ()),
-    "object.csv": (b'\n {"a": [1, 2], "y": [3, 4]}', ["object.csv is JSON"], ()),
-    "lines.jsonl": (b'{"a": 1, "y": 2}\n{"a": 2, "y": 3}\n', ["lines.jsonl is JSON"], ()),
-    "arrays.json": (b"[[1, 2], [3, 4]]", ["arrays.json is JSON"], ()),
-    "page.csv": (b"<!DOCTYPE html>\n<html><table><tr><td>1</table>", ["page.csv is", "HTML", "CSV"], ()),
-    "feed.xml": (b'<?xml version="1.0"?><rows/>', ["feed.xml is XML"], ()),
-    "old.feather": (b"FEA1" + bytes(40), ["old.feather holds zero bytes", "Parquet"], ()),
-    "data.db": (as_database(), ["data.db holds zero bytes"], ()),
-    "array.npy": (as_npy(), ["array.npy holds zero bytes"], ()),
-    "frame.pkl": (pickle.dumps({"a": [1]}), ["frame.pkl holds zero bytes"], ()),
-    "old.xls": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), ["old.xls is a spreadsheet", ".xlsx or CSV"], ()),
-    "open office.ods": (as_zip({"mimetype": "x", "content.xml": "<a/>"}), ["spreadsheet", "CSV"], ()),
-    "several.zip": (as_zip({"a.csv": TEXT}), ["several.zip is an archive", "'a.csv'"], ()),
-    "broken.zip": (as_zip({"a.csv": TEXT})[:60], ["broken.zip", "CSV"], ()),
-    "model.csv": (as_zip({"schema.json": "{}"}), ["model.csv is an archive", "'schema.json'"], ()),
-    "files.tar": (as_tar(TEXT), ["files.tar holds zero bytes"], ()),
-    "files.tar.gz": (gzip.compress(as_tar(TEXT)), ["files.tar.gz holds zero bytes"], ()),
-    "packed.xz": (lzma.compress(TEXT), ["packed.xz holds zero bytes"], ()),
-    "twice.gz": (gzip.compress(bz2.compress(TEXT)), ["twice.gz is compressed twice"], ()),
+    "arrays.json": (b'[{"a": 1, "y": 2},\n{"a": 2, "y": 3}]', ["no column 'y'"], ()),
+    "several.zip": (as_zip({"a.csv": TEXT}), ["several.zip is no Excel file", "CSV"], ()),
     "cut.gz": (gzip.compress(TEXT)[:-20], ["cut.gz is a damaged gzip file"], ()),
     "flipped.zst": (zstd(TEXT)[:30] + b"\xff" + zstd(TEXT)[31:], ["flipped.zst is a damaged zstd file"], ()),
     "nothing.gz": (gzip.compress(b""), ["nothing.gz is empty"], ()),
     "nothing.csv": (b"\xef\xbb\xbf\n", ["nothing.csv is empty"], ()),
-    "wide.csv": (TEXT.decode().encode("utf-16"), ["wide.csv is encoded as UTF-16", "UTF-8"], ()),
-    "wide, no mark.csv": (TEXT.decode().encode("utf-16-le"), ["holds zero bytes", "UTF-8"], ()),
-    "wide, big end first.csv": (TEXT.decode().encode("utf-16-be"), ["holds zero bytes", "UTF-8"], ()),
+    "wide.csv": (TEXT.decode().encode("utf-16"), ["holds zero bytes", "UTF-8"], ()),
     "zero.csv": (spoiled(7, "1,2\x00,3"), ["zero.csv holds zero bytes"], ()),
-    "bytes.csv": (bytes(range(1, 256)) + bytes(300), ["bytes.csv holds zero bytes"], ()),
-    "picture.csv": (b"\x89PNG\r\n\x1a\n" + bytes(20), ["picture.csv holds zero bytes"], ()),
-    "cut.parquet": (PARQUET[:-30], ["cut.parquet is a damaged Parquet file", "get it again, or write it anew"], ()),
+    "cut.parquet": (PARQUET[:-30], ["cut.parquet is no Parquet, or damaged", "get it again, or write it anew"], ()),
     "cut.arrow": (as_arrow(stream=False)[:-30], ["cut.arrow is a damaged Arrow file"], ()),
     "cut.arrows": (as_arrow(stream=True)[:-300], ["cut.arrows is a damaged Arrow file"], ()),
     "header only.csv": (b"a,b,y\n", ["header only.csv has a header but no rows"], ()),
-    "no header.csv": (text(lines()[1:]), ["first line of no header.csv holds numbers only"], ()),
-    "comments only.csv": (b"# one\n# two\n", ["comments only.csv holds comments only"], ()),
     "few cells.csv": (spoiled(7, "1,2"), ["few cells.csv", "line 7 has 2 cells, the header has 3"], ()),
     "many cells.csv": (spoiled(9, "1,2,3,4,5"), ["many cells.csv", "line 9 has 5 cells"], ()),
-    "below comments.csv": (b"# one\n# two\n" + spoiled(7, "1,2"), ["line 9 has 2 cells"], ()),
     "comment inside.csv": (spoiled(5, "# paused"), ["line 5 has 1 cell"], ()),
-    "trailing once.csv": (spoiled(4, "1,2,3,"), ["line 4 has 4 cells"], ()),
     "trailing in rows.csv": (
         text([lines()[0], *lines(end=",")[1:]]), ["line 2 has 4 cells"], ()),
     "open quote.csv": (spoiled(6, '1,"2,3'), ["line 6 has 2 cells", "quotation mark"], ()),
@@ -264,8 +212,7 @@ REFUSED = {
     "points or thousands.tsv": (
         text(["f\tg\ty", *(f"1.{i + 100}\t0,5{i}\t{i}" for i in range(N))]),
         ["column 'f' holds '1.100', which may be 1.100 or 1100", "decimal mark"], ()),
-    "percent mixed.csv": (
-        with_column([f"{i}{'%' * (i % 2)}" for i in range(N)], "p"), ["'p' holds numbers and text such as '1%'"], ()),
+    "percent.csv": (with_column([f"{i} %" for i in range(N)], "p"), ["'p' holds 40 different texts"], ()),
     "among numbers.csv": (
         with_column(["n.d." if i == 3 else str(i) for i in range(N)]), ["'c' holds numbers and text such as 'n.d.'"], ()
     ),
@@ -390,34 +337,30 @@ def test_predict_advises_nothing_that_cannot_be_typed(olsen, tmp_path):
 def test_folders(olsen, tmp_path, monkeypatch):
     """All files in them are Parquet, but for marks of other programs; "." is called what it is."""
     for folder, files in {
-        "csv": {"one.csv": TEXT, "two.csv": TEXT},
         "mixed": {"one.parquet": PARQUET, "two.csv": TEXT},
-        "text inside": {"one.parquet": PARQUET, "two.parquet": TEXT},
         "nothing": {},
         "parquet": {"one.parquet": PARQUET, "_SUCCESS": b""},
     }.items():
         (tmp_path / folder).mkdir()
         for name, content in files.items():
             put(tmp_path / folder / name, content)
+        monkeypatch.chdir(tmp_path / folder)
         with case(folder):
             if folder == "parquet":
-                np.testing.assert_array_equal(learned(tmp_path / folder)[1], Y)
+                np.testing.assert_array_equal(learned(".")[1], Y)
                 continue
-            monkeypatch.chdir(tmp_path / folder)
-            for path in (tmp_path / folder, "."):
-                code, _, err = olsen("fit", path, *FIT)
-                assert code == 1 and f"{folder} is not a folder of Parquet" in one_line(err)
-                assert (f"{list(files)[-1]}" if files else "") in err
+            code, _, err = olsen("fit", ".", *FIT)
+            assert code == 1 and f"{folder} is no Parquet" in one_line(err)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev/stdin")
 def test_standard_input_and_pipes():
     code = "import sys; from olsen.cli.tables import read_table as r; print(r(sys.argv[1])[0].column('y').to_pylist())"
-    for place, content in {"-": TEXT, "/dev/stdin": zstd(TEXT), "/dev/fd/0": PARQUET}.items():
+    for place, content in {"/dev/stdin": zstd(TEXT), "/dev/fd/0": PARQUET}.items():
         done = subprocess.run([sys.executable, "-c", code, place], input=content, capture_output=True)
         with case(place, done.stderr):
             assert [float(cell) for cell in eval(done.stdout)] == Y.tolist()
-    done = subprocess.run([sys.executable, "-c", code, "-"], input=b"", capture_output=True)
+    done = subprocess.run([sys.executable, "-c", code, "/dev/stdin"], input=b"", capture_output=True)
     assert b"standard input is empty" in done.stderr
 
 
@@ -469,7 +412,7 @@ def test_excel_without_openpyxl_says_what_to_install(olsen, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     (tmp_path / "t.xlsx").write_bytes(as_workbook())
     code, _, err = olsen("fit", tmp_path / "t.xlsx", *FIT)
-    assert code == 1 and "t.xlsx is an Excel file" in one_line(err) and "pip install openpyxl" in err
+    assert code == 1 and "t.xlsx is an archive" in one_line(err) and "pip install openpyxl" in err
 
 
 def test_excel(tmp_path):
@@ -644,7 +587,6 @@ def test_another_format_than_that_of_training_is_read_and_said_or_refused(asked)
     for name, content, words in (
         ("thousands, commas", "x;f\n1;1,500\n1;8033,25\n", "'f' holds '8033,25' in row 2"),
         ("decimal comma", "x;f\n1;2.345\n2;1.500\n", "'f' holds '2.345', which may be 2.345 or 2345"),
-        ("plain", "x;f\n1;2 %\n2;3 %\n", "'f' holds"),
         ("plain", "x;f\n1;2\n2;n.d.\n", "'f' holds .*'n.d.'"),
     ):
         with case(name, content), pytest.raises(TableError, match=words):

@@ -1,7 +1,7 @@
 """Cells of a table as numbers, days or texts, as scikit-learn's encoders and imputers take them; missing cells.
 
-Texts that are numbers to people (thousands marks, decimal commas, percent signs) and dates (orders of day and month)
-are decided upon by columns, from their different texts: each of them must be one in the same format.
+Texts that are numbers to people (thousands marks, decimal commas) and dates (orders of day and month) are decided upon
+by columns, from their different texts: each of them must be one in the same format.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from .._report.formatting import counted, quoted, shortened
 from .tables import BLANKS, TableError, listed, option, separator_of, text_names
 
 __all__ = [
-    "DATES", "FIRST_ROW", "NumberFormat", "Stage", "TableColumns", "as_text", "date_order", "days", "distinct_texts",
-    "example", "fits_format", "number_format", "numbers_in", "odd_texts", "plain_columns", "plain_numbers",
+    "DATES", "FIRST_ROW", "Stage", "TableColumns", "as_text", "date_order", "days", "decimal_mark", "distinct_texts",
+    "example", "fits_format", "numbers_in", "odd_texts", "plain_columns", "plain_numbers",
     "possible_decimals", "refuse_doubtful_points", "refuse_missing", "settled_decimals", "texts_of", "unusable",
 ]  # fmt: skip
 
@@ -37,9 +37,7 @@ def _pattern(decimal: str, other: str) -> str:
     """Numbers with a decimal mark; digits after a leading zero are those of a code, unless there are decimals."""
     groups = "|".join(rf"(?:[{mark}]\d{{3}})+" for mark in other + SPACES)
     whole = rf"(?:0|[1-9]\d*|[1-9]\d{{0,2}}(?:{groups}))"
-    return (
-        rf"^[+\-\x{{2212}}]?[{SPACES}]*(?:{whole}(?:[{decimal}]\d*)?|\d*[{decimal}]\d+)(?:[eE][+-]?\d+)?[{SPACES}]*%?$"
-    )
+    return rf"^[+-]?(?:{whole}(?:[{decimal}]\d*)?|\d*[{decimal}]\d+)(?:[eE][+-]?\d+)?$"
 
 
 PATTERNS = {".": _pattern(".", ","), ",": _pattern(",", ".")}
@@ -57,8 +55,6 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         What the columns hold.
     decimal : {".", ","}, default=None
         Decimal mark of numbers that are texts in the table; None: the columns hold plain numbers.
-    unit : str, default=""
-        Unit behind such numbers.
     order : {"ymd", "dmy", "mdy"}, default="ymd"
         Order of year, month and day in dates that are texts.
     """
@@ -69,12 +65,10 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self,
         kind: Literal["number", "date", "text"] = "number",
         decimal: str | None = None,
-        unit: str = "",
         order: str = "ymd",
     ) -> None:
         self.kind = kind
         self.decimal = decimal
-        self.unit = unit
         self.order = order
 
     def fit(self, X: Any, y: Any = None) -> Self:
@@ -142,15 +136,15 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise TableError(f"column {quoted(name)} is of type {kind}, not numbers; turn it into numbers.")
         texts, codes = distinct_texts(column)
         how = self._format(texts, name)
-        expected = f"numbers with {quoted(how.decimal)}{' and ' * bool(how.unit)}{how.unit} are expected"
+        expected = f"numbers with {quoted(how)} are expected"
         return _all_read(numbers_in(texts, how), texts, codes, name, expected, first_row)
 
-    def _format(self, texts: Any, name: str) -> NumberFormat:
-        """The format that was learned; for plain numbers, the one that the texts have, if there is no doubt."""
+    def _format(self, texts: Any, name: str) -> str:
+        """The decimal mark that was learned; for plain numbers, the one that the texts have, if there is no doubt."""
         if self.decimal is not None:
-            return NumberFormat(self.decimal, self.unit)
-        how = number_format(texts, f"column {quoted(name)}", doubtful="")
-        if how is None or how.unit:
+            return self.decimal
+        how = decimal_mark(texts, f"column {quoted(name)}", doubtful="")
+        if how is None:
             raise TableError(
                 f"column {quoted(name)} holds text ({listed(texts.to_pylist(), 3)}), but the model learned numbers "
                 f"there; correct those cells."
@@ -235,13 +229,6 @@ def _texts(column: Any) -> NDArray[Any]:
 # Numbers
 
 
-class NumberFormat(NamedTuple):
-    """How the numbers of a column are written: decimal point or comma, and a percent sign or nothing."""
-
-    decimal: str
-    unit: str
-
-
 def plain_numbers(column: Any) -> Array | None:
     """A column as numbers, NaN where missing; None if its cells are not numbers, or texts with more than a point.
 
@@ -307,11 +294,7 @@ def fits_format(texts: Any, decimal: str) -> Mask:
 
 def odd_texts(texts: Any) -> Mask:
     """Which texts of an array are no numbers, or not written as most others are."""
-    import pyarrow.compute as pc
-
-    usual = max((fits_format(texts, mark) for mark in PATTERNS), key=np.sum)
-    signs = np.asarray(pc.ends_with(texts, "%"), dtype=bool)
-    return np.asarray(~usual | (signs != (2 * signs.sum() > len(signs))), dtype=bool)
+    return np.asarray(~max((fits_format(texts, mark) for mark in PATTERNS), key=np.sum), dtype=bool)
 
 
 def possible_decimals(texts: Any) -> list[str]:
@@ -332,25 +315,22 @@ def settled_decimals(table: Any) -> set[str]:
     return {marks[0] for marks in found if len(marks) == 1}
 
 
-def number_format(texts: Any, where: str, doubtful: str = ".") -> NumberFormat | None:
-    """The one format in which all texts of an array are numbers; None if there is none.
+def decimal_mark(texts: Any, where: str, doubtful: str = ".") -> str | None:
+    """The one decimal mark with which all texts of an array are numbers; None if there is none.
 
-    `doubtful` is the decimal mark of texts that are numbers with both, such as 1,234; empty if nobody knows: then they
-    are refused. Shares are below 1000 %, so a lone mark is their decimal mark.
+    `doubtful` is that of texts which are numbers with both, such as 1,234; empty if nobody knows: then they are
+    refused.
     """
     import pyarrow.compute as pc
 
-    decimals, percents = possible_decimals(texts), set(pc.unique(pc.ends_with(texts, "%")).to_pylist())
-    if not decimals or len(percents) > 1:
-        return None
-    unit = "%" if percents == {True} else ""
+    decimals = possible_decimals(texts)
+    if len(decimals) < 2:
+        return decimals[0] if decimals else None
     marks = [mark for mark in ".," if pc.any(pc.match_substring(texts, mark)).as_py()]
-    if len(decimals) == 1 or not marks:
-        return NumberFormat(decimals[0], unit)
-    if len(marks) == 1 and (unit or marks == ["."]):
-        return NumberFormat(marks[0], unit)
+    if marks in ([], ["."]):
+        return "."
     if marks == [","] and doubtful:
-        return NumberFormat(doubtful, unit)
+        return doubtful
     raise _doubt(texts, where, marks[-1])
 
 
@@ -370,28 +350,24 @@ def _doubt(texts: Any, where: str, mark: str) -> TableError:
     )
 
 
-def numbers_in(texts: Any, how: NumberFormat) -> Array:
-    """The numbers that texts are in a format; NaN for texts that are none.
-
-    12.5 % is 12.5, so that a column means the same with the sign and without it.
+def numbers_in(texts: Any, decimal: str) -> Array:
+    """The numbers that texts are with a decimal mark; NaN for texts that are none.
 
     >>> import pyarrow as pa
-    >>> numbers_in(pa.array(["1.234,50", "12", "1,5 %"]), NumberFormat(",", ""))
+    >>> numbers_in(pa.array(["1.234,50", "12", "1,5 %"]), ",")
     array([1234.5,   12. ,    nan])
     """
     import pyarrow.compute as pc
 
-    fits = fits_format(texts, how.decimal) & (np.asarray(pc.ends_with(texts, "%"), dtype=bool) == bool(how.unit))
-    digits = pc.replace_substring(texts, "\u2212", "-")
-    digits = pc.replace_substring_regex(digits, rf"[^\d{how.decimal}eE+-]", "")
-    digits = pc.if_else(fits, pc.replace_substring(digits, how.decimal, "."), None)
+    digits = pc.replace_substring_regex(texts, rf"[^\d{decimal}eE+-]", "")
+    digits = pc.if_else(fits_format(texts, decimal), pc.replace_substring(digits, decimal, "."), None)
     return np.asarray(digits.cast("float64").to_numpy(zero_copy_only=False), dtype=float)
 
 
-def example(texts: Any, how: NumberFormat) -> str:
+def example(texts: Any, decimal: str) -> str:
     """How texts are read as numbers, by the longest of them."""
     longest = max(texts.to_pylist(), key=len)
-    return f"{quoted(longest)} is {numbers_in(texts, how)[texts.index(longest).as_py()]:g}"
+    return f"{quoted(longest)} is {numbers_in(texts, decimal)[texts.index(longest).as_py()]:g}"
 
 
 # Dates

@@ -24,7 +24,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from .._report.formatting import counted, quoted, shortened
 from . import columns as cells
-from .columns import FIRST_ROW, NumberFormat, Stage, TableColumns, distinct_texts, refuse_missing
+from .columns import FIRST_ROW, Stage, TableColumns, distinct_texts, refuse_missing
 from .tables import TableError, listed, one_line, option, refuse_absent, separator_of, text_names
 from .terminal import UsageError
 
@@ -154,13 +154,12 @@ def _without_gaps(table: Any, names: list[str], messages: list[str]) -> Any:
 
 def _numbers(table: Any, name: str, where: str, texts: Any, decimals: set[str], messages: list[str]) -> Any:
     """The parser of a column with these different texts, if all of them are numbers."""
-    how = cells.number_format(texts, where, next(iter(decimals)) if len(decimals) == 1 else "")
-    if how is None:
+    decimal = cells.decimal_mark(texts, where, next(iter(decimals)) if len(decimals) == 1 else "")
+    if decimal is None:
         return None
-    if not separator_of(table) or how != (",", ""):  # commas are said once, for all columns
-        what = f"{where} holds {'percentages' if how.unit else 'numbers as text'}"
-        messages.append(f"{what}, read as numbers: {cells.example(texts, how)}.")
-    return TableColumns("number", *how)
+    if not separator_of(table) or decimal != ",":  # commas are said once, for all columns
+        messages.append(f"{where} holds numbers as text, read as numbers: {cells.example(texts, decimal)}.")
+    return TableColumns("number", decimal)
 
 
 def _target(table: Any, target: str, decimals: set[str], messages: list[str]) -> InputColumn:
@@ -182,12 +181,11 @@ def _target(table: Any, target: str, decimals: set[str], messages: list[str]) ->
 
 def _comma_message(table: Any, columns: list[InputColumn]) -> list[str]:
     """What is said once about columns with decimal commas, of which a table may have many."""
-    comma = NumberFormat(",", "")
-    names = [c.name for c in columns if separator_of(table) and (c.parser.decimal, c.parser.unit) == comma]
+    names = [c.name for c in columns if separator_of(table) and c.parser.decimal == ","]
     if not names:
         return []
     what = f"decimals by a comma in {counted(len(names), 'column')} ({listed(names, 3)})"
-    return [f"{what}, read as numbers: {cells.example(distinct_texts(table.column(names[0]))[0], comma)}."]
+    return [f"{what}, read as numbers: {cells.example(distinct_texts(table.column(names[0]))[0], ',')}."]
 
 
 def _decided(

@@ -75,6 +75,8 @@ def open_table(path: Path) -> ParquetTable:
 
     try:
         files = [str(path)] if path.is_file() else pyarrow.dataset.dataset(str(path), format="parquet").files
+        if not files:
+            raise ValueError("the folder is empty")
         schema = pq.read_schema(files[0])
         metadata = [pq.read_metadata(file) for file in files]
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError

@@ -13,9 +13,7 @@ import csv
 import difflib
 import io
 import os
-import re
 import shlex
-import sys
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -37,21 +35,16 @@ SEPARATOR = b"olsen.separator"  # among the metadata of a table that was read fr
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 BLANKS = " \t\r\n\u00a0"  # around a cell they are no part of it
 SAMPLE_BYTES = 1 << 16
+STANDARD_INPUT = Path("/dev/stdin")
 BLOCK_BYTES = 1 << 24  # of text that is parsed at a time; a row must fit into it
 COLUMN_BYTES = 10_000  # of memory that the reader of text takes for a column, however short (9.3 kB with pyarrow 26)
-STANDARD_INPUT = Path("-")
 
 SEPARATED = "columns are separated by"  # how a message begins that says no more than that
 SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
-NUMBER = re.compile(r"\s*[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
-TABLES = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow stream"}
-FOREIGN = {  # how a file begins -> what it is, and what to do
-    rb"\xd0\xcf\x11\xe0": "a spreadsheet in the old format of Excel; save it as .xlsx or CSV",
-    rb"\xff\xfe|\xfe\xff": "encoded as UTF-16; save it as UTF-8",
-    rb'\s*(\{\s*(["}]|$)|\[\s*([\[{"\]]|-?\d[^\]]*[,\]\n]))': "JSON, not a table; save it as CSV or Parquet",
-    rb"\s*<(\?xml|!doctype\s|html|head|body|table|div)": "XML or HTML, not a table; save the table in it as CSV",
-}
+TABLES = {
+    b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow stream", b"PK\x03\x04": "xlsx",
+}  # fmt: skip
 
 
 class TableError(ValueError):
@@ -145,33 +138,21 @@ class Source:
 
 def shown_name(path: Path) -> str:
     """Name of a file or folder in messages; "." and ".." are called what they are."""
-    if _is_stream(path):
-        return "standard input" if path in (STANDARD_INPUT, Path("/dev/stdin")) else str(path)
-    return path.name if path.name not in ("", "..") else path.resolve().name or str(path.resolve())
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether a path is standard input, a pipe or a device: what can be read once only."""
-    return path == STANDARD_INPUT or files.is_stream(path)
+    if files.is_stream(path) or path == STANDARD_INPUT:
+        return "standard input" if path == STANDARD_INPUT else str(path)
+    return path.name if path.name not in ("", "..") else path.resolve().name
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a path is a Parquet file or a folder, which must then hold Parquet files and nothing else.
+    """Whether a path is a Parquet file, or a folder, which is one table of Parquet files.
 
     Pipes are not: they cannot be read in blocks from any place.
     """
-    if not path.is_dir():
-        if not _is_stream(path) and not path.exists():
-            raise TableError(f"there is no file {path}.")
-        return not _is_stream(path) and Source("", path).head.startswith(b"PAR1")
-    # pyarrow passes over marks of other programs, such as _SUCCESS
-    inside = [file for file in sorted(path.rglob("*")) if file.is_file()]
-    inside = [f for f in inside if not any(part.startswith(("_", ".")) for part in f.relative_to(path).parts)]
-    others = [file for file in inside if not is_parquet(file)]
-    if others or not inside:
-        held = f", but holds {listed([file.name for file in others], 3)}; give one file" if others else ""
-        raise TableError(f"{shown_name(path)} is not a folder of Parquet files only{held}.")
-    return True
+    if path.is_dir() or files.is_stream(path):
+        return path.is_dir()
+    if not path.exists():
+        raise TableError(f"there is no file {path}.")
+    return Source("", path).head.startswith(b"PAR1")
 
 
 def _open(path: Path) -> tuple[Source, str]:
@@ -179,54 +160,25 @@ def _open(path: Path) -> tuple[Source, str]:
     source = Source(shown_name(path), path)
     if is_parquet(path):
         return source, "parquet"
-    if _is_stream(path):
-        source = Source(source.name, path, _all_of_stream(path, source.name))
+    if files.is_stream(path):
+        with open(path, "rb", buffering=0) as file:
+            source = Source(source.name, path, _limited(file.read, source.name, "holds", "give the name of a file"))
     if packing := _starts(PACKINGS, source.head):
         source = Source(source.name, path, _unpacked(source, packing))
-        if again := _starts(PACKINGS, source.head):
-            raise TableError(f"{source.name} is compressed twice ({packing}, then {again}); unpack it first.")
-    return source, _kind(source)
+    head = source.head
+    if not head.removeprefix(b"\xef\xbb\xbf").strip():
+        raise TableError(f"{source.name} is empty.")
+    kind = _starts(TABLES, head) or "text"
+    if kind == "text" and b"\x00" in head:
+        raise TableError(
+            f"{source.name} holds zero bytes: it is damaged, or neither text in UTF-8 or Windows-1252 nor Parquet, "
+            f"Arrow or Excel (.xlsx); save the table as one of these."
+        )
+    return source, kind
 
 
 def _starts(marks: dict[bytes, str], head: bytes) -> str:
     return next((kind for mark, kind in marks.items() if head.startswith(mark)), "")
-
-
-def _kind(source: Source) -> str:
-    head, name = source.head, source.name
-    text = head.removeprefix(b"\xef\xbb\xbf")
-    if not text.strip():
-        raise TableError(f"{name} is empty.")
-    if kind := _starts(TABLES, head):
-        return kind
-    if head[:2] == b"PK":
-        names: list[str] = []
-        with suppress(zipfile.BadZipFile, OSError, ValueError), source.open() as file:
-            names = zipfile.ZipFile(file).namelist()
-        if "xl/workbook.xml" in names:
-            return "xlsx"
-        raise TableError(
-            f"{name} is an archive or a spreadsheet, but not a whole .xlsx file ({listed(names, 3) or 'damaged'}); "
-            f"save the table in it as .xlsx or CSV."
-        )
-    for mark, what in FOREIGN.items():
-        if re.match(mark, text, re.IGNORECASE):
-            raise TableError(f"{name} is {what}.")
-    if b"\x00" in head:
-        raise TableError(
-            f"{name} holds zero bytes: it is damaged, or no text (UTF-8 or cp1252), Parquet, Arrow or Excel."
-        )
-    return "text"
-
-
-def _all_of_stream(path: Path, name: str) -> Any:
-    if path == STANDARD_INPUT and (sys.stdin is None or sys.stdin.closed):
-        raise TableError("standard input is closed; give the name of a file, or pipe a table into the command.")
-    descriptor = os.dup(0) if path == STANDARD_INPUT else os.open(path, os.O_RDONLY)
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        if file.isatty():
-            raise TableError(f"{name} is a terminal; give the name of a file, or pipe a table into the command.")
-        return _limited(file.read, name, "holds", "write it to a file first, and give its name")
 
 
 def _unpacked(source: Source, packing: str) -> Any:
@@ -294,8 +246,8 @@ def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) ->
 
 
 def damaged_parquet(name: str, error: Exception) -> str:
-    """What is said of a file that begins as Parquet and cannot be read as such."""
-    return f"{name} is a damaged Parquet file; get it again, or write it anew: {one_line(error)}"
+    """What is said of a file that begins as Parquet and cannot be read as such, or of a folder with other files."""
+    return f"{name} is no Parquet, or damaged; get it again, or write it anew: {one_line(error)}"
 
 
 def _read_parquet(source: Source) -> Any:
@@ -335,14 +287,15 @@ def _read_workbook(source: Source, messages: list[str]) -> Any:
         import openpyxl  # type: ignore[import-untyped, unused-ignore]
     except ModuleNotFoundError:
         raise TableError(
-            f"{source.name} is an Excel file, which openpyxl reads: pip install openpyxl, or save it as CSV."
+            f"{source.name} is an archive, as Excel files are, which openpyxl reads: pip install openpyxl, or save it "
+            f"as CSV."
         ) from None
     try:
         with source.open() as file, warnings.catch_warnings(action="ignore"):
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
             sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
     except (KeyError, ValueError, TypeError, AttributeError, SyntaxError, OSError, zipfile.BadZipFile) as error:
-        raise TableError(f"{source.name} is a damaged Excel file: {one_line(error)}; save it as CSV.") from error
+        raise TableError(f"{source.name} is no Excel file, or damaged: {one_line(error)}; save it as CSV.") from error
     filled = {title: [row for row in rows if any(map(_is_filled, row))] for title, rows in sheets.items()}
     title = next((title for title, rows in filled.items() if rows), None)
     if title is None:
@@ -368,34 +321,27 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _with_names(table: Any, where: str, messages: list[str]) -> Any:
-    """A table whose columns have names: R leaves out that of the row names, others end every line with a separator."""
-    names = [str(name).strip("\ufeff \t\r\n\u00a0") for name in table.column_names]
-    names[0] = names[0].lstrip("# ")
-    kept = len(names)
-    while kept > 1 and not names[kept - 1] and not any(map(_is_filled, table.column(kept - 1).to_pylist())):
-        kept -= 1
-    if kept < len(names):
-        messages.append(f"lines end with a separator; {counted(len(names) - kept, 'empty column')} after it left out.")
-    first = int(kept > 1 and not names[0])
-    if first:
-        messages.append("the first column has no name; taken as row names and left out.")
-    named, names = table.rename_columns(names).select(range(first, kept)), names[first:kept]
-    if "" in names:
-        place = names.index("")
-        after = f" after {quoted(names[place - 1])}" if place else ""
-        raise TableError(f"{where} has a column{after} without a name; give it one in the header.")
-    return named.replace_schema_metadata(table.schema.metadata)
+    """A table whose columns have names: row names in the first one, and empty columns at the end, may have none."""
+    names = [str(name).strip("\ufeff" + BLANKS) for name in table.column_names]
+    names[0] = names[0].lstrip("# ")  # as NumPy writes a header
+    for place, name in enumerate(names):
+        if place and not name and any(map(_is_filled, table.column(place).to_pylist())):
+            raise TableError(f"{where} has a column after {quoted(names[place - 1])} without a name; give it one.")
+    named = [place for place, name in enumerate(names) if name]
+    if len(named) < len(names):
+        left_out = counted(len(names) - len(named), "column")
+        messages.append(f"{left_out} without a name left out: row names in the first, or nothing in others.")
+    return table.rename_columns(names).select(named).replace_schema_metadata(table.schema.metadata)
 
 
-# Texts: separators, encodings, lines above the header, and where the faults are
+# Texts: separators, encodings, and where the faults are
 
 
 class _Dialect(NamedTuple):
-    """How a text is written: `skipped` lines stand above the header."""
+    """How a text is written."""
 
     encoding: str
     separator: str
-    skipped: int
     n_columns: int
 
 
@@ -411,8 +357,7 @@ def _read_text(source: Source, messages: list[str]) -> Any:
             table = pv.read_csv(
                 file,
                 read_options=pv.ReadOptions(
-                    encoding=dialect.encoding, block_size=BLOCK_BYTES, skip_rows=dialect.skipped,
-                    autogenerate_column_names=True,
+                    encoding=dialect.encoding, block_size=BLOCK_BYTES, autogenerate_column_names=True
                 ),
                 parse_options=pv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
                 convert_options=pv.ConvertOptions(column_types=texts, null_values=[], strings_can_be_null=False),
@@ -457,29 +402,17 @@ def _dialect(source: Source, messages: list[str]) -> _Dialect:
             f"{memory.describe(widest * COLUMN_BYTES)} of memory, and {memory.describe(free)} are free. Save it as "
             f"Parquet, or with fewer columns."
         )
-    told = re.fullmatch(r"sep=([;\t,|])\s*", lines[0])
-    above = 1 if told else next((i for i, line in enumerate(lines) if line.strip(" \t\r\n") and line[0] != "#"), None)
-    if above is None:
-        raise TableError(f"{source.name} holds comments only, no table.")
-    below = [line for line in lines[above:] if line.strip()]
-    separator = told[1] if told else _separator(below)
+    filled = [line for line in lines if line.strip(" \t\r\n\v\f")]
+    separator = _separator(filled)
     try:
-        names = next(csv.reader(below, delimiter=separator))
+        names = next(csv.reader(filled, delimiter=separator))
     except csv.Error as error:
         raise TableError(f"{source.name} cannot be read as a table: in its header, {error}.") from None
-    if all(map(NUMBER.fullmatch, names)):
-        if not above or told or lines[above - 1][0] != "#":
-            raise TableError(
-                f"the first line of {source.name} holds numbers only; a header with column names is needed."
-            )
-        above -= 1  # a comment is the header, as NumPy writes it
-    if any(line.strip() for line in lines[:above]):
-        messages.append(f"{counted(above, 'line')} above the header left out.")
     if encoding != "utf-8":
         messages.append("the file is not UTF-8; read as Windows-1252 (cp1252).")
     if separator != ",":
         messages.append(f"{SEPARATED} {SEPARATORS[separator]}.")
-    return _Dialect(encoding, separator, above, len(names))
+    return _Dialect(encoding, separator, len(names))
 
 
 def _lines(source: Source, encoding: str) -> io.TextIOWrapper:
@@ -501,23 +434,17 @@ def _separator(lines: list[str]) -> str:
 def _fault(source: Source, dialect: _Dialect) -> str:
     """The first line that does not fit the header, and what to do about it; empty if there is none."""
     with _lines(source, dialect.encoding) as lines:
-        for _ in range(dialect.skipped):
-            next(lines)
         rows = csv.reader(lines, delimiter=dialect.separator)
-        width, begin = 0, dialect.skipped + 1
+        width, begin = 0, 1
         try:
             for row in rows:
                 width = width or len(row)
                 if row and len(row) != width:
-                    break
-                begin = rows.line_num + dialect.skipped + 1
-            else:
-                return ""
+                    return (
+                        f"line {begin} has {counted(len(row), 'cell')}, the header has {width}; correct that line: "
+                        f"close quotation marks, put texts with separators into them, remove titles above the header."
+                    )
+                begin = rows.line_num + 1
         except csv.Error as error:
             return f"in line {begin}, {error}, as after a quotation mark that is not closed; close it."
-    found = f"line {begin} has {counted(len(row), 'cell')}, the header has {width}; "
-    if rows.line_num + dialect.skipped > begin or any(dialect.separator in cell for cell in row):
-        return found + "a quotation mark in it may not be closed: close it."
-    if width == 1:
-        return found + "if there is a title above the header, remove it."
-    return found + "correct that line; texts with separators in them need quotation marks."
+    return ""
