@@ -23,6 +23,14 @@ from .inputs import check_arguments, item_numbers, open_training, refuse_text_co
 __all__ = ["OLSEnsembleRegressor", "member_coefficients"]
 
 
+def _can_stream(model: Any) -> bool:
+    """Whether members use all rows; a stream keeps none, so there they could not draw any."""
+    rows = model.max_samples
+    if isinstance(rows, float) and rows == 1.0:
+        return True
+    raise AttributeError(f"partial_fit keeps no rows, so members cannot draw them: max_samples={rows!r} must be 1.0.")
+
+
 class OLSEnsembleRegressor(FittedEnsemble):
     r"""Average of least-squares fits on random submatrices.
 
@@ -215,7 +223,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
             self._adopt(self._fit_members(engine, design, self.n_estimators, kept, self.scale), engine, X)
         return self
 
-    @available_if(lambda self: _can_stream(self.max_samples))
+    @available_if(_can_stream)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Add rows to those seen so far and solve all members again.
 
@@ -242,10 +250,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
             before = self._fitted
             batch = open_training(self, X, y, sample_weight, reset=before is None, min_rows=1)
             if not isinstance(batch, Memory):
-                raise ValueError(
-                    "partial_fit takes batches that are arrays in memory. Give files, blocks, Dask collections and "
-                    "arrays of other libraries to fit as a whole."
-                )
+                raise ValueError("partial_fit takes arrays in memory. Give files, blocks and other kinds to fit.")
             stream = self._rows_so_far(batch).add(batch)
             design = self._design(stream, self._seed(before), self.max_features, 1.0)
             self._adopt(self._fit_members(stream, design, self.n_estimators, None, self.scale), stream, X)
@@ -255,8 +260,8 @@ class OLSEnsembleRegressor(FittedEnsemble):
         super()._check_parameters()
         if self.n_estimators == np.inf and self.sampling != "determinantal":
             raise ValueError(
-                f"n_estimators=inf needs sampling='determinantal', whose mean over all subsets is known in closed "
-                f"form; with sampling={self.sampling!r} it is not. Give a number of members."
+                f"n_estimators=inf needs sampling='determinantal', whose mean over all subsets has a closed form, "
+                f"not sampling={self.sampling!r}. Give a number of members."
             )
 
     def _rows_so_far(self, batch: Memory) -> Stream:
@@ -273,15 +278,6 @@ class OLSEnsembleRegressor(FittedEnsemble):
         rows = fitted.need_rows("partial_fit after fit")
         before = replace(batch, rows=rows, n_given=fitted.design.n_given or len(rows.Y))
         return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(before)
-
-
-def _can_stream(max_samples: int | float) -> bool:
-    """Whether members use all rows; a stream keeps none, so there they could not draw any."""
-    if isinstance(max_samples, float) and max_samples == 1.0:
-        return True
-    raise AttributeError(
-        f"partial_fit keeps no rows, so members cannot draw them: max_samples={max_samples!r} must be 1.0."
-    )
 
 
 # Members that are given
@@ -352,7 +348,9 @@ def member_coefficients(
     weight = None
     if sample_weight is not None:
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        samples, weight = _leave_out_weightless(samples, weight, len(features))
+        if not weight.all():  # weights of the rows that stay are positive
+            rows = [np.arange(n)] * len(features) if samples is None else samples
+            samples = Subsets.from_lists([own[weight[own] > 0] for own in rows], n)
     data = sp.csc_array(X) if sp.issparse(X) else X
     Y = np.asarray(y, dtype=np.float64).reshape(-1, 1)
     problem = _members.Problem(data, Y, weight, fit_intercept)
@@ -372,16 +370,3 @@ def _as_subsets(given: Sequence[ArrayLike] | Subsets, n_items: int) -> Subsets:
     if not given:
         raise ValueError("no members were given; every member is a list of the numbers of its columns (or rows).")
     return Subsets.from_lists([item_numbers(one, n_items) for one in given], n_items)
-
-
-def _leave_out_weightless(
-    samples: Subsets | None, weight: NDArray[np.float64], k: int
-) -> tuple[Subsets | None, NDArray[np.float64]]:
-    """Row subsets without rows of weight zero; weights of the rows that stay are positive."""
-    positive = weight > 0
-    if positive.all():
-        return samples, weight
-    if samples is None:
-        rows = np.flatnonzero(positive)
-        return Subsets.from_lists([rows] * k, len(weight)), weight
-    return Subsets.from_lists([rows[positive[rows]] for rows in samples], len(weight)), weight

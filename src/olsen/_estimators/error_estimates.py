@@ -45,7 +45,7 @@ whole groups of members that avoid each other). The mean of B batches varies ove
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -60,10 +60,11 @@ from .._engines import Engine, FoldFit
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from .._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit, inverses
-from .._members.problem import Problem, Units
+from .._members.problem import Units
 from .._moments import Moments
 from .._trust import LARGEST_INFLATION, power_of_two
 from ..subsets import Design, Subsets, group_size
+from .result import FittedResult
 
 __all__ = ["Batches", "CVPlus", "Jackknife", "MomentErrors", "Refits", "dense_chunks", "mean_inverse"]
 
@@ -114,11 +115,7 @@ class _Derivative(NamedTuple):
 class Jackknife:
     """The ensemble without each of its n rows, computed when it is asked for and kept."""
 
-    problem: Problem
-    design: Design
-    weights: Array  # (k,) of the members; empty where they are infinitely many
-    scale: float
-    check: Callable[[], Problem]  # raises if the rows are not those of the fit any more
+    fitted: FittedResult
     sharing: Threads
 
     @cached_property
@@ -127,9 +124,14 @@ class Jackknife:
         return self._delete_rows().residual
 
     @property
+    def _shape(self) -> tuple[int, int, int]:
+        """Rows, columns and targets."""
+        assert self.fitted.rows is not None
+        return (*self.fitted.rows.shape, self.fitted.rows.Y.shape[1])
+
+    @property
     def _bytes(self) -> float:
-        (n, p), q = self.problem.shape, self.problem.Y.shape[1]
-        return 8.0 * float(n * p * q)
+        return 8.0 * float(np.prod(self._shape))
 
     @property
     def plus_is_cheap(self) -> bool:
@@ -138,7 +140,7 @@ class Jackknife:
 
     def interval(self, X: Any, prediction: Array, coverage: float, plus: bool) -> Array:
         """Lower and upper ends, shape (rows, q, 2), for new rows X with their predictions of shape (rows, q)."""
-        n, q = self.problem.Y.shape
+        n, _, q = self._shape
         rank = _rank(coverage, n)
         if rank > n:
             return np.tile([-np.inf, np.inf], (len(prediction), q, 1))
@@ -177,7 +179,7 @@ class Jackknife:
     @cached_property
     def _changes(self) -> tuple[_Deletion, Array]:
         """What each row changes of the coefficients, (q, p, n)."""
-        (n, p), q = self.problem.shape, self.problem.Y.shape[1]
+        n, p, q = self._shape
         what = f"method='jackknife+' with what each of {n} training rows changes of {p} coefficients"
         instead = "Use method='jackknife', which keeps the leave-one-out residuals alone, or method='cv+'."
         memory.require(self._bytes, what, instead)
@@ -188,20 +190,20 @@ class Jackknife:
             changes[here] += change
 
         found = self._delete_rows(visit=add)
-        changes *= self.scale * found.units.y
+        changes *= self.fitted.scale * found.units.y
         return found, changes
 
     @cached_property
     def _derivative(self) -> _Derivative:
         """Kept with all it needs, so that nothing is read again of rows that may have been changed."""
-        n, p = self.problem.shape
+        n, p, _ = self._shape
         memory.require(24.0 * n * p, f"standard errors from {n} rows and {p} columns", "Fit fewer rows, or blocks.")
         residual, _, sums, rows, units = self._delete_rows(operator=True)
         operator, x = sums.operator, rows.block(slice(0, n))  # (p, n)
         assert operator is not None
-        D = operator.M @ x * rows.weight
-        D = self.scale * (D if operator.F is None else D + operator.F)
-        base = operator.centre + self.scale * operator.moved
+        D, scale = operator.M @ x * rows.weight, self.fitted.scale
+        D = scale * (D if operator.F is None else D + operator.F)
+        base = operator.centre + scale * operator.moved
         # by QR: products of the columns would lose twice the digits where rows are far out
         R, total = np.linalg.qr(x.T, mode="r"), x.sum(axis=1)
         trace = (np.einsum("jl,jl->", x, D) + base.sum()) / n
@@ -214,16 +216,17 @@ class Jackknife:
 
     def _delete_rows(self, **how: Any) -> _Deletion:
         """Sums over all members."""
-        problem, units = self.check().in_units
+        problem, units = self.fitted.need_rows("predict_interval (and return_std)").in_units
+        design, weights, scale = self.fitted.design, self.fitted.members.weights, self.fitted.scale
         with one_blas_thread():
-            if len(self.weights):
-                drawn = self.design.draw(0, len(self.weights), self.sharing.without_blas)
-                sums, rows = delete_rows(problem, *drawn, self.weights, self.sharing, **how)
-            else:
-                assert self.design.process is not None
-                sums, rows = delete_rows_of_limit(problem, self.design.process[0], **how)
-        predicted = sums.mean_y + self.scale * (problem.Y - sums.residual - sums.mean_y)
-        offset = self.scale * sums.moved + (1 - self.scale) * sums.mean_change
+            if len(weights):
+                drawn = design.draw(0, len(weights), self.sharing.without_blas)
+                sums, rows = delete_rows(problem, *drawn, weights, self.sharing, **how)
+            else:  # they are infinitely many
+                assert design.process is not None
+                sums, rows = delete_rows_of_limit(problem, design.process[0], **how)
+        predicted = sums.mean_y + scale * (problem.Y - sums.residual - sums.mean_y)
+        offset = scale * sums.moved + (1 - scale) * sums.mean_change
         return _Deletion((problem.Y - predicted) * units.y, offset * units.y, sums, rows, units)
 
 
@@ -392,15 +395,12 @@ class Batches:
             group = int(group_size(min(max(share, 1 / design.n_columns), 1.0)))
         if k < 5 * group:
             raise ValueError(
-                f"{k} members are too few to tell how much another draw of them would change: with members that come "
-                f"in groups of {group}, at least {5 * group} are needed."
+                f"{k} members are too few to tell how much another draw would change: it takes 5 groups of {group}."
             )
         edges = [*(int(edge) * group for edge in np.linspace(0, k // group, min(k // group, 100) + 1)[:-1]), k]
-        solved = (
-            engine.solve(design, start, stop).on_host().scaled(scale, np.float64) for start, stop in pairwise(edges)
-        )
-        coef, intercept = (np.stack(parts) for parts in zip(*solved, strict=True))
-        return cls(coef, intercept, np.diff(edges), group)
+        members = (engine.solve(design, start, stop).on_host() for start, stop in pairwise(edges))
+        coefs, intercepts = zip(*(own.scaled(scale, np.float64) for own in members), strict=True)
+        return cls(np.stack(coefs), np.stack(intercepts), np.diff(edges), group)
 
     @classmethod
     def by_target(cls, batches: list[Batches]) -> Batches:
@@ -437,8 +437,6 @@ class Batches:
     def members_for(self, variance: float, engine: Engine) -> float:
         """Members whose predictions would vary so much over draws, on the training rows: whole groups of them."""
         at_hand = self.variance(engine)
-        if at_hand == 0:
-            return self.group
-        if variance <= 0:
-            return math.inf
+        if at_hand == 0 or variance <= 0:
+            return self.group if at_hand == 0 else math.inf
         return self.group * max(1, math.ceil(float(self.sizes.sum()) / self.group * at_hand / variance))

@@ -104,10 +104,9 @@ class FittedEnsemble(
             inputs.check_arguments("member_coefs", n_members=n_members)
             if n_members > fitted.members.number:
                 raise ValueError(f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit.")
-        found = self._members_again("member_coefs", n_members)
-        coefs = []
+        found, coefs = self._members_again("member_coefs", n_members), []
         for t in range(self._n_targets):
-            features, solution = found[t if len(found) > 1 else 0]
+            features, solution = found[min(t, len(found) - 1)]
             parts = (solution.values[:, t], features.indices, features.indptr)
             coefs.append(sp.csr_array(parts, shape=(len(features), features.n_items)))
         return coefs[0] if self.coef_.ndim == 1 else coefs
@@ -161,20 +160,19 @@ class FittedEnsemble(
             if name != "_fitted":  # frozen, and the rows in it may be large
                 other.__dict__[name] = copy.deepcopy(value, memo)
         if self._fitted is not None:  # a warm start of the copy goes on from its own random state
-            state = memo.get(id(self._fitted.random_state), self._fitted.random_state)
-            other._fitted = replace(self._fitted, random_state=state)
+            state = self._fitted.random_state
+            other._fitted = replace(self._fitted, random_state=memo.get(id(state), state))
         return other
 
     def _for_file(self, rows: bool) -> Self:
         """A copy of numbers and texts: it refers to no objects, such as splitters and random states, which parameters
         may be but which predict nothing; to training rows if wanted.
         """
-        other = self.__copy__()
-        default = type(self)()
+        default = type(self)().get_params(deep=False)
         objects = [name for name, value in self.get_params(deep=False).items() if not _is_plain(value)]
-        other.set_params(**{name: getattr(default, name) for name in objects})
-        if not rows:
-            other.keep_rows = False
+        other = self.__copy__()
+        other.set_params(**{name: default[name] for name in objects})
+        other.keep_rows = self.keep_rows if rows else False
         return other
 
     # Members, drawn and solved again
@@ -209,19 +207,15 @@ class FittedEnsemble(
         repulsive = self.sampling == "determinantal"
         if repulsive and not (isinstance(self.max_samples, float) and self.max_samples == 1.0):
             raise ValueError(
-                f"max_samples={self.max_samples!r} with sampling='determinantal': how columns repel each other is read "
-                f"off all rows, and members see all of them. Use max_samples=1.0."
+                f"max_samples={self.max_samples!r}, but members of sampling='determinantal' see all rows. Use 1.0."
             )
         if repulsive and np.ndim(self.max_features):
             raise ValueError(
                 "max_features is an array of probabilities, but with sampling='determinantal' they follow from the "
-                "data and the expected size. Give a number; for other spreads of the columns see "
-                "olsen.subsets.Determinantal."
+                "data and the expected size. Give a number; for other spreads see olsen.subsets.Determinantal."
             )
         if self.n_estimators == np.inf and self.mixing != "mean":
-            raise ValueError(
-                f"mixing={self.mixing!r} weighs single members, but n_estimators=inf has none; give it a number."
-            )
+            raise ValueError(f"mixing={self.mixing!r} weighs single members; n_estimators=inf has none: give a number.")
 
     def _kept(self, engine: Engine) -> FittedResult | None:
         """The earlier result that a warm start goes on from: one of the same rows."""
@@ -288,10 +282,8 @@ class FittedEnsemble(
         if scale != "loo" and not stacking:
             return Combination(None, float(scale), None)
         if engine.problem is None:
-            raise NeedsRows(
-                f"scale={scale!r} with mixing={self.mixing!r} needs leave-one-out residuals of all rows: "
-                f"{engine.why_no_rows}. Or use a number for scale and mixing='mean'."
-            )
+            asked = f"scale={scale!r} with mixing={self.mixing!r}"
+            raise NeedsRows(f"{asked} needs leave-one-out residuals of all rows: {engine.why_no_rows}.")
         wanted = None if scale == "loo" else float(scale)
         return combine(engine.problem.in_units[0], design, k, wanted, stacking, engine.options.quietly)
 

@@ -31,6 +31,7 @@ from .._execution import messages, threads
 from .._execution.arrays import Space
 from .._members import ASKED_FOR
 from .._members.problem import Problem
+from .._report.formatting import counted
 from .._selection.risk_curves import Splits
 from ..subsets import Design
 
@@ -124,10 +125,7 @@ def _refuse_odd_kinds(X: Any, y: Any) -> None:
     refuse_text_columns(X)
     _refuse_masked(X=X, y=y)
     if y is None and isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], tuple):
-        raise ValueError(
-            "y is None and X is a list of tuples: for blocks of (X, y), give an iterator, or better a function that "
-            "returns one: fit(lambda: iter(blocks), None)."
-        )
+        raise ValueError("y is None and X is a list of tuples: give blocks of (X, y) as fit(lambda: iter(X), None).")
     if getattr(getattr(y, "dtype", None), "kind", "") in ("m", "M"):
         raise ValueError(f"y is of type {y.dtype}: times are not numbers. Convert it, for instance to days or seconds.")
 
@@ -140,14 +138,13 @@ def _refuse_masked(**arrays: Any) -> None:
 
 
 def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
-    counted = Y if weight is None else Y[weight > 0]
-    constant = np.flatnonzero((counted[:1] == counted).all(axis=0))
-    if len(constant) and len(counted) > 1:
-        first = int(constant[0])
-        which = "y" if Y.shape[1] == 1 else f"column {first} of y"
+    used = Y if weight is None else Y[weight > 0]
+    constant = np.flatnonzero((used[:1] == used).all(axis=0))
+    if len(constant) and len(used) > 1:
+        which = "y" if Y.shape[1] == 1 else f"column {constant[0]} of y"
         messages.warn(
-            f"{which} holds one value, {counted[0, first]:g}, in all {len(counted)} rows: there is nothing to "
-            f"explain, every coefficient is zero and predictions are that value. Check the target column.",
+            f"{which} holds one value, {used[0, constant[0]]:g}, in all {len(used)} rows: every coefficient is "
+            f"zero and predictions are that value. Check the target column.",
         )
 
 
@@ -165,8 +162,6 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
 
 def refuse_text_columns(X: Any) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
-    if isinstance(X, (np.ndarray, list)) or sp.issparse(X):
-        return
     if nw.dependencies.is_polars_lazyframe(X):
         raise ValueError("X is a lazy frame, which holds no rows yet; call .collect() first.")
     if not nw.dependencies.is_into_dataframe(X):
@@ -217,15 +212,13 @@ def check_shape(design: Design) -> None:
             f"float 1.0."
         )
     freedom = rows - design.fit_intercept
-    if abs(columns - freedom) > 1:
-        return
-    lost = " less one for the intercept" if design.fit_intercept else ""
-    fewer = f"Use at most {freedom - 2} columns (max_features), or at least" if freedom > 2 else "Use at least"
-    noun = "column" if columns == 1 else "columns"
-    messages.warn(
-        f"members have {columns} {noun} and {rows} rows{lost}: within one of the interpolation peak, where the "
-        f"expected risk of a member is infinite. {fewer} {freedom + 2} columns for minimum-norm members, or more rows.",
-    )
+    if abs(columns - freedom) <= 1:
+        lost = " less one for the intercept" if design.fit_intercept else ""
+        fewer = f"Use at most {freedom - 2} columns (max_features), or at least" if freedom > 2 else "Use at least"
+        messages.warn(
+            f"members have {counted(columns, 'column')} and {rows} rows{lost}: within one of the interpolation peak. "
+            f"Expected risk is infinite. {fewer} {freedom + 2} columns for minimum-norm members, or more rows."
+        )
 
 
 # Splits of the rows
@@ -248,10 +241,8 @@ def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
         splits = list(check_cv(cv).split(problem.X, y, None if groups is None else np.asarray(groups)[kept]))
     whole = [(train, test) for train, test in splits if len(train) and len(test)]
     if not whole:
-        raise ValueError(
-            f"cv={cv!r} gave no split with rows to train and to test on. A generator is used up by its first "
-            f"fit; give a list or a splitter."
-        )
+        used_up = "A generator is used up by its first fit; give a list or a splitter."
+        raise ValueError(f"cv={cv!r} gave no split with rows to train and to test on. {used_up}")
     return whole
 
 
@@ -264,10 +255,8 @@ def _renumbered(splits: Any, n: int, kept: NDArray[np.int64]) -> Splits:
         try:
             train, test = (position[item_numbers(rows, n)] for rows in split)
         except (IndexError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"cv holds {split!r:.60}, but every split is a pair of arrays, rows to train on and rows to test on, "
-                f"each of numbers from 0 to {n - 1} or a mask of {n} rows ({error})."
-            ) from None
+            kinds = f"numbers of rows from 0 to {n - 1}, or masks of {n} rows"
+            raise ValueError(f"cv holds {split!r:.60}, but a split is two arrays: {kinds} ({error}).") from None
         found.append((train[train >= 0], test[test >= 0]))
     return found
 
@@ -278,10 +267,8 @@ def item_numbers(given: Any, n_items: int) -> NDArray[np.int64]:
     if array.dtype == bool and array.shape == (n_items,):
         return np.flatnonzero(array)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        raise ValueError(
-            f"whole numbers are needed for the rows or columns of a member or a split, or a mask of {n_items} "
-            f"booleans; got {given!r:.80}, of type {array.dtype} and shape {array.shape}."
-        )
+        got = f"{given!r:.80}, of type {array.dtype} and shape {array.shape}"
+        raise ValueError(f"rows and columns are whole numbers, or a mask of {n_items} booleans; got {got}.")
     return array.astype(np.int64)
 
 
@@ -307,9 +294,8 @@ def warn_repeated_rows(problem: Problem) -> None:
         return
     repeated = _unexplained_repeats(problem) if p > 1 else 0
     if not repeated:
-        parts = [problem.X, problem.Y]
-        whole = sp.csc_array(sp.hstack(parts)) if sp.issparse(problem.X) else np.hstack(parts)
-        repeated = _unexplained_repeats(replace(problem, X=whole))
+        stack = sp.hstack if sp.issparse(problem.X) else np.hstack
+        repeated = _unexplained_repeats(replace(problem, X=stack([problem.X, problem.Y])))
     if repeated:
         messages.warn(RepeatedRowsWarning(repeated, n))
 

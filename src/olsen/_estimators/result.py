@@ -59,18 +59,14 @@ class FittedResult:
         if self.rows is None:
             raise NeedsRows(f"{what} needs the training rows: {self.why_no_rows}.")
         if not same_rows(self.fingerprint, fingerprint(self.rows), np.sqrt(np.finfo(self.rows.X.dtype).eps)):
-            raise NeedsRows(
-                f"{what} is computed from the training rows, but X was changed in place after fit. Fit again, or give "
-                f"fit a copy (X.copy()) if you go on changing X."
-            )
+            raise NeedsRows(f"{what} needs the training rows, but X was changed in place. Fit again, or fit X.copy().")
         return replace(self.rows)  # without the moments of then
 
     def need_data(self, what: str) -> Engine:
         """The training data as they are now, or an error that says why they are gone."""
         if self.data is None:
-            again = ""
-            if self.why_no_rows == Blocks.why_no_rows:
-                again = ", or give fit a function that returns the iterator, or a file, so that it can be read again"
+            used_up = self.why_no_rows == Blocks.why_no_rows
+            again = ", or give fit a file or a function that returns the iterator, to be read again" * used_up
             raise NeedsRows(f"{what} needs the training data: {self.why_no_rows}{again}.")
         return replace(self.data, rows=self.need_rows(what)) if isinstance(self.data, Memory) else self.data
 
@@ -80,8 +76,7 @@ class FittedResult:
         if self.rows is None and np.any(np.abs(coef - own) > SAME_COEFFICIENTS * np.abs(own).max(initial=0.0)):
             raise NeedsRows(
                 f"{what} reads the training data again, and they gave other coefficients than in the fit: they were "
-                f"changed since, or columns are nearly dependent. A function that returns blocks must return the same "
-                f"ones every time. Fit again, or load X as an array in memory."
+                f"changed since, or columns are nearly dependent. Fit again, or load X as an array in memory."
             )
 
     def plain(self, most_bytes: float) -> Any:
@@ -99,14 +94,12 @@ class FittedResult:
         )
         size = 0 if isinstance(self.data, Stream) else _n_bytes([to_plain(kept.data), to_plain(kept.splits)])
         if size > most_bytes:
-            why = NOT_KEPT
-            if most_bytes > 0:
-                why = (
-                    f"pickles and files keep training rows of at most {describe(most_bytes)}, and these take "
-                    f"{describe(size)}. Call fit once more where it is needed, or set keep_rows=np.inf to keep them "
-                    f"whatever their size"
-                )
-            kept = replace(kept, data=None, splits=None, why_no_rows=why)
+            why = (
+                f"pickles and files keep training rows of at most {describe(most_bytes)}, and these take "
+                f"{describe(size)}. Call fit once more where it is needed, or set keep_rows=np.inf to keep them "
+                f"whatever their size"
+            )
+            kept = replace(kept, data=None, splits=None, why_no_rows=why if most_bytes > 0 else NOT_KEPT)
         return to_plain(kept)
 
 
@@ -163,11 +156,12 @@ def to_plain(value: Any) -> Any:
         value = replace(value, eigenvectors=value.vectors, matrix=None)
     if isinstance(value, Options):
         value = replace(value, n_threads=1, progress=None)  # of the process that fitted
-    names = value._fields if isinstance(value, FoldFit) else [part.name for part in fields(value) if part.init]
-    defaults = {} if isinstance(value, FoldFit) else {part.name: part.default for part in fields(value)}
-    found = {name: getattr(value, name) for name in names}
-    kept = {name: to_plain(part) for name, part in found.items() if part is not defaults.get(name, value)}
-    return {"class": type(value).__name__, **kept}
+    if isinstance(value, FoldFit):
+        kept = value._asdict()
+    else:
+        own = [(part.name, getattr(value, part.name), part.default) for part in fields(value) if part.init]
+        kept = {name: part for name, part, default in own if part is not default}
+    return {"class": type(value).__name__, **{name: to_plain(part) for name, part in kept.items()}}
 
 
 def restored(plain: Any) -> FittedResult | None:

@@ -258,7 +258,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         """
         with unchanged_on_failure(self):
             self._check_parameters()
-            groups = self._groups(params)
+            groups = self._groups(**params)
             engine = open_training(self, X, y, sample_weight)
             kept = self._kept(engine)
             data = self._selection_data(engine, groups)
@@ -304,14 +304,10 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
 
     # What fit is made of
 
-    def _groups(self, params: dict[str, Any]) -> Any:
+    def _groups(self, groups: Any = None, **unknown: Any) -> Any:
         """Groups are for a splitter, and nothing else is known."""
-        unknown = [name for name in params if name != "groups"]
         if unknown:
-            raise TypeError(
-                f"fit got an unexpected argument {unknown[0]!r}; besides X, y and sample_weight, only groups."
-            )
-        groups = params.get("groups")
+            raise TypeError(f"fit takes X, y, sample_weight and groups, not {next(iter(unknown))!r}.")
         if groups is None:
             return None
         try:
@@ -357,17 +353,15 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         """Number of folds where rows are not kept, or an error for what needs every row."""
         for name, value in (("max_samples", 1.0), ("mixing", "mean")):
             if getattr(self, name) != value:
-                raise NeedsRows(
-                    f"{name}={getattr(self, name)!r} needs every row again; with X in blocks, on a cluster or on a "
-                    f"device only {name}={value!r} is there. Load X as an array in memory for it."
-                )
+                given = f"{name}={getattr(self, name)!r}"
+                raise NeedsRows(f"{given} needs X as an array in memory; elsewhere there is {name}={value!r} only.")
         if self.cv is None or self.cv == "gcv":
             return FOLDS
         if isinstance(self.cv, int) and self.cv >= 2:
             return self.cv
         raise ValueError(
-            f"cv={self.cv!r} cannot be used with X in blocks, on a cluster or on a device: None means {FOLDS}-fold "
-            f"there, an int that many folds of random rows, 'gcv' generalised cross-validation."
+            f"cv={self.cv!r} needs X as an array in memory. Elsewhere None means {FOLDS}-fold, an int that many folds "
+            f"of random rows, 'gcv' generalised cross-validation."
         )
 
     def _fit_choice(self, engine: Engine, found: list[Selection], seed: int, kept: FittedResult | None) -> FittedResult:
@@ -401,15 +395,14 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         shares = shares / shares.sum() if shares.sum() > 0 else np.ones(len(shares))
         spreads = np.array([scheme.spreads for scheme in choice.schemes]).reshape(-1, engine.n_columns)
         penalties = np.array([scheme.penalty for scheme in choice.schemes])
-        design = Design(0, 0, seed, found.size, 1.0, "determinantal", self.design, self.fit_intercept, shares=shares,
-                        spreads=spreads, penalties=penalties)  # fmt: skip
-        design = engine.complete(design)
+        design = Design(0, 0, seed, found.size, 1.0, "determinantal", self.design, self.fit_intercept)
+        design = engine.complete(replace(design, shares=shares, spreads=spreads, penalties=penalties))
         return design if np.isinf(self.n_estimators) else drawable(engine, design)
 
     def _adopt_selection(self, found: list[Selection], engine: Engine) -> None:
         """Set what tuning found."""
         fitted, first, p = self._result(), found[0], engine.n_columns
-        design = fitted.designs[0]
+        design, choices = fitted.design, [one.choice for one in found if one.choice is not None]
         inclusion = np.mean([_inclusion(one, p) for one in found], axis=0)
         self.max_features_ = max(1, round(float(inclusion.sum())))
         self.max_samples_ = resolve_size(design.max_samples, design.n_rows, "max_samples")
@@ -418,10 +411,9 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         self.best_score_ = -float(np.mean([one.mse for one in found]))
         assert fitted.curve is not None
         self.cv_results_ = _results(fitted.curve, found, self.max_features_)
-        chosen = self.cv_results_["size"] == first.size
-        self.best_index_ = len(chosen) - 1 if first.choice is not None else int(np.flatnonzero(chosen)[0])
+        sizes = self.cv_results_["size"].tolist()
+        self.best_index_ = len(sizes) - 1 if choices else sizes.index(first.size)
         self.loo_prediction_ = _left_out(found, fitted, engine)
-        choices = [one.choice for one in found if one.choice is not None]
         if not choices:
             self.inclusion_kind_, self.inclusion_shares_ = "uniform", {"uniform": 1.0}
             self.selected_, self.selection_frequency_ = np.empty(0, dtype=bool), np.empty(0)
@@ -442,8 +434,8 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         data = fitted.need_data(what)
         parts, share = _parts(data, fitted.design)
         # in folds of its own, as a splitter does not know the parts
-        how = {"cv": None if not isinstance(self.cv, (str, int)) else self.cv, "warm_start": False, "verbose": 0}
-        alike = clone(self).set_params(**how)
+        cv = self.cv if isinstance(self.cv, (str, int)) else None
+        alike = clone(self).set_params(cv=cv, warm_start=False, verbose=0)
         coefs, intercepts = zip(*(alike._coefficients(part) for part in parts), strict=True)
         return Refits(np.stack(coefs), np.stack(intercepts), share)
 
@@ -472,8 +464,7 @@ def _fold_fits(found: list[Selection]) -> list[FoldFit]:
 
     Residuals by which shares were chosen are smaller than those of new rows, and are enlarged to the estimated error.
     """
-    fits = []
-    choices = [one.choice for one in found if one.choice is not None]
+    fits, choices = [], [one.choice for one in found if one.choice is not None]
     larger = np.array([choice.enlargement for choice in choices])
     for each in zip(*(choice.fits for choice in choices), strict=True):
         known = [fit.residual for fit in each if fit.residual is not None]
@@ -512,8 +503,7 @@ def _as_sizes(max_features: Any) -> tuple[int | float, ...] | None:
     """Candidates one by one: in one array, counts beside fractions would become fractions."""
     if max_features is None:
         return None
-    given = max_features.tolist() if isinstance(max_features, np.ndarray) else max_features
-    sizes = tuple(given) if np.ndim(max_features) else (given,)
+    sizes = tuple(np.ravel(np.asarray(max_features, dtype=object)).tolist())
     if not sizes:
         raise ValueError("max_features is an empty list of candidate sizes; leave it None for a grid of sizes.")
     return sizes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial, wraps
+from functools import wraps
 from statistics import NormalDist
 from typing import Any, TypeVar
 
@@ -127,11 +127,7 @@ class UncertaintyMixin(BaseEstimator):
                 f"rows in. Use method='cv+', in whose folds the choice was made."
             )
         if fitted.rows is None:
-            again = fitted.data is not None and not isinstance(fitted.data, Stream)
-            other = "; method='cv+' reads the data again" if again else ""
-            raise NeedsRows(
-                f"predict_interval(method={method!r}) needs the training rows: {fitted.why_no_rows}{other}."
-            )
+            fitted.need_rows(f"predict_interval(method={method!r})")
 
     def members_needed(self, share: float = 0.01) -> int:
         """Number of members with which another draw of them would not matter.
@@ -152,10 +148,7 @@ class UncertaintyMixin(BaseEstimator):
         error = float(np.sum(self._error("members_needed")))
         needed = batches.members_for(share * error, self._result().data)
         if not math.isfinite(needed):
-            raise ValueError(
-                f"share={share!r} of an error of {error:.3g} is nothing: no number of members varies so little over "
-                f"draws."
-            )
+            raise ValueError(f"no number of members varies by as little as share={share!r} of an error of {error:.3g}.")
         return math.ceil(needed)
 
     @property
@@ -270,22 +263,19 @@ class UncertaintyMixin(BaseEstimator):
 
     def _left_out_errors(self) -> Array:
         """Absolute errors of left-out rows for the first target, ascending; none where the training rows are gone."""
-        fitted = self._result()
+        fitted, residual = self._result(), np.zeros(0)
         if fitted.folds is not None and fitted.folds[0].residual is not None:
-            return np.sort(np.abs(np.concatenate([fit.residual[:, 0] for fit in fitted.folds])))
-        if fitted.rows is None:
-            return np.zeros(0)
-        return np.sort(np.abs(self._jackknife().residuals[:, 0]))
+            residual = np.concatenate([fit.residual[:, 0] for fit in fitted.folds])
+        elif fitted.rows is not None:
+            residual = self._jackknife().residuals[:, 0]
+        return np.sort(np.abs(residual))
 
     # Computed once
 
     @once
     def _jackknife(self) -> Jackknife:
         """The ensemble without each of its rows; these must be in memory."""
-        fitted = self._result()
-        check = partial(fitted.need_rows, "predict_interval (and return_std)")
-        weights, threads = fitted.members.weights, options_of(self).quietly
-        return Jackknife(fitted.rows, fitted.design, weights, fitted.scale, check, threads)
+        return Jackknife(self._result(), options_of(self).quietly)
 
     @once
     def _cv_plus(self) -> CVPlus:
@@ -341,10 +331,7 @@ class UncertaintyMixin(BaseEstimator):
         fitted = self._result()
         data, members = fitted.need_data(what), fitted.members
         if len(members) and np.ptp(members.weights) > 0:
-            raise ValueError(
-                "members of this fit are stacked, and another draw of them would get weights of its own: how much it "
-                "would change cannot be told from these. Use mixing='mean'."
-            )
+            raise ValueError("members are stacked, and another draw would get weights of its own. Use mixing='mean'.")
         scales = np.broadcast_to(fitted.scale, (self._n_targets,))
         designs = [drawable(data, design) for design in fitted.designs]
         count = len(members) or PILOT
@@ -367,8 +354,8 @@ class UncertaintyMixin(BaseEstimator):
         """Checked rows on the host, and what brings results back to where they came from."""
         if _engines.is_dask(X):
             raise ValueError(
-                f"X is of type {type(X).__name__}, but standard errors and intervals are computed in memory. Give X as "
-                f"an array (X.compute()), if it is large a part at a time (X.partitions[i].compute())."
+                f"X is of type {type(X).__name__}, but standard errors and intervals are computed in memory. Give "
+                f"X.compute(), or a part at a time: X.partitions[i].compute()."
             )
         space = space_of(X) if _engines.lives_elsewhere(X) else None
         if space is None:
