@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._members import Problem, orthogonal
-from .._trust import Cutoff
+from .._trust import Cutoff, rounding_of_factors
 
 __all__ = ["Masks", "column_blocks", "solve"]
 
@@ -123,7 +123,8 @@ def _from_data(problem: Problem, kappa: Array) -> Array:
     ridge = np.linalg.norm(A, axis=0) * np.sqrt(kappa * (1 - kappa))
     stacked = np.vstack([A * kappa, np.diag(ridge)[kappa < 1]])
     targets = np.vstack([B, np.zeros((len(stacked) - n, B.shape[1]))])
-    return orthogonal.least_squares(stacked, targets, None if problem.rcond is None else Cutoff(problem.rcond))
+    cutoff = Cutoff(rounding_of_factors(max(stacked.shape)) if problem.rcond is None else problem.rcond)
+    return orthogonal.least_squares(stacked, targets, cutoff)
 
 
 def _row_side(problem: Problem, kappa: Array) -> Array:

@@ -121,10 +121,8 @@ def _product(A: Any, V: Any) -> Any:
     """A V; sparse A with few columns of V at a time, which stay in cache (2 to 3 times faster at 100 columns)."""
     if not sp.issparse(A):
         return A @ V
-    out = np.empty((A.shape[0], V.shape[1]))
-    for first in range(0, V.shape[1], 32):
-        out[:, first : first + 32] = A @ np.ascontiguousarray(V[:, first : first + 32])
-    return out
+    few = np.array_split(V, 1 + V.shape[1] // 32, axis=1)
+    return np.hstack([A @ np.ascontiguousarray(columns) for columns in few])
 
 
 @dataclass(frozen=True)

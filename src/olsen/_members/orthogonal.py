@@ -29,7 +29,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Threads
-from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding, power_of_two, rounding_of_factors
+from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding, power_of_two
 from ..subsets import Subsets
 from .problem import Problem, Solution, Submatrix
 
@@ -102,11 +102,10 @@ def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
     return A.T @ dual
 
 
-def least_squares(A: Array, B: Array, cutoff: Cutoff | None = None) -> Array:
+def least_squares(A: Array, B: Array, cutoff: Cutoff) -> Array:
     """Minimum-norm least-squares solution, (m, q), of A (rows, m) and B (rows, q).
 
-    `cutoff` says which directions of the column-scaled A are rounding; None: singular values below eps * max(shape)
-    of the largest.
+    `cutoff` says which directions of the column-scaled A are rounding.
     """
     alive, A, scale, cutoff = _unit_columns(A, cutoff)
     coef = np.zeros((len(alive), B.shape[1]))
@@ -158,7 +157,7 @@ def _steps(Q: Array, R: Array, order: Indices, A: Extended, B: Extended) -> Exte
     return coef
 
 
-def basis_and_inverse(A: Array, cutoff: Cutoff | None = None, most: int | None = None) -> tuple[Array, Array]:
+def basis_and_inverse(A: Array, cutoff: Cutoff, most: int) -> tuple[Array, Array]:
     """Orthonormal basis of the columns of A, (rows, rank), and the pseudo-inverse of A, (m, rows).
 
     `most` is the largest rank there can be: rows that were centred have one less than they are, whatever rounding says.
@@ -175,12 +174,11 @@ def basis_and_inverse(A: Array, cutoff: Cutoff | None = None, most: int | None =
     return basis, inverse
 
 
-def _unit_columns(A: Array, cutoff: Cutoff | None) -> tuple[NDArray[np.bool_], Array, Array, Cutoff]:
+def _unit_columns(A: Array, cutoff: Cutoff) -> tuple[NDArray[np.bool_], Array, Array, Cutoff]:
     """Columns that are not zero, these at unit length, their lengths, and the cut-off for them.
 
     A column of zeros is no direction: kept, it would mix with the null space of the others.
     """
-    cutoff = Cutoff(rounding_of_factors(max(A.shape, default=1))) if cutoff is None else cutoff
     alive: NDArray[np.bool_] = np.any(A, axis=0)
     A = A if alive.all() else A[:, alive]
     scale = np.linalg.norm(A, axis=0)

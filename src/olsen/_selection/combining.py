@@ -107,7 +107,7 @@ def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
     target, predicted = Y - centre, Y - residual - centre
     bottom = np.sum(w * predicted**2)
     rounding = 64 * EPS * (np.abs(Y) + np.abs(residual) + np.abs(centre))
-    if not bottom > np.sum(w * rounding**2) or not np.isfinite(bottom) or Y.size < 3:
+    if not np.sum(w * rounding**2) < bottom < np.inf:
         return 1.0
     slope = np.sum(w * target * predicted) / bottom
     count = problem.distinct_rows() if Y.size < 1e5 else len(Y)

@@ -38,7 +38,8 @@ Indices = NDArray[np.int64]
 T = TypeVar("T")
 
 FOLDS = 3
-REPEATS = ((100, 5), (300, 3), (1000, 2))  # below so many rows, so many times: few rows leave the choice to the folds
+# below so many rows, so many times: few rows leave the choice to the folds, the fewest are left out one by one
+REPEATS = ((3 * FOLDS, 1), (100, 5), (300, 3), (1000, 2))
 MOST_FOLDS = 5  # of a splitter, in which schemes are compared; more are joined
 SEED = 2020  # of the folds, whatever random_state: the same data, the same choice
 TIE_COLUMNS = 16  # by which rows with equal targets are put in order
@@ -154,7 +155,7 @@ def random_splits(problem: Problem) -> tuple[Splits, int]:
     order = np.lexsort([*columns, problem.Y[:, 0]])
     repeats = next((repeats for most, repeats in REPEATS if n_rows < most), 1)
     count, splits = FOLDS if n_rows >= 3 * FOLDS else n_rows, []
-    for repeat in range(repeats if count < n_rows else 1):
+    for repeat in range(repeats):
         fold = np.empty(n_rows, dtype=np.int64)
         fold[order[np.random.default_rng([SEED, repeat]).permutation(n_rows)]] = np.arange(n_rows) % count
         splits += [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]

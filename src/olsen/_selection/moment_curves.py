@@ -213,7 +213,7 @@ def _factored(A: Any, C: Any, space: Space) -> tuple[Any, list[tuple[slice, Any,
 
     Columns that add no rank are unit vectors. What is above the diagonal is not to be read.
     """
-    xp, diagonal, size = space.xp, space.xp.linalg.diagonal(A) + 0.0, A.shape[1]
+    xp, diagonal, size = space.xp, space.xp.linalg.diagonal(A), A.shape[1]
     A, blocks = xp.concat([A, xp.matrix_transpose(C)], axis=1), []
     for start in range(0, size, BLOCK):
         here = slice(start, min(start + BLOCK, size))
@@ -241,13 +241,16 @@ def _backward(A: Any, blocks: list[tuple[slice, Any, Any]], Z: Any, space: Space
 
 
 def _factor_block(D: Any, diagonal: Any, space: Space) -> tuple[Any, Any]:
-    """Lower factors of stacked blocks and which columns add rank; `diagonal` is that of the matrices before."""
+    """Lower factors of stacked blocks and which columns add rank; `diagonal` is that of the matrices before.
+
+    The blocks may be overwritten.
+    """
     xp, lower = space.xp, space.cholesky(D)
     if lower is not None:
         pivots = xp.linalg.diagonal(lower)
         if bool(xp.all(pivots * pivots > SMALLEST_PIVOT * diagonal)):
             return lower, xp.ones_like(diagonal)
-    return _column_by_column(D + 0.0, diagonal, space)
+    return _column_by_column(D, diagonal, space)
 
 
 def _column_by_column(D: Any, diagonal: Any, space: Space) -> tuple[Any, Any]:

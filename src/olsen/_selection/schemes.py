@@ -99,17 +99,16 @@ class Choice:
         mse = float(np.average([fold.errors(np.zeros((1, p)))[0] for fold in data.folds], weights=data.weight))
         return cls((), 0.0, 1.0, mse, _standard_error(fits, mse, data.n_rows), fits, none, np.zeros(p))
 
-    def in_users_units(self, units: Units) -> Choice:
+    def with_fits_in_users_units(self, units: Units) -> Choice:
         """The same where X and y were divided by units; the design keeps those of X."""
-        unit = units.y  # a float to a power raises where a product is infinite
         fits = [
             replace(
-                fit, coef=units.coefficients(fit.coef), intercept=fit.intercept * unit,
-                residual=None if fit.residual is None else fit.residual * unit,
+                fit, coef=units.coefficients(fit.coef), intercept=fit.intercept * units.y,
+                residual=None if fit.residual is None else fit.residual * units.y,
             )
             for fit in self.fits
         ]  # fmt: skip
-        return replace(self, mse=self.mse * unit * unit, standard_error=self.standard_error * unit * unit, fits=fits)
+        return replace(self, fits=fits)
 
     @property
     def shares(self) -> dict[str, float]:

@@ -117,7 +117,7 @@ class Selection:
                 mse=self.mse * unit * unit,
                 mse_error=self.mse_error * unit * unit,
                 prediction=None if self.prediction is None else self.prediction * unit,
-                choice=None if self.choice is None else self.choice.in_users_units(units),
+                choice=None if self.choice is None else self.choice.with_fits_in_users_units(units),
             )
 
 
