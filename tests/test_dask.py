@@ -176,7 +176,7 @@ def test_bad_input_is_named_and_leaves_nothing_behind(seed):
         ((table, "price"), "'price'", "'a'"),
         ((table, "t", "v"), "'v'"),
         ((rows, "t"), "'t'"),
-        ((table[["t"]], "t"), "left for X", "'t'"),
+        ((table[["t"]], "t"), "for X", "'t'"),
         ((lazy(X + 1j, y)[0], y), "X of block", "complex128"),
         ((rows, y + 1j), "y of block", "complex128"),
         ((rows, y.astype(str)), "y of block", "<U"),

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .engine import Options
-from .sources import checked, named_columns, refuse_text, some_of
+from .sources import checked, named_columns, refuse_text, split_columns
 
 __all__ = ["DaskRows", "compute", "is_dask", "predict", "tree"]
 
@@ -50,19 +50,15 @@ class DaskRows:
     @classmethod
     def of(cls, X: Any, y: Any, weight: Any) -> DaskRows:
         """Of a data frame the rows are counted, which is a pass over the data; y and weights may be columns of it."""
-        own = [*(named_columns(y) or []), *(named_columns(weight) or [])]
         frame, names, kind = X, None, "Dask array"
         if hasattr(X, "columns"):
-            kind, columns = "Dask data frame", list(X.columns)
-            missing = [name for name in own if name not in columns]
-            if missing or len(own) == len(columns):
-                raise ValueError(f"the {kind} has no columns {missing or 'left for X'}; it has {some_of(columns)}.")
-            X = X.drop(columns=own) if own else X
+            kind = "Dask data frame"
+            X = X[split_columns(list(X.columns), y, weight, f"the {kind}")[0]]
             names = [str(name) for name in X.columns]
             refuse_text(_not_numbers(X), len(names))
             X = X.to_dask_array(lengths=True)
-        elif own:
-            raise ValueError(f"{own} are names of columns, but X is a Dask array, which has no names.")
+        elif named_columns(y) or named_columns(weight):
+            raise ValueError(f"y or sample_weight names columns ({y!r:.60}), but X is a Dask array, which has none.")
         if y is None:
             raise ValueError("y is None: give the target as a Dask array or series with the rows of X.")
         if X.ndim != 2 or np.isnan(np.asarray(X.shape, dtype=float)).any():

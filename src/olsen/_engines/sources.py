@@ -54,6 +54,7 @@ __all__ = [
     "refuse_text",
     "require_positive",
     "some_of",
+    "split_columns",
 ]
 
 T = TypeVar("T")
@@ -356,11 +357,8 @@ def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, files: Sequenc
     """Blocks of some files, or of whatever Arrow calls a dataset; y and weights are columns or stand beside it."""
     from pyarrow import types
 
-    schema, taken = dataset.schema, [*(named_columns(y) or []), *(named_columns(sample_weight) or [])]
-    names = [name for name in schema.names if name not in taken]
-    missing = [name for name in taken if name not in schema.names]
-    if missing or not names:
-        raise ValueError(f"{kind} has no column {missing or 'for X'}; it has {some_of(schema.names)}.")
+    schema = dataset.schema
+    names, taken = split_columns(schema.names, y, sample_weight, kind)
     numeric = (types.is_integer, types.is_floating, types.is_boolean)
     refuse_text([name for name in names if not any(test(schema.field(name).type) for test in numeric)], len(names))
     if y is None:
@@ -393,6 +391,15 @@ def named_columns(given: Any) -> list[str] | None:
     if isinstance(given, (list, tuple)) and given and all(isinstance(item, str) for item in given):
         return list(given)
     return None
+
+
+def split_columns(columns: Sequence[str], y: Any, sample_weight: Any, kind: str) -> tuple[list[str], list[str]]:
+    """Names of the columns of X, and those of y and weights where these are named."""
+    taken = [*(named_columns(y) or []), *(named_columns(sample_weight) or [])]
+    names, missing = [name for name in columns if name not in taken], [name for name in taken if name not in columns]
+    if missing or not names:
+        raise ValueError(f"{kind} has no column {missing or 'for X'}; it has {some_of(columns)}.")
+    return names, taken
 
 
 def parquet_batches(

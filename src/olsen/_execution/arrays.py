@@ -21,7 +21,7 @@ try:
 except ImportError:  # then only libraries that are in the standard by themselves
     _get_namespace = None
 
-__all__ = ["HOST", "Space", "out_of_memory", "smaller_batch", "space_of", "trusted_solve"]
+__all__ = ["HOST", "Space", "out_of_memory", "smaller_batch", "space_of"]
 
 
 @dataclass(frozen=True)
@@ -108,10 +108,6 @@ class Space:
         positive = b > 0
         return self.xp.where(positive, a / self.xp.where(positive, b, self.xp.ones_like(b)), self.xp.zeros_like(b))
 
-    def column_dots(self, A: Any, B: Any) -> Any:
-        """Products of columns, summed."""
-        return self.xp.sum(A * B, axis=0)
-
     def column_squares(self, A: Any) -> Any:
         """Squares of columns, summed; torch makes no array of squares on a GPU."""
         if self.name == "torch" and self.parallel:
@@ -190,37 +186,3 @@ def smaller_batch(error: Exception, size: int) -> int:
             f"(max_features), give float32 data, or move X to the host."
         ) from error
     return size // 2
-
-
-def trusted_solve(G: Any, C: Any, space: Space, limit: float) -> tuple[Any, NDArray[np.bool_]]:
-    """Solutions (b, m, q) of stacked systems (b, m, m), (b, m, q) by Cholesky, and which of them to trust.
-
-    A further right-hand side of noise is one step of inverse iteration on the matrices scaled to unit diagonal; it
-    gives the smallest eigenvalue, as in :mod:`olsen._members.masked.iteration`.
-    """
-    xp = space.xp
-    length = xp.sqrt(xp.linalg.diagonal(G))
-    scale = xp.where(length > 0, 1 / xp.where(length > 0, length, xp.ones_like(length)), xp.zeros_like(length))
-    dead = space.cast(length == 0)[:, :, None] * xp.eye(G.shape[1], dtype=space.dtype, device=space.device)[None, :, :]
-    A = G * scale[:, :, None] * scale[:, None, :] + dead
-    noise = space.put(np.random.default_rng(0).standard_normal((1, G.shape[1], 1)))
-    B = xp.concat([C * scale[:, :, None], xp.broadcast_to(noise, (G.shape[0], G.shape[1], 1))], axis=2)
-    Z = _cholesky_solve(A, B, space)
-    w = Z[:, :, -1]
-    smallest = space.get(xp.sum(w * noise[:, :, 0], axis=1) / xp.sum(w * w, axis=1))
-    return Z[:, :, :-1] * scale[:, :, None], np.asarray(smallest >= 1 / limit)  # nan compares false
-
-
-def _cholesky_solve(A: Any, B: Any, space: Space) -> Any:
-    """Stacked solutions, nan where a matrix is not definite."""
-    xp = space.xp
-    if space.name == "torch":
-        L, info = xp.linalg.cholesky_ex(A)
-        L[info > 0] = float("nan")
-        return xp.cholesky_solve(B, L)
-    L = space.cholesky(A)
-    if L is None and A.shape[0] == 1:
-        return B * float("nan")
-    if L is None:
-        return xp.concat([_cholesky_solve(A[i : i + 1, ...], B[i : i + 1, ...], space) for i in range(A.shape[0])])
-    return xp.linalg.solve(xp.matrix_transpose(L), xp.linalg.solve(L, B))

@@ -74,7 +74,7 @@ class _Systems:
     def step(self, space: Space) -> None:
         """One step of conjugate gradients in every column; columns that are solved stand still."""
         Q = self.operator(self.P)
-        alpha = space.ratio(self.rr, space.column_dots(self.P, Q))
+        alpha = space.ratio(self.rr, space.xp.sum(self.P * Q, axis=0))
         space.add_product(self.X, alpha, self.P)
         space.add_product(self.R, alpha, Q, sign=-1.0)
         new = space.column_squares(self.R)
@@ -83,7 +83,7 @@ class _Systems:
 
     def look(self, space: Space) -> NDArray[np.float64]:
         """Squared residual, squared solution and x'b of every column, in one transfer."""
-        looks = [self.rr, space.column_squares(self.X), space.column_dots(self.X, self.B)]
+        looks = [self.rr, space.column_squares(self.X), space.xp.sum(self.X * self.B, axis=0)]
         return np.asarray(space.get(space.xp.stack(looks)), dtype=np.float64)
 
     def take(self, keep: Indices, space: Space) -> _Systems:

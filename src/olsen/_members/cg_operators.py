@@ -172,7 +172,7 @@ class Submatrices(_Operator):
         V = self.W * V
         T = self.rows.forward(V)
         if self.shift is not None:
-            T -= self.rows.problem.space.column_dots(self.shift, V)[None, :]
+            T -= self.rows.problem.space.xp.sum(self.shift * V, axis=0)[None, :]
         if self.D is not None:
             T *= self.D
         return T
@@ -188,7 +188,9 @@ class Submatrices(_Operator):
     def __call__(self, V: Any) -> Any:
         if self.null is None:
             return self.adjoint(self.forward(V))
-        return self.forward(self.adjoint(V)) + self.null * self.rows.problem.space.column_dots(self.null, V)[None, :]
+        return (
+            self.forward(self.adjoint(V)) + self.null * self.rows.problem.space.xp.sum(self.null * V, axis=0)[None, :]
+        )
 
 
 @dataclass(frozen=True)

@@ -81,7 +81,7 @@ def _factored(problem: Problem, features: AnySubsets, members: Indices) -> tuple
             pairs, flat = put((columns[:, :, None] * p + columns[:, None, :]).reshape(-1)), put(columns.reshape(-1))
             G = xp.reshape(xp.take(xp.reshape(moments.G, (-1,)), pairs, axis=0), (*columns.shape, int(size)))
             C = xp.reshape(xp.take(moments.C, flat, axis=0), (*columns.shape, moments.C.shape[1]))
-            B, good = arrays.trusted_solve(G, C, space, LIMIT)
+            B, good = _trusted_solve(G, C, space)
             B = xp.where(put(good.astype(np.float64))[:, None, None] > 0, B, xp.zeros_like(B))
             # on the host, the array API has no scatter
             values = space.get(B).reshape(columns.size, -1)
@@ -92,6 +92,40 @@ def _factored(problem: Problem, features: AnySubsets, members: Indices) -> tuple
         if not size:
             distrusted.append(same)
     return found, np.concatenate(distrusted)
+
+
+def _trusted_solve(G: Any, C: Any, space: arrays.Space) -> tuple[Any, NDArray[np.bool_]]:
+    """Solutions (b, m, q) of stacked systems (b, m, m), (b, m, q) by Cholesky, and which of them to trust.
+
+    A further right-hand side of noise is one step of inverse iteration on the matrices scaled to unit diagonal; it
+    gives the smallest eigenvalue.
+    """
+    xp = space.xp
+    length = xp.sqrt(xp.linalg.diagonal(G))
+    scale = space.ratio(xp.ones_like(length), length)
+    dead = space.cast(length == 0)[:, :, None] * xp.eye(G.shape[1], dtype=space.dtype, device=space.device)[None, :, :]
+    A = G * scale[:, :, None] * scale[:, None, :] + dead
+    noise = space.put(np.random.default_rng(0).standard_normal((1, G.shape[1], 1)))
+    B = xp.concat([C * scale[:, :, None], xp.broadcast_to(noise, (G.shape[0], G.shape[1], 1))], axis=2)
+    Z = _cholesky_solve(A, B, space)
+    w = Z[:, :, -1]
+    smallest = space.get(xp.sum(w * noise[:, :, 0], axis=1) / xp.sum(w * w, axis=1))
+    return Z[:, :, :-1] * scale[:, :, None], np.asarray(smallest >= 1 / LIMIT)  # nan compares false
+
+
+def _cholesky_solve(A: Any, B: Any, space: arrays.Space) -> Any:
+    """Stacked solutions, nan where a matrix is not definite."""
+    xp = space.xp
+    if space.name == "torch":
+        L, info = xp.linalg.cholesky_ex(A)
+        L[info > 0] = float("nan")
+        return xp.cholesky_solve(B, L)
+    L = space.cholesky(A)
+    if L is None and A.shape[0] == 1:
+        return B * float("nan")
+    if L is None:
+        return xp.concat([_cholesky_solve(A[i : i + 1, ...], B[i : i + 1, ...], space) for i in range(A.shape[0])])
+    return xp.linalg.solve(xp.matrix_transpose(L), xp.linalg.solve(L, B))
 
 
 def _from_host(
