@@ -458,7 +458,7 @@ def reproduce(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Make the paper's figures and five more: simulate, compare with theory, draw.
+    """Make the paper's figures and six more: simulate, compare with theory, draw.
 
     A run that was interrupted continues where it stopped, with the same results.
 
