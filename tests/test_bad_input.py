@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
-from sklearn.model_selection import GroupKFold, LeavePOut, PredefinedSplit, RepeatedKFold, ShuffleSplit
+from sklearn.model_selection import GroupKFold, KFold, LeavePOut, PredefinedSplit, RepeatedKFold, ShuffleSplit
 
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
@@ -80,6 +80,8 @@ REFUSED = {  # X, y, weight, parameters, what the message names
 def test_refusals_leave_the_fit_alone():
     model = plain().fit(X, y)
     before, defaults = model.predict(X), model.get_params()
+    with pytest.raises(ValueError, match="empty list of candidate sizes"):
+        tuned(max_features=[]).fit(X, y)
     for name, (bad_X, bad_y, weight, params, message) in REFUSED.items():
         with case(name):
             with pytest.raises((ValueError, TypeError), match=message):
@@ -203,9 +205,16 @@ def test_splits_that_are_no_rows_are_refused():
         [(np.ones(10, bool), np.ones(5, bool))],
         [1, 2],
         [(np.arange(20), np.arange(20, 61))],
+        [(np.arange(20), [1000])],
     ):
         with case(cv), pytest.raises(ValueError, match="cv holds"):
             tuned(cv=cv).fit(X, y)
+    for cv in ([], iter([]), [([], [1, 2])], [([1, 2], [])]):
+        with case(cv), pytest.raises(ValueError, match="gave no split"):
+            tuned(cv=cv).fit(X, y)
+    for cv in (KFold(3), [(np.arange(30), np.arange(30, 40))], 3, None):
+        with case(cv), pytest.raises(ValueError, match="GroupKFold"):
+            tuned(cv=cv).fit(X, y, groups=np.arange(N) // 4)
     for cv in (61, 1, "loo"):
         with case(cv), pytest.raises(ValueError, match=f"{cv}"):
             tuned(cv=cv).fit(X, y)

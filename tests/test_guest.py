@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 import textwrap
-import types
 from pathlib import Path
+from unittest.mock import Mock
 
 import joblib
 import numpy as np
@@ -164,30 +164,6 @@ def test_fits_leave_the_host_as_it_was(settings):
     assert run(HOST + FITS + settings + COMPARE) == ""
 
 
-def test_callbacks_are_set_up_once_a_fit_and_always_taken_down():
-    """scikit-learn's progress bar starts a thread when it is set up, and ends that of the last time only."""
-    pytest.importorskip("sklearn.callback")
-    calls = []
-
-    class Callback:
-        def setup(self, estimator, context):
-            calls.append("setup")
-
-        def teardown(self, estimator, context):
-            calls.append("teardown")
-
-        def on_fit_task_begin(self, estimator, context):
-            pass
-
-        def on_fit_task_end(self, estimator, context):
-            calls.append(context.task_name)
-
-    X = np.random.default_rng(0).standard_normal((90, 5))
-    blocks = ((X[i : i + 30], X[i : i + 30, 0]) for i in range(0, 90, 30))
-    OLSEnsembleRegressor(10, random_state=0).set_callbacks(Callback()).fit(blocks, None)
-    assert calls[0] == "setup" and calls[-1] == "teardown" and set(calls[1:-1]) == {"rows", "members", "fit"}
-
-
 # memory, in containers too
 
 BUSY = {"memory.current": "900", "memory.stat": "anon 600\nfile 300\nanon_thp 5\n"}  # pages of files are given back
@@ -223,15 +199,12 @@ def write(root, tree):
 
 
 def test_memory_that_groups_leave(tmp_path, monkeypatch):
+    assert memory.available_bytes(tmp_path) > 0, "where the system has no such files"
     monkeypatch.setattr(memory, "resource", None)
     for name, (tree, expected) in GROUPS.items():
         write(tmp_path / name, {"proc/meminfo": "MemTotal: 9999 kB\nMemFree: 5 kB\nMemAvailable:    1024 kB\n"} | tree)
         with case(name):
             assert memory.available_bytes(tmp_path / name) == expected
-
-
-def test_memory_where_the_system_has_no_such_files(tmp_path):
-    assert memory.available_bytes(tmp_path) > 0
 
 
 @linux
@@ -286,11 +259,8 @@ def test_no_other_private_name_is_imported():
     assert private <= PRIVATE, "Use a public name, or add it to PRIVATE together with a test."
 
 
-def test_weights_are_checked_by_a_private_function_of_scikit_learn():
+def test_parameters_and_weights_are_checked_by_private_names_of_scikit_learn():
     assert hasattr(validation, "_check_sample_weight"), gone(sklearn, "utils.validation._check_sample_weight")
-
-
-def test_parameters_are_checked_by_private_classes_of_scikit_learn():
     module = pytest.importorskip("sklearn.utils._param_validation")
     for name in CONSTRAINTS:
         assert hasattr(module, name), gone(sklearn, f"utils._param_validation.{name}")
@@ -322,45 +292,26 @@ def test_the_product_that_lets_other_threads_run_comes_from_the_table_of_scipy(m
     threads.add_gram(Z, results[1])
     np.testing.assert_allclose(results[0], start + np.tril(Z.T @ Z), rtol=0, atol=1e-12)
     np.testing.assert_array_equal(results[0], results[1])
-
-
-@pytest.mark.parametrize("table", [{}, {"dsyrk": "void (char *, char *, long *)"}], ids=["empty", "other integers"])
-def test_a_table_that_is_not_as_expected_is_not_used(table, monkeypatch):
-    def from_cython(module, name):
-        if name not in table:
-            raise ValueError(f"No function {name!r} found in __pyx_capi__ of the module")
-        return types.SimpleNamespace(function=None, signature=table[name])
-
-    monkeypatch.setattr(threads, "LowLevelCallable", types.SimpleNamespace(from_cython=from_cython))
-    assert threads._dsyrk.__wrapped__() is None
+    monkeypatch.undo()
+    for signature in ("void (char *, char *, long *)", None):  # of other integers; not in the table
+        found = Mock(return_value=Mock(signature=signature), side_effect=None if signature else ValueError("not found"))
+        monkeypatch.setattr(threads, "LowLevelCallable", Mock(from_cython=found))
+        assert threads._dsyrk.__wrapped__() is None and found.called
 
 
 def test_callbacks_use_private_names_of_scikit_learn():
     """Without ``_skl_callbacks`` or ``_init_callback_context`` nobody is called; fits go on."""
-    callback = pytest.importorskip("sklearn.callback")
-
-    class Estimator(callback.CallbackSupportMixin):
-        verbose = 0
-
-        @messages.with_callbacks
-        def fit(self):
-            assert messages.progress(self, "members", 3) is not None
-            return hasattr(self, "_callback_fit_ctx")
-
-    class Listener:
-        def setup(self, estimator, context): ...
-        def teardown(self, estimator, context): ...
-        def on_fit_task_begin(self, estimator, context): ...
-        def on_fit_task_end(self, estimator, context): ...
-
-    estimator = Estimator()
-    assert messages.progress(estimator, "members", 3) is None
-    estimator.set_callbacks(Listener())
+    callbacks = pytest.importorskip("test_callbacks")
+    X = np.random.default_rng(0).standard_normal((40, 5))
     for name in ("_skl_callbacks", "_init_callback_context"):
-        assert hasattr(estimator, name), gone(sklearn, f"CallbackSupportMixin.{name}")
-    assert estimator.fit(), gone(sklearn, "CallbackSupportMixin._callback_fit_ctx during a fit")
-    del estimator._skl_callbacks
-    assert messages.progress(estimator, "members", 3) is None
+        record = callbacks.Record()
+        model = OLSEnsembleRegressor(10, random_state=0).set_callbacks(record)
+        assert hasattr(model, name), gone(sklearn, f"CallbackSupportMixin.{name}")
+        model.fit(X, X[:, 0])
+        assert record.stages() == [("members", 10, 10)], gone(sklearn, "CallbackSupportMixin._callback_fit_ctx")
+    del model._skl_callbacks
+    assert messages.progress(model, "members", 3) is None
+    model.fit(X, X[:, 0])
 
 
 def test_the_dask_backend_of_joblib_is_known_by_its_client():

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.model_selection import StratifiedKFold
 
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
@@ -103,18 +103,3 @@ def test_the_error_is_that_of_the_scaled_model(seed):
         with case(scale, cv):
             assert -model.best_score_ == pytest.approx(np.mean((y - model.loo_prediction_) ** 2), rel=1e-8)
             assert -model.best_score_ == pytest.approx(model.risk_curve(4)[0], rel=1e-12)
-
-
-def test_folds_that_are_none_are_named(seed):
-    X, y = random_problem(seed)
-    used_up = iter([])
-    for cv in ([], used_up, [([], [1, 2])], [([1, 2], [])]):
-        with pytest.raises(ValueError, match="gave no split"):
-            OLSEnsembleRegressorCV(10, cv=cv).fit(X, y)
-    with pytest.raises(ValueError, match="1000"):
-        OLSEnsembleRegressorCV(10, cv=[(np.arange(20), [1000])]).fit(X, y)
-    with pytest.raises(ValueError, match="empty list of candidate sizes"):
-        OLSEnsembleRegressorCV(10, []).fit(X, y)
-    for cv in (KFold(3), [(np.arange(30), np.arange(30, 40))], 3, None):
-        with pytest.raises(ValueError, match="GroupKFold"):
-            OLSEnsembleRegressorCV(10, cv=cv).fit(X, y, groups=np.arange(len(y)) // 4)
