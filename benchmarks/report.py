@@ -73,8 +73,9 @@ def section(result, images):
         f"{after['dgemm_scaling']:.2f} times the work of one."
     )
     table = markdown([group.cells(row) for row in result["rows"]])
+    note = f"**{result['note']}**\n\n" if "note" in result else ""  # written into a stored result by hand
     below = [f"{tell(result['rows'], images)}\n" for name, tell in BELOW.items() if name == result["group"]]
-    return f"## {group.TITLE}\n\n{group.NOTE}\n\n{table}\n{''.join(below)}{quiet}\n"
+    return f"## {group.TITLE}\n\n{note}{group.NOTE}\n\n{table}\n{''.join(below)}{quiet}\n"
 
 
 def stored(folder: Path) -> list[dict]:
