@@ -1,5 +1,4 @@
-"""Fork, spawn, forkserver, joblib, many threads, daemon threads, the end of the interpreter, a scheduler lost, many
-fits."""
+"""Fork, spawn, forkserver, joblib, daemon threads, the end of the interpreter, a scheduler lost, many fits."""
 
 import gc
 import multiprocessing
@@ -14,7 +13,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import pytest
-from children import Child, Ended, after, problem, same
+from children import Child, Ended, after, problem
 
 from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
@@ -70,24 +69,6 @@ def test_pools_of_processes_and_threads(fault, expected):
         found = joblib.Parallel(2, backend=backend)(joblib.delayed(coefficients)(i) for i in TWICE)
         for i, coef in zip(TWICE, found, strict=True):
             judge(fault(f"joblib, {backend}"), coef, expected[i])
-
-
-def test_many_threads_with_other_settings(fault, expected):
-    row, found, data = fault("fits from 12 threads at once"), [], problem(300, 30)
-
-    def fit(i):
-        settings = MODELS[i % 3].get_params() | {"n_jobs": 1 + i % 4}
-        found.append((i % 3, type(MODELS[i % 3])(**settings).fit(*data)))
-
-    for first in (0, 12):
-        threads = [threading.Thread(target=fit, args=(i,)) for i in range(first, first + 12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    for kind, model in found:
-        row.add("same coefficients") if same(model.coef_, expected[kind]) else row.lose("other coefficients")
-    assert len(found) == 24
 
 
 START = """
