@@ -392,3 +392,15 @@ def test_transformed_targets_and_models_without_intervals():
         for ask in (package.summary, lambda model: package.predict_interval(model, X)):
             with pytest.raises(error, match=r"Ridge|fitted|refit"):
                 ask(wrong)
+
+
+def test_an_effect_keeps_its_sign_beside_the_indicator_of_its_gaps_and_noise_is_called_noise():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 2))
+    y = -3 * X[:, 0] + rng.standard_normal(80)
+    X[::7, 0] = np.nan
+    model = make_pipeline(SimpleImputer(add_indicator=True), OLSEnsembleRegressorCV()).fit(X, y)
+    effects = package.summary(model).effects
+    assert effects["features"].tolist() == [2, 1] and effects["effect"][0] < -2
+    noise = OLSEnsembleRegressorCV().fit(X[:, 1:], rng.standard_normal(80))
+    assert noise.inclusion_shares_.get("nothing", 0) > 0.8 and "signal" in noise.summary().facts["caution"]

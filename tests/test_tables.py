@@ -425,7 +425,7 @@ def test_excel(tmp_path):
         sheet.append(row)
     book.save(tmp_path / "t.xlsx")
     X, y, messages = learned(tmp_path / "t.xlsx", dates=["day"], missing="mean")
-    np.testing.assert_array_equal(X, [[19723, 1, 0, 0], [19732, 1, 1, 1]])
+    np.testing.assert_array_equal(X, [[19723, 1, 1, 0], [19732, 1, 0, 1]])
     assert y.tolist() == [2, 3.5] and "'second'" in messages[0]
 
 
@@ -436,7 +436,7 @@ def test_large_whole_numbers_are_rounded_and_said(tmp_path):
         ("t.parquet", as_parquet({"a": A, "key": large, "y": Y})),
     ):
         X, _, (message,) = learned(put(tmp_path / name, content))
-        assert "above 2^53" in message and "--drop 'key'" in message
+        assert "above 2^53" in message and "--id 'key'" in message
         np.testing.assert_array_equal(X[:, 1], np.array(large, dtype=float))
 
 
@@ -504,22 +504,24 @@ GAPPY = "a,k,y\n1,u,1\n,v,2\n3,,3\n8,u,4\n4,v,5\n5,u,\n"
 def test_rows_with_gaps_are_left_out(tmp_path):
     table, encoding = learn_encoding(table_of(tmp_path, GAPPY), "y", missing="drop")
     assert "3 of 6 rows" in encoding.messages[0]
-    np.testing.assert_array_equal(encoding.features(table), [[1, 0], [8, 0], [4, 1]])
+    np.testing.assert_array_equal(encoding.features(table), [[1, 1, 0], [8, 1, 0], [4, 0, 1]])
     np.testing.assert_array_equal(encoding.response(table), [1, 4, 5])
     with pytest.raises(TableError, match=r"every row.*'k' .2 of 2"):
         learn_encoding(table_of(tmp_path, "a,k,y\n1,,2\n,,3\n"), "y", missing="drop")
 
 
 def test_gaps_are_filled_with_means_and_marked(tmp_path):
-    whole = table_of(tmp_path, GAPPY).slice(0, 5)
+    few = table_of(tmp_path, GAPPY).slice(0, 5)
+    assert encoding_of(few, missing="mean").names == ["a", "k_u", "k_v"], "one gap would be fitted exactly"
+    whole = pa.concat_tables([few] * 10)
     encoding = encoding_of(whole, missing="mean")
-    assert encoding.names == ["a", "missingindicator_a", "k_v", "missingindicator_k"]
-    mean, share = (1 + 3 + 8 + 4) / 4, 0  # of two texts that are equally frequent, the first
-    expected = [[1, 0, 0, 0], [mean, 1, 1, 0], [3, 0, share, 1], [8, 0, 0, 0], [4, 0, 1, 0]]
-    np.testing.assert_array_equal(encoding.features(whole), expected)
+    assert encoding.names == ["a", "missingindicator_a", "k_u", "k_v", "missingindicator_k"]
+    mean = (1 + 3 + 8 + 4) / 4  # of two texts that are equally frequent, the first
+    expected = [[1, 0, 1, 0, 0], [mean, 1, 0, 1, 0], [3, 0, 1, 0, 1], [8, 0, 1, 0, 0], [4, 0, 0, 1, 0]]
+    np.testing.assert_array_equal(encoding.features(whole), expected * 10)
     assert "2 columns" in encoding.messages[-1]
     later = table_of(tmp_path, "a,k\n,\n7,v\n")
-    np.testing.assert_array_equal(stored(encoding).features(later), [[mean, 1, share, 1], [7, 0, 1, 0]])
+    np.testing.assert_array_equal(stored(encoding).features(later), [[mean, 1, 1, 0, 1], [7, 0, 0, 1, 0]])
     full = encoding_of(table_of(tmp_path, "a,b,y\n1,2,3\n3,4,5\n5,9,1\n"), missing="mean")
     assert full.names == ["a", "b"]  # without gaps in training they are filled, too, but not marked
     np.testing.assert_array_equal(stored(full).features(table_of(tmp_path, "a,b\n,7\n")), [[3, 7]])
@@ -604,7 +606,7 @@ def test_other_columns_settle_what_a_comma_is_in_training(tmp_path):
 def test_codes_with_leading_zeros_are_numbers_and_said(tmp_path):
     path = put(tmp_path / "t.csv", with_column([f"00{i + 100}" for i in range(N)], "plot"))
     X, _, (message,) = learned(path)
-    assert X[0, 1] == 100 and "'plot'" in message and "'00100' is 100" in message and "--drop" in message
+    assert X[0, 1] == 100 and "'plot'" in message and "'00100' is 100" in message and "--id" in message
 
 
 def test_blanks_around_texts_are_no_part_of_them(tmp_path):
@@ -612,10 +614,10 @@ def test_blanks_around_texts_are_no_part_of_them(tmp_path):
     for name, content in (("t.csv", with_column(kinds)), ("t.parquet", as_parquet({"a": A, "c": kinds, "y": Y}))):
         table = read_table(put(tmp_path / name, content))[0]
         encoding = encoding_of(table)
-        assert encoding.names == ["a", "c_b"]
-        np.testing.assert_array_equal(encoding.features(table)[:, 1], [kind.strip() == "b" for kind in kinds])
+        assert encoding.names == ["a", "c_a", "c_b"]
+        np.testing.assert_array_equal(encoding.features(table)[:, 2], [kind.strip() == "b" for kind in kinds])
     psql = table_of(tmp_path, " a | c | y \n 1.5 | b | 2\n 2.5 |   | 3\n 3.5 | NA | 4\n")
-    np.testing.assert_array_equal(stored(encoding).features(psql.slice(0, 1)), [[1.5, 1]])
+    np.testing.assert_array_equal(stored(encoding).features(psql.slice(0, 1)), [[1.5, 0, 1]])
     assert psql.column("c").null_count == 2
     with pytest.raises(TableError, match=r"'c' holds 'd'.*'a', 'b'.*row 1"):
         stored(encoding).features(table_of(tmp_path, "a,c\n1, d\n2, b\n"))

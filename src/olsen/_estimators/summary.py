@@ -43,6 +43,7 @@ CRITERIA = {
 WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
 FEW_MEMBERS = 200  # that stand for infinitely many
 MOST_LINES = 30  # of a table that is printed
+INDICATOR = "missingindicator_"  # what scikit-learn calls columns that say where another one had gaps
 
 # The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
 STYLE = """
@@ -87,6 +88,10 @@ class Summary:
             places.setdefault(name, []).append(j)
         groups = [[j] for j in range(p)] + list(places.values())
         effects = _where_rows_are(lambda: model._effects(groups), (2, *coef.shape[:-1], len(groups)))
+        for g, own in enumerate(groups):
+            plain = [j for j in own if INDICATOR not in features[j]]
+            if len(own) > len(plain) == 1:  # a column beside the one that says where it had gaps
+                effects[0, ..., g] *= np.sign(coef[..., plain[0]])
         names = {"feature": features, "column": inputs} if self._factors else {"feature": features}
         interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
         self._coefficients = _long_table(
@@ -378,7 +383,7 @@ def facts(model: Any) -> Iterator[tuple[str, str]]:
         yield "error of prediction", _error(model)
         yield from _explained(model)
         yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
-        yield from (("caution", text) for text in caution(design.n_rows))
+        yield from (("caution", text) for text in caution(design.n_rows, getattr(model, "inclusion_shares_", ())))
     if "inclusion_shares_" in noted:
         several = isinstance(model.inclusion_shares_, list)  # of several targets
         for t, shares in enumerate(model.inclusion_shares_ if several else [model.inclusion_shares_]):

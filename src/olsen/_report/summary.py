@@ -23,6 +23,7 @@ Array = NDArray[np.float64]
 
 COVERAGE = 0.9
 FEW_ROWS = 30  # an error from so many has a standard error of an eighth of it
+WEAK = 0.8  # share of nothing from which on there is hardly a signal
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
 MOST_COEFFICIENTS = 15
 MOST_COLUMNS = 5000  # that are listed with their coefficients
@@ -120,13 +121,15 @@ def _error_of_mean(weights: Array, means: Array, squares: float) -> float:
     return float(squares + weights @ (means - others) ** 2) / float(total)
 
 
-def caution(n_rows: int) -> list[str]:
-    """What to say where rows are so few that the error itself is hardly known."""
-    if n_rows >= FEW_ROWS:
-        return []
-    return [
-        f"{n_rows} rows are few: the error of prediction is itself uncertain by {math.sqrt(0.5 / n_rows):.0%} or so."
-    ]
+def caution(n_rows: int, shares: Any = ()) -> list[str]:
+    """What to say where rows are so few that the error itself is hardly known, or hold next to no signal."""
+    notes = []
+    if n_rows < FEW_ROWS:
+        uncertain = f"the error of prediction is itself uncertain by {math.sqrt(0.5 / n_rows):.0%} or so"
+        notes.append(f"{n_rows} rows are few: {uncertain}.")
+    if isinstance(shares, dict) and shares.get("nothing", 0.0) > WEAK:
+        notes.append("left-out rows support hardly any signal: predictions stay close to the mean of the target.")
+    return notes
 
 
 def left_out_predictions(model: Any, X: Array, known: Array | None = None) -> tuple[Array, bool]:
@@ -167,7 +170,8 @@ def _collect(
     kept = model.selection_frequency_
     return {
         "data": {"name": data_name, "rows": n_rows, "columns": len(names), "target": target,
-                 "messages": messages + caution(n_rows), "out_of_core": out_of_core},
+                 "messages": messages + caution(n_rows, model.inclusion_shares_),
+                 "out_of_core": out_of_core},
         "model": {"members": None if model.n_estimators_ == math.inf else int(model.n_estimators_),
                   "columns_per_member": int(model.max_features_), "share": float(model.feature_ratio_), "seed": seed,
                   "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_),

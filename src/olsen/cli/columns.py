@@ -280,7 +280,7 @@ def plain_columns(
         elif whole and not about and np.ptp(values) == len(values) - 1 and (np.diff(np.sort(values)) == 1).all():
             about = f"the whole numbers from {values.min():g} to {values.max():g}, each once"
         if about:
-            advice = f"if they are identifiers, leave it out with {option('--drop', name)}"
+            advice = f"if they are identifiers, leave it out with {option('--id', name)}"
             notes.append(f"column {quoted(name)} holds {about}; {advice}.")
     return found, notes
 
@@ -414,20 +414,20 @@ def refuse_missing(
     filled: Iterable[str] = (),
     target: str | None = None,
     stage: Stage = "fit",
-) -> list[str]:
+) -> dict[str, int]:
     """Raise if cells are missing or not finite, with their number and the first of their rows.
 
     `first_row` is the number of the table's first row, where it is part of a larger one. In columns that are `filled`
-    only infinite cells are refused; those of them that have gaps are returned.
+    only infinite cells are refused; the missing ones are counted and returned.
     """
-    counts, infinite, first, gaps = {}, 0, table.num_rows, []
+    counts, infinite, first, gaps = {}, 0, table.num_rows, dict[str, int]()
     for name in names:
         missing, endless = unusable(table.column(name))
         bad = endless if name in filled else missing | endless
         if stage == "fit" and name in filled and missing.all():
             raise TableError(f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}.")
         if name in filled and missing.any():
-            gaps.append(name)
+            gaps[name] = int(missing.sum())
         if bad.any():
             counts[name] = int(bad.sum())
             infinite += int(endless.sum())

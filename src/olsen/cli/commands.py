@@ -179,7 +179,7 @@ def fit(
     olsen fit                                   the embedded data
     olsen fit wine.csv --target quality         tune, fit, print
     olsen fit wine.csv --target quality --out wine.skops --report wine.html
-    olsen fit wine.csv --target quality --drop id --missing mean --compare
+    olsen fit wine.csv --target quality --id id --missing mean --compare
     olsen fit big.parquet --target price --out price.skops    larger than memory
     """
     outputs.check({"table": data}, {"--out": (out, "a model"), "--report": (report, "a report")}, force)

@@ -32,6 +32,9 @@ __all__ = ["MAX_CATEGORIES", "Encoding", "InputColumn", "learn_encoding", "leave
 
 Array = NDArray[np.float64]
 MAX_CATEGORIES = 200
+MARKED_GAPS = (
+    10  # missing cells of a column from which on they have a column of their own: fewer would be fitted exactly
+)
 
 
 class InputColumn(NamedTuple):
@@ -72,7 +75,7 @@ def learn_encoding(
         Where `table` is the head of a larger one, finds the different texts of some columns in all of it.
     missing : {"error", "drop", "mean"}
         Missing cells are refused, or their rows left out, or "mean" fills those of numbers with their mean and those of
-        texts with the most frequent one, and adds a column that says where they were to every column that has some.
+        texts with the most frequent one, and adds a column that says where they were to every column with ten or more.
     dates : iterable of str
         Columns of dates, which become days since 1970-01-01.
     ordinal : iterable of str
@@ -103,12 +106,12 @@ def learn_encoding(
         for name in names
     ]  # fmt: skip
     messages += _comma_message(table, [*decided, response])
+    marked = [name for name, count in gaps.items() if count >= MARKED_GAPS]
     if gaps:
-        messages.append(
-            f"gaps in {counted(len(gaps), 'column')} are filled with means, or the most frequent text, and marked in a "
-            f"column of 0 and 1 each: {listed(gaps)}."
-        )
-    before = ColumnTransformer(list(_parts(decided, bool(filled), gaps)), verbose_feature_names_out=False)
+        also = f", and marked in columns of 0 and 1: {listed(marked)}" if marked else ""
+        filling = f"gaps in {counted(len(gaps), 'column')} ({listed(list(gaps))})"
+        messages.append(f"{filling} are filled with means, or the most frequent text{also}.")
+    before = ColumnTransformer(list(_parts(decided, bool(filled), marked)), verbose_feature_names_out=False)
     encoding = Encoding(target, make_pipeline(before), names, messages, stage, response_parser=response.parser)
     try:
         before.fit(table.select(names))
@@ -257,8 +260,7 @@ def _categorical(texts: Any, name: str, n_rows: int, messages: list[str]) -> Inp
             f"{where} holds {many} different texts ({listed(categories, 3)}), too many for categories; {way_out}."
         )
     messages.append(
-        f"{where} holds text: its {len(categories)} categories become "
-        f"{counted(len(categories) - 1, 'column')} of 0 and 1 (against {quoted(categories[0])})."
+        f"{where} holds text, which becomes {counted(len(categories), 'column')} of 0 and 1, one for each category."
     )
     return InputColumn(name, TableColumns("text"), tuple(categories))
 
@@ -275,15 +277,15 @@ def _parts(columns: list[InputColumn], fill: bool, gaps: list[str]) -> Iterator[
         steps: list[Any] = [alike[0].parser]
         if fill:
             strategy = "mean" if known is None else "most_frequent"
-            steps.append(SimpleImputer(strategy=strategy, add_indicator=known is None))
+            steps.append(SimpleImputer(strategy=strategy))
         if known is not None:
             categories = [np.array(known, dtype=object)]
-            dummies = OneHotEncoder(categories=categories, drop="first", sparse_output=False)
+            dummies = OneHotEncoder(categories=categories, sparse_output=False)  # all: an unknown one is none of them
             steps.append(OrdinalEncoder(categories=categories) if alike[0].ordered else dummies)
         yield names[0], make_pipeline(*steps) if len(steps) > 1 else steps[0], names
-        if known is not None and names[0] in gaps:
-            indicator = make_pipeline(TableColumns("text"), MissingIndicator(features="all"))
-            yield f"{names[0]} is missing", indicator, names
+        if marked := [name for name in names if name in gaps]:
+            indicator = make_pipeline(alike[0].parser, MissingIndicator(features="all"))
+            yield f"{names[0]} is missing", indicator, marked
 
 
 # Tables for a fitted model
