@@ -37,7 +37,6 @@ from threadpoolctl import ThreadpoolController
 from . import memory
 
 __all__ = [
-    "BLAS_HELD",
     "Report",
     "Threads",
     "add_gram",
@@ -53,7 +52,7 @@ Report = Callable[[int], None]  # called with the number of finished items
 THREAD_BYTES = 1 << 25
 CHUNK_SECONDS = 0.1  # compiled work cannot be interrupted, and Ctrl-C should work at once
 
-BLAS_HELD = ContextVar("BLAS_HELD", default=False)  # whether the caller is within a limit to one thread
+_held = ContextVar("_held", default=False)  # whether the caller is within a limit to one thread
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -111,7 +110,7 @@ class Threads:
         """
         parts = 4 * self.n_threads if self.n_threads > 1 or self.report else 1
         most = chunk or max(1, -(-n_items // parts))
-        with one_blas_thread() if uses_blas and not BLAS_HELD.get() else nullcontext():
+        with one_blas_thread() if uses_blas else nullcontext():
             return _map_chunks(function, n_items, chunk or 1, most, self.n_threads, self.report)
 
     def quiet(self) -> Threads:
@@ -214,9 +213,9 @@ _before: list[tuple[Any, int]] = []  # libraries, and their numbers of threads b
 @contextmanager
 def blas_threads(count: int | None) -> Iterator[None]:
     """Context in which BLAS uses so many threads; None means as many as it had before any limit of ours."""
-    limit, held = object(), BLAS_HELD.get()
+    limit, held = object(), _held.get()
     try:
-        BLAS_HELD.set(count == 1)
+        _held.set(count == 1)
         with _lock:
             if not _limits:
                 _before[:] = [(library, library.get_num_threads()) for library in _libraries()]
@@ -224,7 +223,7 @@ def blas_threads(count: int | None) -> Iterator[None]:
             _apply_latest()
         yield
     finally:
-        BLAS_HELD.set(held)
+        _held.set(held)
         try:
             _leave(limit)
         except BaseException:  # an interrupt from the keyboard must not keep what others use
@@ -233,8 +232,8 @@ def blas_threads(count: int | None) -> Iterator[None]:
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Context in which BLAS uses one thread."""
-    return blas_threads(1)
+    """Context in which BLAS uses one thread; nothing to do within another one of the caller's."""
+    return nullcontext() if _held.get() else blas_threads(1)
 
 
 def _leave(limit: object) -> None:
@@ -258,7 +257,7 @@ def _start_again() -> None:
     """A forked child has none of its parent's threads, and none of the contexts that they were in."""
     global _most_helpers
     _most_helpers = 0
-    BLAS_HELD.set(False)
+    _held.set(False)
     _pool.cache_clear()
     if _limits:
         _limits.clear()

@@ -23,7 +23,6 @@ which solves systems of size p - m instead of m. Status: exact.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 
 from .. import _kernel
 from .._execution import memory
-from .._execution.threads import BLAS_HELD, Threads, one_blas_thread
+from .._execution.threads import Threads, one_blas_thread
 from .._moments import Moments, mirror_lower
 from .._trust import LARGEST_INFLATION, SMALLEST_PIVOT
 from ..subsets import Subsets
@@ -238,7 +237,7 @@ def _complement(G: Array, C: Array, scale: Array, features: Subsets, mapper: Thr
     subset: no member needs a probe of its own. The inverse squares the condition once more, hence the lower limit. One
     thread of BLAS, so that results do not depend on those of members.
     """
-    with nullcontext() if BLAS_HELD.get() else one_blas_thread():
+    with one_blas_thread():
         L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
         if info:
             return None

@@ -9,7 +9,6 @@ the data when it is not to be trusted (see ``_members.gram``).
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import accumulate
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.arrays import HOST, Space
-from .._execution.threads import BLAS_HELD, Threads, one_blas_thread
+from .._execution.threads import Threads, one_blas_thread
 from .._trust import EPS, constant_columns, ordinary_weights
 
 __all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "training_moments", "weighted_mean"]
@@ -137,7 +136,7 @@ def from_data(
     square = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
     square = square if space.on_host else partial(_squares_elsewhere, space)
     # one thread of BLAS, so that sums round alike however many threads the members have; large products ask for more
-    with nullcontext() if BLAS_HELD.get() else one_blas_thread():
+    with one_blas_thread():
         mean_x = weighted_mean(X, weight, space) if centre else space.zeros(p)
         mean_y = weighted_mean(Y, weight, space) if centre else space.zeros(Y.shape[1])
         G, C, yy = square(X, Y, weight, mean_x, mean_y)
