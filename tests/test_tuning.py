@@ -387,7 +387,12 @@ def test_there_is_always_a_curve(seed):
     X, y, _ = sparse(seed)
     blocks = (lambda: iter([(X[:50], y[:50]), (X[50:], y[50:])]), None)
     for data in ((X, y), blocks):
-        for how in ({}, {"inclusion": "ridge"}, {"n_estimators": 50}, {"inclusion": "uniform", "n_estimators": 50}):
+        for how in (
+            {},
+            {"inclusion": "ridge"},
+            {"n_estimators": 50, "cv": 2},
+            {"inclusion": "uniform", "n_estimators": 50},
+        ):
             model = OLSEnsembleRegressorCV(random_state=0, **how).fit(*data)
             found, at = model.cv_results_, model.best_index_
             uniform = ~found["mixture"]
