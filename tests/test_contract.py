@@ -375,9 +375,8 @@ def test_the_command_tells_the_error_of_the_model(olsen, seed, tmp_path):
     for module in ("pyarrow", "cyclopts", "skops"):
         pytest.importorskip(module)
     X, y = correlated(seed, noise=1.5)
-    names = [f"x{j}" for j in range(P)]
-    lines = [",".join(map(repr, row)) for row in np.column_stack([X, y]).tolist()]
-    (tmp_path / "t.csv").write_text("\n".join([",".join([*names, "y"]), *lines]) + "\n")
+    header = ",".join([*(f"x{j}" for j in range(P)), "y"])
+    np.savetxt(tmp_path / "t.csv", np.column_stack([X, y]), delimiter=",", header=header, comments="")
     options = ("--target", "y", "--members", 20, "--seed", seed, "--jobs", 1, "--json")
     code, out, _ = olsen("fit", tmp_path / "t.csv", *options)
     summary, model = json.loads(out), tuned(seed, n_estimators=20, n_jobs=1).fit(X, y)
@@ -386,7 +385,7 @@ def test_the_command_tells_the_error_of_the_model(olsen, seed, tmp_path):
     assert summary["model"]["inclusion"] == model.inclusion_kind_
 
 
-def test_groups_are_used_and_others_refused(seed):
+def test_groups_are_used_and_other_arguments_refused(seed):
     """What `fit` is told beyond X, y and weights is never dropped silently."""
     X, y = correlated(seed)
     groups = np.arange(80) // 4

@@ -268,7 +268,7 @@ def item_numbers(given: Any, n_items: int) -> NDArray[np.int64]:
         return np.flatnonzero(array)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         got = f"{given!r:.80}, of type {array.dtype} and shape {array.shape}"
-        raise ValueError(f"rows and columns are whole numbers, or a mask of {n_items} booleans; got {got}.")
+        raise ValueError(f"a member or a split holds whole numbers, or a mask of {n_items} booleans; got {got}.")
     return array.astype(np.int64)
 
 

@@ -96,11 +96,12 @@ class UncertaintyMixin(BaseEstimator):
         """
         fitted = self._result()
         check_arguments("predict_interval", coverage=coverage, method=method)
+        why_not = self._why_no_jackknife()
         if method == "auto":
-            alone = fitted.rows is not None and fitted.n_groups is None and fitted.folds is None
-            method = "jackknife+" if alone and self._jackknife().plus_is_cheap else "cv+"
-        if method.startswith("jackknife"):
-            self._check_jackknife(method)
+            method = "jackknife+" if not why_not and self._jackknife().plus_is_cheap else "cv+"
+        elif method.startswith("jackknife") and why_not:
+            kind = NeedsRows if fitted.rows is None else ValueError
+            raise kind(f"method={method!r} leaves out rows one at a time, but {why_not}.")
         rows, back = self._on_host(X)
         if method == "cv+":
             ends = self._cv_plus().interval(rows, coverage)
@@ -113,21 +114,19 @@ class UncertaintyMixin(BaseEstimator):
         found: NDArray[np.float64] = back(ends[:, 0] if self.coef_.ndim == 1 else ends)
         return found
 
-    def _check_jackknife(self, method: str) -> None:
-        """Refuse to leave out rows one at a time where that says little, or cannot be done."""
+    def _why_no_jackknife(self) -> str:
+        """Why rows are not left out one at a time, and what to do; empty where they can be."""
         fitted = self._result()
         if fitted.n_groups is not None:
-            raise ValueError(
-                f"method={method!r} leaves out rows one at a time, but the model was fitted with groups, whose other "
-                f"rows would stay. Use method='cv+', which leaves out the folds of whole groups that the fit used."
-            )
+            why = "the model was fitted with groups, whose other rows would stay"
+            return f"{why}. Use method='cv+', which leaves out the folds of whole groups that the fit used"
         if fitted.folds is not None:
-            raise ValueError(
-                f"method={method!r} leaves out rows one at a time, but schemes and their shares were chosen with these "
-                f"rows in. Use method='cv+', in whose folds the choice was made."
-            )
-        if fitted.rows is None:
-            fitted.need_rows(f"predict_interval(method={method!r})")
+            why = "schemes and their shares were chosen with these rows in"
+            return f"{why}. Use method='cv+', in whose folds the choice was made"
+        if fitted.rows is not None:
+            return ""
+        other = "" if fitted.data is None or isinstance(fitted.data, Stream) else "; method='cv+' reads the data again"
+        return f"predict_interval has no training rows: {fitted.why_no_rows}{other}"
 
     def members_needed(self, share: float = 0.01) -> int:
         """Number of members with which another draw of them would not matter.
