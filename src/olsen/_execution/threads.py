@@ -9,6 +9,7 @@ busy elsewhere, and where none can be had (the interpreter is ending, the system
 
 **BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the whole process. So limits of ours, in whatever
 threads, are kept in one table, of which the latest counts; what was there before the first comes back with the last.
+OpenBLAS built on OpenMP has a number for each thread instead: there only the thread that asks is limited.
 """
 
 from __future__ import annotations
