@@ -46,8 +46,7 @@ BYTES_A_NODE = 16  # the least text for a list or a dict of the description: a b
 LONGEST_NAME = 200
 
 ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
-KINDS = "Dict List Tuple Json Type NdArray DType Slice Object"
-LOADERS = {f"{kind}Node" for kind in KINDS.split()}
+LOADERS = {f"{kind}Node" for kind in ["Dict", "List", "Tuple", "Json", "Type", "NdArray", "DType", "Slice", "Object"]}
 TRUSTED = {
     *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.TableColumns", "sklearn.pipeline.Pipeline"),
     *(f"sklearn.compose._column_transformer.{name}" for name in ("ColumnTransformer", "make_column_selector")),
@@ -261,10 +260,20 @@ def damaged_model(name: str, *passing: type[Exception]) -> Iterator[None]:
 
 
 def _check(data: bytes, name: str) -> None:
-    """Raise for an archive that could fill the memory, another format, and types that are not trusted."""
+    """Raise for an archive that could fill the memory, another format, and types that are not trusted.
+
+    skops stores its parts uncompressed: nothing in an archive exceeds the file.
+    """
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
-        schema = json.loads(_schema_of(archive, len(data)))
+        entries = archive.infolist()
+        sizes = {entry.filename: entry.file_size for entry in entries}
+        packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+        if packed or len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > len(data):
+            raise ValueError(f"compressed, more than {MOST_ENTRIES} parts, or parts larger than the file")
+        text = archive.read(SCHEMA) if sizes[SCHEMA] <= MOST_SCHEMA_BYTES else b"["
+    if BYTES_A_NODE * (text.count(b"[") + text.count(b"{")) > len(text):
+        raise ValueError(f"its description has more than {MOST_SCHEMA_BYTES} bytes, or is nothing but brackets")
+    schema = json.loads(text)
     found = str(json.loads(schema["content"]["format"]["content"]))
     if found != FORMAT:
         wrote = str(json.loads(schema["content"]["olsen"]["content"]))
@@ -275,20 +284,6 @@ def _check(data: bytes, name: str) -> None:
     if foreign := _foreign_types(schema, sizes):
         named = ", ".join(kind[:60] for kind in sorted(foreign)[:5])
         raise ModelFileError(f"{name} asks for types that are not trusted: {named}.")
-
-
-def _schema_of(archive: zipfile.ZipFile, n_bytes: int) -> bytes:
-    """The description of an archive that is stored as skops does, uncompressed: nothing in it exceeds the file."""
-    entries = archive.infolist()
-    packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
-    if packed or len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > n_bytes:
-        raise ValueError(f"compressed, more than {MOST_ENTRIES} parts, or parts larger than the file")
-    if archive.getinfo(SCHEMA).file_size > MOST_SCHEMA_BYTES:
-        raise ValueError(f"its description has more than {MOST_SCHEMA_BYTES} bytes")
-    text = archive.read(SCHEMA)
-    if BYTES_A_NODE * (text.count(b"[") + text.count(b"{")) > len(text):
-        raise ValueError("its description is nothing but brackets")
-    return text
 
 
 def _foreign_types(schema: Any, sizes: dict[str, int]) -> set[str]:

@@ -10,8 +10,9 @@ import hashlib
 import math
 import re
 from importlib.resources import files
-from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from .charts import Chart, Row, escape, row_chart
 from .formatting import counted, interval_text, number, percent, shortened, size_of_members, with_error
@@ -211,26 +212,23 @@ def _profile(columns: dict[str, Any], n_columns: int) -> str:
     At least 30 columns with the same text around numbers in order; those that are merely counted (x1, x2, x3, ...) are
     on no scale.
     """
-    groups: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for name, coefficient in zip(columns["name"], columns["coefficient"], strict=True):
-        match = NUMBERED.fullmatch(name.strip())
-        if match is not None and "=" not in match[1]:
-            groups.setdefault((match[1], match[3]), []).append((float(match[2]), coefficient))
-    (before, after), found = max(groups.items(), key=lambda group: len(group[1]), default=(("", ""), []))
-    places = [place for place, _ in found]
-    counted_only = before + after and places[:1] in ([0.0], [1.0]) and all(b - a == 1 for a, b in pairwise(places))
-    ordered = places in (sorted(set(places)), sorted(set(places), reverse=True))
-    if len(found) < 30 or not ordered or counted_only or len(columns["name"]) < n_columns:
+    found = [match for match in (NUMBERED.fullmatch(name.strip()) for name in columns["name"]) if match]
+    places = [float(match[2]) for match in found]
+    around = {(match[1], match[3]) for match in found}
+    if len(found) < max(30, n_columns) or len(around) > 1:
         return ""
-    values, ends = [value for _, value in found], (min(places), max(places))
-    label = shortened(f"{before} {after}".strip() or "name of the column", 40)
-    chart = Chart("Coefficients along the columns", (label, "coefficient"), ends,
-                  (min(0.0, *values), max(0.0, *values)))  # fmt: skip
+    label = " ".join(around.pop()).strip()
+    steps = np.diff(places)
+    if not ((steps > 0).all() or (steps < 0).all()) or (label and places[0] in (0, 1) and (steps == 1).all()):
+        return ""
+    values, ends = columns["coefficient"], (min(places), max(places))
+    labels = shortened(label or "name of the column", 40), "coefficient"
+    chart = Chart("Coefficients along the columns", labels, ends, (min(0.0, *values), max(0.0, *values)))
     chart.line(ends, (0.0, 0.0), "diagonal")
     chart.line(places, values, "first")
     return _figure("profile", "Coefficients along the columns", chart.render(),
-        f"The names of {len(places)} columns are numbers in order, as in a spectrum: the coefficient of each over its "
-        "number, in the units of the column.")  # fmt: skip
+        "The names of the columns are numbers in order, as in a spectrum: the coefficient of each over its number, in "
+        "the units of the column.")  # fmt: skip
 
 
 def _predicted_chart(points: dict[str, Any]) -> str:

@@ -25,7 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from .._report.formatting import counted, quoted, shortened
 from . import columns as cells
 from .columns import FIRST_ROW, Stage, TableColumns, distinct_texts, refuse_missing
-from .tables import TableError, listed, one_line, option, refuse_absent, separator_of, text_names
+from .tables import TableError, listed, one_line, option, refuse_absent, text_names
 from .terminal import UsageError
 
 __all__ = ["MAX_CATEGORIES", "Encoding", "InputColumn", "learn_encoding", "leaves", "numbers_of"]
@@ -92,7 +92,7 @@ def learn_encoding(
     messages: list[str] = []
     stage: Stage = "fit" if distinct is None else "blocks"
     decimals = cells.settled_decimals(table)
-    response = _target(table, target, decimals, messages)  # refused before rows are left out
+    response = _target(table, target, decimals)  # refused before rows are left out
     table = _without_gaps(table, [target, *names], messages) if missing == "drop" else table
     filled = names if missing == "mean" else []
     gaps = refuse_missing(table, [target, *names], filled=set(filled), target=target, stage=stage)
@@ -105,8 +105,12 @@ def learn_encoding(
         else _decided(table, name, found.get(name), name in dates, orders.get(name), decimals, messages)
         for name in names
     ]  # fmt: skip
-    messages += _comma_message(table, [*decided, response])
     marked = [name for name, count in gaps.items() if count >= MARKED_GAPS]
+    for mark in ".,":
+        written = [column.name for column in (*decided, response) if column.parser.decimal == mark]
+        if written:  # said once, of many columns
+            example = cells.example(distinct_texts(table.column(written[0]))[0], mark)
+            messages.append(f"numbers written as text in {listed(written, 3)}, read as numbers: {example}.")
     if gaps:
         also = f", and marked in columns of 0 and 1: {listed(marked)}" if marked else ""
         filling = f"gaps in {counted(len(gaps), 'column')} ({listed(list(gaps))})"
@@ -124,7 +128,7 @@ def learn_encoding(
 
 def numbers_of(table: Any, name: str) -> Array:
     """A column of a training table as numbers, without missing cells."""
-    parser = _target(table, name, cells.settled_decimals(table), []).parser
+    parser = _target(table, name, cells.settled_decimals(table)).parser
     return Encoding(name, None, stage="fit", response_parser=parser).response(table)
 
 
@@ -155,23 +159,19 @@ def _without_gaps(table: Any, names: list[str], messages: list[str]) -> Any:
     return table.filter(kept)
 
 
-def _numbers(table: Any, name: str, where: str, texts: Any, decimals: set[str], messages: list[str]) -> Any:
+def _numbers(where: str, texts: Any, decimals: set[str]) -> TableColumns | None:
     """The parser of a column with these different texts, if all of them are numbers."""
     decimal = cells.decimal_mark(texts, where, next(iter(decimals)) if len(decimals) == 1 else "")
-    if decimal is None:
-        return None
-    if not separator_of(table) or decimal != ",":  # commas are said once, for all columns
-        messages.append(f"{where} holds numbers as text, read as numbers: {cells.example(texts, decimal)}.")
-    return TableColumns("number", decimal)
+    return None if decimal is None else TableColumns("number", decimal)
 
 
-def _target(table: Any, target: str, decimals: set[str], messages: list[str]) -> InputColumn:
+def _target(table: Any, target: str, decimals: set[str]) -> InputColumn:
     """How the numbers of the target are written."""
     column, where = table.column(target), f"the target {quoted(target)}"
     if target in cells.plain_columns(table, [target], decimals, "the target")[0]:
         return InputColumn(target, TableColumns())
     texts, codes = distinct_texts(column)
-    parser = _numbers(table, target, where, texts, decimals, messages)
+    parser = _numbers(where, texts, decimals)
     if parser is not None:
         return InputColumn(target, parser)
     rows = np.flatnonzero((codes >= 0) & np.append(cells.odd_texts(texts), False)[codes])
@@ -180,15 +180,6 @@ def _target(table: Any, target: str, decimals: set[str], messages: list[str]) ->
         f"{quoted(texts[int(codes[rows[0]])])} in row {rows[0] + 1}; correct them, empty them and leave their rows out "
         f"with --missing drop, or choose another --target."
     )
-
-
-def _comma_message(table: Any, columns: list[InputColumn]) -> list[str]:
-    """What is said once about columns with decimal commas, of which a table may have many."""
-    names = [c.name for c in columns if separator_of(table) and c.parser.decimal == ","]
-    if not names:
-        return []
-    what = f"decimals by a comma in {counted(len(names), 'column')} ({listed(names, 3)})"
-    return [f"{what}, read as numbers: {cells.example(distinct_texts(table.column(names[0]))[0], ',')}."]
 
 
 def _decided(
@@ -206,7 +197,7 @@ def _decided(
         if levels is not None:
             return _ordered(sorted(set(texts.to_pylist())), name, levels, messages)
         if not dates and not temporal:
-            parser = _numbers(table, name, where, texts, decimals, messages)
+            parser = _numbers(where, texts, decimals)
             if parser is not None:
                 return InputColumn(name, parser)
         order = order if temporal else cells.date_order(texts.to_pylist(), where)
