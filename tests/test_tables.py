@@ -166,7 +166,7 @@ READ = {
 
 NO_DROP = ("--drop",)
 REFUSED = {
-    "arrays.json": (b'[{"a": 1, "y": 2},\n{"a": 2, "y": 3}]', ["no column 'y'"], ()),
+    "arrays.json": (b'[{"a": 1, "y": 2}]\n', ["arrays.json"], ()),
     "several.zip": (as_zip({"a.csv": TEXT}), ["several.zip is no Excel file", "CSV"], ()),
     "cut.gz": (gzip.compress(TEXT)[:-20], ["cut.gz is a damaged gzip file"], ()),
     "flipped.zst": (zstd(TEXT)[:30] + b"\xff" + zstd(TEXT)[31:], ["flipped.zst is a damaged zstd file"], ()),

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
@@ -99,7 +101,6 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Of floating-point numbers, or of texts.
         """
         import narwhals as nw
-        import pyarrow as pa
 
         if not isinstance(X, pa.Table):
             frame = nw.from_native(X, eager_only=True)
@@ -114,7 +115,6 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ])  # fmt: skip
 
     def _days(self, column: Any, name: str, first_row: int, is_text: bool) -> Array:
-        import pyarrow as pa
 
         if is_text:
             texts, codes = distinct_texts(column)
@@ -189,8 +189,6 @@ def distinct_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
 
     A column that is stored as a dictionary is not written out: a long text may stand in a million rows.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     if not pa.types.is_dictionary(column.type):
         column = as_text(column).dictionary_encode()
@@ -207,7 +205,6 @@ def distinct_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
 
 def as_text(column: Any) -> Any:
     """Numbers, truth values and dates as the texts that a table would have for them: 1 and not 1.0."""
-    import pyarrow as pa
 
     try:
         return column.cast("string")
@@ -234,7 +231,6 @@ def plain_numbers(column: Any) -> Array | None:
 
     Whole numbers above 2^53 are rounded.
     """
-    import pyarrow as pa
 
     try:
         if pa.types.is_dictionary(column.type):
@@ -254,8 +250,6 @@ def plain_columns(
 
     Texts are plain numbers only in a text file; with decimal commas in other columns, points must be without doubt.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     found, notes, texts, separator = {}, [], set(text_names(table.schema)), separator_of(table)
     for name in names:
@@ -287,7 +281,6 @@ def plain_columns(
 
 def fits_format(texts: Any, decimal: str) -> Mask:
     """Which texts of an array are numbers with a decimal mark."""
-    import pyarrow.compute as pc
 
     return np.asarray(pc.match_substring_regex(texts, PATTERNS[decimal]), dtype=bool)
 
@@ -321,7 +314,6 @@ def decimal_mark(texts: Any, where: str, doubtful: str = ".") -> str | None:
     `doubtful` is that of texts which are numbers with both, such as 1,234; empty if nobody knows: then they are
     refused.
     """
-    import pyarrow.compute as pc
 
     decimals = possible_decimals(texts)
     if len(decimals) < 2:
@@ -336,7 +328,6 @@ def decimal_mark(texts: Any, where: str, doubtful: str = ".") -> str | None:
 
 def refuse_doubtful_points(texts: Any, where: str) -> None:
     """Raise if points in all texts of an array may also stand between thousands, as in 1.234."""
-    import pyarrow.compute as pc
 
     if len(possible_decimals(texts)) == 2 and pc.any(pc.match_substring(texts, ".")).as_py():
         raise _doubt(texts, where, ".")
@@ -357,7 +348,6 @@ def numbers_in(texts: Any, decimal: str) -> Array:
     >>> numbers_in(pa.array(["1.234,50", "12", "1,5 %"]), ",")
     array([1234.5,   12. ,    nan])
     """
-    import pyarrow.compute as pc
 
     digits = pc.replace_substring_regex(texts, rf"[^\d{decimal}eE+-]", "")
     digits = pc.if_else(fits_format(texts, decimal), pc.replace_substring(digits, decimal, "."), None)
@@ -454,7 +444,6 @@ def refuse_missing(
 
 def unusable(column: Any) -> tuple[Mask, Mask]:
     """Where a column has no value, and where it is infinite."""
-    import pyarrow.compute as pc
 
     values = plain_numbers(column)
     if values is not None:

@@ -16,12 +16,14 @@ from itertools import groupby
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
+from .._execution import from_extra
 from .._report.formatting import counted, quoted, shortened
 from . import columns as cells
 from .columns import FIRST_ROW, Stage, TableColumns, distinct_texts, refuse_missing
@@ -187,7 +189,6 @@ def _decided(
     messages: list[str],
 ) -> InputColumn:  # fmt: skip
     """What a column is that is not plain numbers; `values` are its texts, where `table` is the head of a larger one."""
-    import pyarrow as pa
 
     column, where = table.column(name), f"column {quoted(name)}"
     temporal = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
@@ -397,8 +398,6 @@ class Encoding:
         if isinstance(self.given, int) or self.before is None or not isinstance(self.before[0], ColumnTransformer):
             texts = any(values.dtype == object for values in held.values())
             return np.column_stack([values.astype(object) if texts else values for values in held.values()])
-        from .._execution import from_extra
-
         frame = from_extra("pandas", "cli' pandas'", "A pipeline that was fitted on data frames").DataFrame(held)
         return frame.reindex(columns=self.given)  # columns that are dropped may be missing
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from .._engines import Blocks
@@ -22,7 +23,7 @@ from .._execution import memory
 from .._moments import Moments
 from .columns import distinct_texts, refuse_missing
 from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
-from .tables import TableError, damaged_parquet, refuse_repeated, text_names
+from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
 from .terminal import Tell
 
 __all__ = ["ParquetTable", "fit", "learn", "open_table", "predictions"]
@@ -80,7 +81,7 @@ def open_table(path: Path) -> ParquetTable:
         schema = pq.read_schema(files[0])
         metadata = [pq.read_metadata(file) for file in files]
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        raise TableError(damaged_parquet(path.name, error)) from error
+        raise TableError(damaged_parquet(shown_name(path), error)) from error
     refuse_repeated(schema.names, path)
     n_rows = sum(part.num_rows for part in metadata)
     groups = [part.row_group(i) for part in metadata for i in range(part.num_row_groups)]
@@ -124,7 +125,6 @@ def _blocks(
     doing: str = "",
 ) -> Iterator[T]:
     """What `work` makes of consecutive rows and the number of the first; `tell` hears how many rows are done."""
-    import pyarrow as pa
 
     first = 0
     if tell:

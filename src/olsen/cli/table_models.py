@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
@@ -96,7 +97,6 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
 
 
 def _embedded() -> Any:
-    import pyarrow as pa
 
     from ..datasets import load_soil_carbon
 

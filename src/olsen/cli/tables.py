@@ -14,13 +14,19 @@ import difflib
 import io
 import os
 import shlex
+import warnings
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
 
 from .._execution import files, memory
 from .._report.formatting import LONGEST_NAME, counted, escape_control, quoted
@@ -82,7 +88,6 @@ def one_line(error: Exception) -> str:
 
 def text_names(schema: Any) -> list[str]:
     """Names of the columns that hold texts, or dictionaries of texts."""
-    import pyarrow as pa
 
     def is_text(kind: Any) -> bool:
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -125,7 +130,6 @@ class Source:
 
     def open(self) -> Any:
         """The bytes as a file of pyarrow, which is not unpacked because of its name."""
-        import pyarrow as pa
 
         return pa.OSFile(os.fspath(self.path)) if self.content is None else pa.BufferReader(self.content)
 
@@ -182,7 +186,6 @@ def _starts(marks: dict[bytes, str], head: bytes) -> str:
 
 
 def _unpacked(source: Source, packing: str) -> Any:
-    import pyarrow as pa
 
     try:
         with pa.CompressedInputStream(source.open(), packing) as stream:
@@ -193,7 +196,6 @@ def _unpacked(source: Source, packing: str) -> Any:
 
 def _limited(read: Callable[[int], bytes], name: str, verb: str, instead: str) -> Any:
     """All bytes, if they fill no more than a quarter of the free memory."""
-    import pyarrow as pa
 
     limit, parts, total = memory.available_bytes() / 4, [], 0
     with terminal.progress(f"reading {name}"):
@@ -251,7 +253,6 @@ def damaged_parquet(name: str, error: Exception) -> str:
 
 
 def _read_parquet(source: Source) -> Any:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     def dataset(**options: Any) -> Any:
@@ -265,7 +266,6 @@ def _read_parquet(source: Source) -> Any:
 
 
 def _read_arrow(source: Source, kind: str) -> Any:
-    import pyarrow as pa
 
     try:
         with source.open() as file:
@@ -278,10 +278,6 @@ def _read_arrow(source: Source, kind: str) -> Any:
 
 def _read_workbook(source: Source, messages: list[str]) -> Any:
     """The first sheet that holds something; formulas as their last values, columns of numbers or dates as such."""
-    import warnings
-    from itertools import zip_longest
-
-    import pyarrow as pa
 
     try:
         import openpyxl  # type: ignore[import-untyped, unused-ignore]
@@ -347,8 +343,6 @@ class _Dialect(NamedTuple):
 
 def _read_text(source: Source, messages: list[str]) -> Any:
     """All cells of a text as texts."""
-    import pyarrow as pa
-    import pyarrow.csv as pv
 
     dialect = _dialect(source, messages)
     texts = {f"f{j}": "string" for j in range(dialect.n_columns)}  # the names that pyarrow gives
@@ -373,8 +367,6 @@ def _read_text(source: Source, messages: list[str]) -> Any:
 
 def _without_blanks(table: Any, verbatim: set[str]) -> Any:
     """Texts without blanks around them, and without those such as NA that stand for missing cells."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
 
     gaps = pa.array(MISSING, "string")
     for j, name in enumerate(table.column_names):
