@@ -138,6 +138,8 @@ def test_wrong_arguments_are_bad_usage(olsen, csv_file, model_file, tmp_path):
         ((*predict, "--interval", "90"), "90"),
         (("reproduce", "figure77", "--out", tmp_path), "figure77"),
         (("reproduce", "figure1", "--scale", "huge", "--out", tmp_path), "huge"),
+        (("compare", csv_file, "--target", "yield", "--folds", "1"), "--folds"),
+        (("compare", csv_file, "--target", "yield", "--repeats", "0"), "--repeats"),
         (("train",), "train"),
         (("fit", "--colour"), "colour"),
     ):
@@ -387,12 +389,12 @@ def test_long_names_and_single_columns(olsen, here):
 
 
 @pytest.mark.skipif(not os.path.exists("/bin/bash"), reason="bash")
-def test_pipes_of_the_shell(olsen, csv_file, model_file, tmp_path):
-    """What a process substitution and a lone hyphen read is the table."""
+def test_pipes_of_the_shell(olsen, csv_file, model_file):
+    """What a process substitution, and a file behind a lone hyphen, hold is the table."""
     expected = olsen("predict", model_file, csv_file)
     for command in ('predict "$2" <(cat "$3")', 'predict "$2" - < "$3"'):
         ask = ["/bin/bash", "-c", f'"$1" -m olsen {command}', "bash", sys.executable, model_file, csv_file]
-        done = subprocess.run(ask, capture_output=True, text=True, cwd=tmp_path)
+        done = subprocess.run(ask, capture_output=True, text=True)
         assert (done.returncode, done.stdout, done.stderr) == expected
 
 
@@ -405,11 +407,13 @@ class Screen(io.StringIO):
 
 def test_terminals_see_progress_and_pipes_do_not(olsen, here, monkeypatch):
     import pyarrow.csv as pv
+    import pyarrow.parquet as pq
 
     X, y = numbers(60_000, 8)
     table = pa.table({f"x{j}": X[:, j] for j in range(8)} | {"y": y})
     pv.write_csv(table, "t.csv")
     pv.write_csv(table.slice(0, 60), "s.csv")
+    pq.write_table(table.append_column("k", pa.array(["u", "v"] * 30_000)), "t.parquet")
     time = r"\d:\d\d:\d\d|-:--:--"
     for arguments, words in (
         (("fit", "s.csv", "--target", "y", "--out", "m.skops"), ["fitting 60 rows, 8 columns", time]),
@@ -417,6 +421,7 @@ def test_terminals_see_progress_and_pipes_do_not(olsen, here, monkeypatch):
             ("predict", "m.skops", "t.csv", "--out", "p.csv"),
             ["reading t.csv", "predicting", "60,000 rows"],
         ),
+        (("fit", "t.parquet", "--target", "y", "--out-of-core"), ["finding categories", "reading", "of 60,000 rows"]),
         (("compare", "s.csv", "--target", "y", "--folds", "2"), ["comparing", "of 6 models", time]),
         (("reproduce", "figure4", "--scale", "quick", "--out", "f"), ["figure4", r"\d+ of \d+ trials", time]),
     ):

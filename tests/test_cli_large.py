@@ -1,6 +1,5 @@
 """Tables that are not loaded: the command line on Parquet read in blocks."""
 
-import io
 import json
 import os
 import subprocess
@@ -84,6 +83,7 @@ def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
         assert line["effect"] == pytest.approx(expected.coef_[j] * X[:, j].std(), abs=1e-8)
     np.testing.assert_allclose(np.square(found["curve"]["rmse"]), expected.cv_results_["mse"][:-1], rtol=1e-8)
     (error,) = found["errors"]
+    assert error["note"] == "k-fold cross-validation"
     assert error["rmse"] ** 2 == pytest.approx(-expected.best_score_, rel=1e-8)
     folds = PredefinedSplit(row_groups(0, N, FOLDS, FOLD_SEED).astype(int))
     mean = np.mean((y - cross_val_predict(DummyRegressor(), X, y, cv=folds)) ** 2)
@@ -127,13 +127,6 @@ def test_a_folder_of_files_is_one_table(olsen, parquet, tmp_path):
     assert code == 1 and "has no column 'x1', which other files of parts have" in one_line(err)
 
 
-def test_the_report_says_how_errors_were_estimated(olsen, parquet, tmp_path):
-    alone = ["--inclusion", "uniform"]
-    for extra, words in (alone, "leave-one-out"), (["--out-of-core"], "k-fold cross-validation"):
-        assert olsen("fit", parquet, "--target", "y", "--report", tmp_path / "r.html", "--force", *extra)[0] == 0
-        assert words in (tmp_path / "r.html").read_text()
-
-
 # what cannot be used
 
 
@@ -164,25 +157,6 @@ def test_faulty_tables_are_refused_in_one_line_and_nothing_is_written(olsen, tmp
     code, text, err = olsen("fit", tmp_path / "faulty.parquet", "--target", "y", "--out-of-core", "--out", out)
     assert (code, text) == (1, "") and all(word in one_line(err) for word in words), err
     assert os.listdir(tmp_path) == ["faulty.parquet"]
-
-
-def test_nulls_without_statistics_are_found_in_the_pass(olsen, tmp_path):
-    for column, row in (("x3", 406), ("place", 501)):
-        table = spoil(data()[2], column, [row - 1], None)
-        pq.write_table(table, tmp_path / "t.parquet", write_statistics=False)
-        code, _, err = olsen("fit", tmp_path / "t.parquet", "--target", "y", "--out-of-core")
-        assert code == 1 and f"row {row}." in one_line(err) and "in the block of rows" in err
-
-
-def test_damaged_files(olsen, parquet, tmp_path):
-    whole, out = parquet.read_bytes(), tmp_path / "m.skops"
-    spoilt, page = bytearray(whole), pq.read_metadata(parquet).row_group(3).column(2).data_page_offset
-    spoilt[page : page + 20] = b"\xff" * 20
-    for content in (whole[: len(whole) // 2], bytes(spoilt)):
-        parquet.write_bytes(content)
-        code, text, err = olsen("fit", parquet, "--target", "y", "--out-of-core", "--out", out)
-        assert (code, text) == (1, "") and ("damaged" in one_line(err) or "cut short" in err)
-        assert not out.exists()
 
 
 def test_wrong_arguments_are_bad_usage(olsen, parquet, tmp_path):
@@ -265,18 +239,6 @@ def test_predict_leaves_no_half_written_file(olsen, model_file, tmp_path, change
 
 
 # the program itself
-
-
-def test_a_terminal_shows_rows_and_the_time_left(parquet, monkeypatch):
-    screen = io.StringIO()
-    screen.isatty = lambda: True
-    with monkeypatch.context() as patch:
-        patch.setenv("COLUMNS", "100")
-        patch.setenv("TERM", "xterm")
-        patch.setattr(sys, "stderr", screen)
-        assert cli.main(["fit", str(parquet), "--target", "y", "--members", "5", "--out-of-core"]) == 0
-    shown = screen.getvalue()
-    assert "finding categories" in shown and "reading" in shown and f"93 of {N} rows" in shown
 
 
 LIMITED = """

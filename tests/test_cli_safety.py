@@ -62,9 +62,9 @@ def table(target="y", n=40, p=4):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A table as CSV and as Parquet, a model and a report; beside them tables whose targets have names of limits."""
+    """A table as CSV and as Parquet, a model and a report; beside them a table whose target has the name of a limit."""
     folder = tmp_path_factory.mktemp("made")
-    for target in ("y", "lower", "upper"):
+    for target in ("y", "lower"):
         pv.write_csv(table(target), folder / f"{target}.csv")
     pq.write_table(table(), folder / "y.parquet")
     with pytest.MonkeyPatch.context() as patch:
@@ -173,15 +173,11 @@ def test_pipes_and_devices_are_written_directly(olsen, place):
 
 
 def test_limits_never_have_the_name_of_the_target(olsen, place):
-    for target in ("lower", "upper"):
-        model = f"{target}.skops"
-        assert olsen("fit", f"{target}.csv", "--target", target, "--members", "5", "--out", model)[0] == 0
-        names = [target, "lower_limit", "upper_limit"]
-        code, text, _ = olsen("predict", model, f"{target}.csv", "--interval", "0.9", "--json")
-        found = json.loads(text)
-        assert code == 0 and list(found) == names
-        assert np.all(np.less(found["lower_limit"], found[target]) & np.less(found[target], found["upper_limit"]))
-        assert found[target] == json.loads(olsen("predict", model, f"{target}.csv", "--json")[1])[target]
+    assert olsen("fit", "lower.csv", "--target", "lower", "--members", "5", "--out", "l.skops")[0] == 0
+    found = json.loads(olsen("predict", "l.skops", "lower.csv", "--interval", "0.9", "--json")[1])
+    assert list(found) == ["lower", "lower_limit", "upper_limit"]
+    assert np.all(np.diff([found["lower_limit"], found["lower"], found["upper_limit"]], axis=0) > 0)
+    assert found["lower"] == json.loads(olsen("predict", "l.skops", "lower.csv", "--json")[1])["lower"]
 
 
 # runs that end early
@@ -349,22 +345,14 @@ def test_numbers_out_of_range_are_bad_usage(olsen, place):
     before = hashes(place)
     for arguments, words in (
         (("fit", "--members", "1.5"), "1.5 is not a whole number"),
-        (("fit", "--members", "1e2"), "1e2 is not a whole number"),
         (("fit", "--members", "1"), '"1" for --members'),
         (("fit", "--members", "99999999999999999999"), "1,000,000,000"),
         (("fit", "--seed", "-1"), '"-1" for --seed'),
-        (("fit", "--seed", "0.5"), "0.5 is not a whole number"),
         (("fit", "--jobs", "0"), "--jobs"),
-        (("reproduce", "--seed", "-1"), "--seed"),
-        (("reproduce", "--jobs", "0"), "--jobs"),
         ((*PREDICT, "--interval", "nan"), "--interval nan"),
         (("risk", "--gamma", "2", "--sigma", "1", "--mu", "nan"), "mu"),
-        (("risk", "--gamma", "inf", "--sigma", "1"), "gamma"),
         (("risk", "--gamma", "2", "--sigma", "1", "--k", "nan"), "k must"),
         (("risk", "--gamma", "2", "--sigma", "1e200"), "sigma"),
-        (("risk", "--gamma", "1e-200", "--sigma", "1"), "gamma"),
-        (("risk", "--gamma", "2", "--sigma", "1", "--mu", "1e200"), "mu"),
-        (("risk", "--gamma", "2", "--sigma", "1", "--n", "1.5"), "1.5 is not a whole number"),
         (("risk", "--gamma", "2", "--sigma", "1", "--n", "-3"), '"-3" for --n'),
         (("risk", "--gamma", "0.001", "--sigma", "1", "--n", "10"), "0 columns"),
         (("risk", "--gamma", "2", "--sigma", "1", "--n", "5", "--eta", "0.01"), "no row"),

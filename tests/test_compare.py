@@ -209,17 +209,6 @@ def test_a_page_is_written_and_names_of_others_stay_harmless(olsen, tmp_path):
     assert "alert(1)" in html and "<script>alert" not in html
 
 
-def test_mistakes_are_named(olsen, table):
-    for arguments, words in (
-        (("--target", "y", "--folds", "1"), "--folds"),
-        (("--target", "y", "--repeats", "0"), "--repeats"),
-        (("--target", "y", "--report", "page.pdf"), ".html or .htm"),
-    ):
-        code, out, err = olsen("compare", table, *arguments)
-        with case(arguments, err):
-            assert code == 2 and not out and words in err and err.count("\n") == 1
-
-
 def test_tables_are_read_as_for_a_fit(olsen, tmp_path):
     """All options of a table; whole groups are left out, so that what names them does not help."""
     rng = np.random.default_rng(0)

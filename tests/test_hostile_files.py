@@ -176,27 +176,15 @@ def foreign_types(model, canary):
     none = single("null")
     hostile = {
         "function": system,
-        "partial": {"__class__": "partial", "__module__": "functools", "__loader__": "PartialNode", "content": {
-            "func": system, "args": arguments, "kwds": none, "namespace": none}},
         "reduce": {"__class__": "system", "__module__": "os", "__loader__": "ReduceNode", "__reduce__": {
             "args": arguments}, "content": arguments},
         "method": {"__class__": "str", "__module__": "builtins", "__loader__": "MethodNode", "content": {
             "func": "format", "obj": single('"os"')}},
         "object": {"__class__": "Popen", "__module__": "subprocess", "__loader__": "ObjectNode", "content": arguments},
-        "constructor": {"__class__": "Popen", "__module__": "subprocess", "__loader__": "ConstructorFromReduceNode",
-                        "content": arguments},
-        "operator": {"__class__": "methodcaller", "__module__": "operator", "__loader__": "OperatorFuncNode",
-                     "attrs": arguments},
-        "type": {"__class__": "Popen", "__module__": "subprocess", "__loader__": "TypeNode"},
         "scikit-learn": {"__class__": "PCA", "__module__": "sklearn.decomposition._pca", "__loader__": "ObjectNode",
                          "content": none},
-        "random": {"__class__": "RandomState", "__module__": "numpy.random", "__loader__": "RandomStateNode",
-                   "content": {}},
-        "another of ours": {"__class__": "main", "__module__": "olsen.cli", "__loader__": "ObjectNode",
-                            "content": none},
         "escape": {"__class__": "\x1b[2J\nolsen: all is well", "__module__": "os", "__loader__": "TypeNode"},
         "long": {"__class__": "x" * 1_000_000, "__module__": "os", "__loader__": "TypeNode"},
-        "unnamed": {"__class__": ["system"], "__module__": {"a": "os"}, "__loader__": "TypeNode"},
         "loader": {"__class__": "str", "__module__": "builtins", "__loader__": "os.system", "content": "touch"},
     }  # fmt: skip
     for name, node in hostile.items():
@@ -259,7 +247,7 @@ def test_hostile_models_are_refused_in_one_line_or_harmless(seed, model, tmp_pat
 def test_foreign_types_are_not_built(model, tmp_path):
     canary = tmp_path / "canary"
     found = outcomes(foreign_types(model, canary), tmp_path / "hostile.skops")
-    assert found[0] == 0 and found[1] == 60 and not canary.exists()
+    assert found[0] == 0 and found[1] == 32 and not canary.exists()
 
 
 MEASURE = """
