@@ -131,11 +131,15 @@ def test_members_are_tasks_and_many_of_them_one_for_each_percent(data):
             assert tuned.stages()[-1] == ("members", tasks, tasks)
 
 
-def test_steps_are_tasks_and_training_may_end_before_the_last(data):
+def test_steps_and_new_members_of_a_warm_start_are_tasks(data):
+    """Training may end before the last step."""
     assert heard(DropoutRegressor(), *data).stages() == [("steps", 1, 1)]
     model = DropoutRegressor(solver="sgd", tol=0.05, random_state=0)
     stages = heard(model, *data).stages()
     assert model.n_iter_ < model.max_iter and stages == [("steps", 100, 100 * model.n_iter_ // model.max_iter)]
+    model = OLSEnsembleRegressor(10, warm_start=True, random_state=0).fit(*data)
+    for k, stages in ((30, [("members", 20, 20)]), (30, [])):
+        assert heard(model.set_params(n_estimators=k), *data).stages() == stages
 
 
 def test_blocks_of_an_unknown_number_of_rows_end_where_members_begin(data):
@@ -145,13 +149,6 @@ def test_blocks_of_an_unknown_number_of_rows_end_where_members_begin(data):
     assert record.stages() == [("rows", None, 3), ("members", 10, 10)]
     of_stages = [(event, name) for event, path, name, _ in record.told if len(path) == 2]
     assert of_stages == [("begin", "rows"), ("end", "rows"), ("begin", "members"), ("end", "members")]
-
-
-def test_a_warm_start_has_its_new_members_as_tasks(data):
-    model = OLSEnsembleRegressor(10, warm_start=True, random_state=0).fit(*data)
-    for k, stages in ((30, [("members", 20, 20)]), (30, [])):
-        assert heard(model.set_params(n_estimators=k), *data).stages() == stages
-    np.testing.assert_allclose(model.coef_, OLSEnsembleRegressor(30, random_state=0).fit(*data).coef_, rtol=1e-10)
 
 
 def test_without_callbacks_no_context_is_made(data, monkeypatch):
@@ -228,11 +225,11 @@ def show(capsys, monkeypatch):
     pytest.importorskip("rich")
     monkeypatch.setenv("COLUMNS", "200")
 
-    def fit(model, *data, depth=None):
+    def fit(model, *data, depth=None, by=None):
         model.set_callbacks(callback.ProgressBar(max_propagation_depth=depth))
         capsys.readouterr()
         try:
-            model.fit(*data)
+            (by or model.fit)(*data)
         finally:
             assert not drawing()
         return bars(capsys.readouterr().out)
@@ -272,15 +269,11 @@ def test_a_search_goes_on_where_fits_fail(data, show):
     assert search.best_params_ == {"max_features": 2}
 
 
-def test_every_fit_of_a_cross_validation_has_its_own_bar(data, capsys, monkeypatch):
+def test_every_fit_of_a_cross_validation_has_its_own_bar(data, show):
     """`cross_val_score` knows no callbacks: they are the estimator's, and each fit sets them up and takes them down."""
-    pytest.importorskip("rich")
-    monkeypatch.setenv("COLUMNS", "200")
-    model = OLSEnsembleRegressor(20, random_state=0).set_callbacks(callback.ProgressBar())
-    cross_val_score(model, *data, cv=3)
-    shown = bars(capsys.readouterr().out)
+    model = OLSEnsembleRegressor(20, random_state=0)
+    shown = show(model, *data, by=lambda X, y: cross_val_score(model, X, y, cv=3))
     assert shown == [("OLSEnsembleRegressor - fit", 100), ("OLSEnsembleRegressor - members #0", 100)] * 3
-    assert not drawing()
 
 
 def test_the_bar_of_a_fit_that_fails_ends_where_it_was(data, show, capsys):

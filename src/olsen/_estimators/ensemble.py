@@ -155,7 +155,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
     ((2,), 'gram', 0)
     """
 
-    __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
+    __module__ = "olsen"  # where users find it: pickles and model files name no private module
 
     def __init__(
         self,

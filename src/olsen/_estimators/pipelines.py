@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .fitted import FittedEnsemble
 from .inputs import check_arguments
-from .summary import Summary
+from .summary import Summary, column_names
 
 __all__ = ["PipelineParts", "predict_interval", "split_pipeline", "summary"]
 
@@ -184,9 +184,7 @@ def _passes(step: Any) -> bool:
 def _columns_of(fitted: Sequence[Any]) -> list[_Feature]:
     """Columns that the first of these was fitted on that knows them, by name or by number."""
     first = next(one for one in fitted if hasattr(one, "n_features_in_") or hasattr(one, "feature_names_in_"))
-    names = getattr(first, "feature_names_in_", None)
-    names = [f"x{j}" for j in range(first.n_features_in_)] if names is None else map(str, names)
-    return [_Feature(name, name) for name in names]
+    return [_Feature(name, name) for name in column_names(first)]
 
 
 def _through(steps: Sequence[Any], columns: list[_Feature]) -> list[_Feature] | None:

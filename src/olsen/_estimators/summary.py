@@ -30,7 +30,7 @@ from .._report.summary import caution, summarise
 from ..subsets import resolve_size
 from .inputs import check_arguments, on_host
 
-__all__ = ["Summary", "SummaryMixin", "facts"]
+__all__ = ["Summary", "SummaryMixin", "column_names", "facts"]
 
 Array = NDArray[np.float64]
 
@@ -224,7 +224,7 @@ class SummaryMixin(BaseEstimator):
         """
         check_is_fitted(self)
         check_arguments("summary", coverage=coverage)
-        names = _names(self)
+        names = column_names(self)
         return Summary(self, coverage, names, names)
 
     def report(self, path: str | os.PathLike[str]) -> None:
@@ -260,7 +260,7 @@ class SummaryMixin(BaseEstimator):
             notes.append(f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here.")
         page = render(
             summarise(
-                model, X, problem.Y[:, 0], _names(model), left_out=left_out, weight=problem.weight, target="y",
+                model, X, problem.Y[:, 0], column_names(model), left_out=left_out, weight=problem.weight, target="y",
                 data_name="rows given to fit", messages=notes, seed=fitted.design.seed,
                 command=f"{model.__repr__(700)}.fit(X, y).report({os.path.basename(path)!r})",
             )
@@ -336,7 +336,8 @@ def _html(caption: str, rows: Iterable[tuple[str, ...]]) -> str:
     return f'<table class="olsen-facts"><caption>{escape(caption)}</caption><tbody>{body}</tbody></table>'
 
 
-def _names(model: Any) -> list[str]:
+def column_names(model: Any) -> list[str]:
+    """Of the columns that a model was fitted on, or x0, x1, ..."""
     names = getattr(model, "feature_names_in_", None)
     return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
 

@@ -181,7 +181,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
     1.0
     """
 
-    __module__ = "olsen"  # where users find it: pickles and model files name no room of the house
+    __module__ = "olsen"  # where users find it: pickles and model files name no private module
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **FittedEnsemble._parameter_constraints,
