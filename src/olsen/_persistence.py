@@ -32,8 +32,6 @@ from ._estimators.fitted import FittedEnsemble
 from ._execution import from_extra, messages
 from ._execution.files import atomically
 
-__all__ = ["ModelFileError", "SavedModel", "damaged_model", "load", "read", "save", "write"]
-
 Array = NDArray[np.float64]
 
 SUFFIX = ".skops"

@@ -15,25 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "EPS",
-    "EXACT_FIT",
-    "LARGEST",
-    "LARGEST_INFLATION",
-    "ORDINARY",
-    "SMALLEST",
-    "SMALLEST_PIVOT",
-    "Cutoff",
-    "beyond_double",
-    "constant_columns",
-    "costs_a_rank",
-    "nothing_but_rounding",
-    "ordinary_weights",
-    "power_of_two",
-    "refuse_extremes",
-    "rounding_of_factors",
-]
-
 Array = NDArray[np.float64]
 EPS = float(np.finfo(np.float64).eps)
 

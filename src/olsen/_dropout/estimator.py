@@ -28,8 +28,6 @@ from ..subsets import resolve_size
 from . import exact, sgd
 from .exact import Masks
 
-__all__ = ["DropoutRegressor", "masks_of"]
-
 
 class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
     r"""Linear regression trained with dropout of its columns.

@@ -29,8 +29,6 @@ from .._execution import memory
 from .._members import Problem, orthogonal
 from .._trust import Cutoff, rounding_of_factors
 
-__all__ = ["Masks", "column_blocks", "solve"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -27,8 +27,6 @@ from .._members import Problem
 from .._moments import weighted_mean
 from .exact import Masks, column_blocks
 
-__all__ = ["Run", "train"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

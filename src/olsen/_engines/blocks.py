@@ -34,8 +34,6 @@ from .dask import DaskRows
 from .engine import Engine, FoldFit, NeedsRows, Options, Refit
 from .sources import Block, BlockSource, require_positive
 
-__all__ = ["GROUPS", "Blocks", "Summary"]
-
 Array = NDArray[np.float64]
 T = TypeVar("T")
 GROUPS = 20  # groups of rows when members draw rows

@@ -18,8 +18,6 @@ import numpy as np
 from .engine import Options
 from .sources import checked, named_columns, refuse_text, split_columns
 
-__all__ = ["DaskRows", "compute", "is_dask", "predict", "tree"]
-
 
 def is_dask(X: Any) -> bool:
     """Whether X is a Dask array or data frame."""

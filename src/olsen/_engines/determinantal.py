@@ -23,8 +23,6 @@ from ..subsets import Design, Determinantal
 if TYPE_CHECKING:
     from .engine import Engine
 
-__all__ = ["drawable", "limit_of", "limit_of_moments", "process_of", "uniform_members"]
-
 Array = NDArray[np.float64]
 
 UNIFORM_MEMBERS, FEWEST_UNIFORM = 1000, 100  # for their share of an infinite ensemble

@@ -22,8 +22,6 @@ from ..subsets._on_device import draw_on_device
 from .engine import Options
 from .memory import Rows, memory_named
 
-__all__ = ["Device", "lives_elsewhere", "predict", "refuse_unfollowed"]
-
 
 def lives_elsewhere(*arrays: Any) -> bool:
     """Whether any of these is an array of another library that scikit-learn is set to dispatch on."""

@@ -17,8 +17,6 @@ from .._moments import Moments
 from ..subsets import Design
 from .determinantal import limit_of
 
-__all__ = ["Engine", "FoldFit", "NeedsRows", "Options", "Refit"]
-
 Array = NDArray[np.float64]
 Progress = Callable[[str, int | str], Report | None]  # (what is done, how many items) -> called with finished ones
 

@@ -21,8 +21,6 @@ from ..subsets import Design, Subsets, row_groups
 from .engine import Engine, FoldFit, Options, Refit
 from .sources import require_positive
 
-__all__ = ["Memory", "Rows", "Stream", "memory_named"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

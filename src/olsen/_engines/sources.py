@@ -43,20 +43,6 @@ from .._execution.threads import Report, room_for_a_thread
 from ..subsets import row_groups
 from .engine import Options
 
-__all__ = [
-    "Block",
-    "BlockSource",
-    "ahead",
-    "checked",
-    "named_columns",
-    "open_source",
-    "parquet_batches",
-    "refuse_text",
-    "require_positive",
-    "some_of",
-    "split_columns",
-]
-
 T = TypeVar("T")
 Triple = tuple[Any, Any, Any]  # X, y and weights of a block as they are stored; weights may be None
 

@@ -20,8 +20,6 @@ from ..subsets import Subsets
 from .fitted import FittedEnsemble
 from .inputs import check_arguments, item_numbers, open_training, refuse_text_columns, unchanged_on_failure
 
-__all__ = ["OLSEnsembleRegressor", "member_coefficients"]
-
 
 def _can_stream(model: Any) -> bool:
     """Whether members use all rows; a stream keeps none, so there they could not draw any."""

@@ -66,8 +66,6 @@ from .._trust import LARGEST_INFLATION, power_of_two
 from ..subsets import Design, Subsets, group_size
 from .result import FittedResult
 
-__all__ = ["Batches", "CVPlus", "Jackknife", "MomentErrors", "Refits", "dense_chunks", "mean_inverse"]
-
 Array = NDArray[np.float64]
 
 

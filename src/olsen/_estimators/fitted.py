@@ -26,8 +26,6 @@ from .result import FittedResult, fingerprint, restored, same_rows
 from .summary import SummaryMixin
 from .uncertainty import UncertaintyMixin
 
-__all__ = ["FittedEnsemble"]
-
 MOST_BYTES = 2.0**26  # of training rows in a pickle or a file
 MANY_OPERATIONS = 1e12  # of drawing determinantal members: a few minutes of one core
 

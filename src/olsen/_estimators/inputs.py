@@ -35,12 +35,6 @@ from .._report.formatting import counted
 from .._selection.risk_curves import Splits
 from ..subsets import Design
 
-__all__ = [
-    "COMMON", "COUNT", "POSITIVE", "Number", "RepeatedRowsWarning", "check_arguments",
-    "check_shape", "item_numbers", "on_host", "open_training", "options_of", "refuse_text_columns", "resolve_seed",
-    "row_splits", "unchanged_on_failure", "validate_new_rows", "warn_repeated_rows",
-]  # fmt: skip
-
 
 class Number(Interval):
     """Numbers in a range; scikit-learn's own also takes True and False for them."""

@@ -18,8 +18,6 @@ from .fitted import FittedEnsemble
 from .inputs import check_arguments
 from .summary import Summary, column_names
 
-__all__ = ["PipelineParts", "predict_interval", "split_pipeline", "summary"]
-
 TAG = re.compile("\ue000(\\d+)\ue001")  # stands for a name: real ones may hold each other
 
 

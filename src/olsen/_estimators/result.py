@@ -18,8 +18,6 @@ from .._moments import DistinctRows, Triangle
 from .._selection.risk_curves import RiskCurve, Splits
 from ..subsets import Design, Determinantal
 
-__all__ = ["FittedResult", "fingerprint", "from_plain", "restored", "same_rows", "to_plain"]
-
 Array = NDArray[np.float64]
 
 NOT_KEPT = "the model came from a pickle or a file that was written without them. Call fit once more"

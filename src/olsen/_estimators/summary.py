@@ -30,8 +30,6 @@ from .._report.summary import caution, summarise
 from ..subsets import resolve_size
 from .inputs import check_arguments, on_host
 
-__all__ = ["Summary", "SummaryMixin", "column_names", "facts"]
-
 Array = NDArray[np.float64]
 
 CRITERIA = {

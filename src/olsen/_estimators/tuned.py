@@ -31,8 +31,6 @@ from .inputs import Number, check_arguments, open_training, row_splits, unchange
 from .result import FittedResult
 from .uncertainty import once
 
-__all__ = ["OLSEnsembleRegressorCV"]
-
 Array = NDArray[np.float64]
 
 MANY_ROWS = 1000  # from which on moments of folds stand for the rows, as they do for data that are not in memory

@@ -23,8 +23,6 @@ from .._selection.fold_data import SEED as FOLD_SEED
 from .error_estimates import Batches, CVPlus, Jackknife, MomentErrors, Refits, mean_inverse
 from .inputs import check_arguments, on_host, options_of, validate_new_rows
 
-__all__ = ["UncertaintyMixin", "once"]
-
 Method = TypeVar("Method", bound=Callable[..., Any])
 Array = NDArray[np.float64]
 

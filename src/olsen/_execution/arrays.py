@@ -21,8 +21,6 @@ try:
 except ImportError:  # then only libraries that are in the standard by themselves
     _get_namespace = None
 
-__all__ = ["HOST", "Space", "out_of_memory", "smaller_batch", "space_of"]
-
 
 @dataclass(frozen=True)
 class Space:

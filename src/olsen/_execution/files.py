@@ -11,8 +11,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["atomically", "check_writable", "is_stream", "remove_unfinished"]
-
 Result = TypeVar("Result")
 Name = str | os.PathLike[str]
 

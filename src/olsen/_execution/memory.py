@@ -12,8 +12,6 @@ try:
 except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
-__all__ = ["available_bytes", "describe", "require"]
-
 INFINITY = float("inf")
 
 

@@ -25,8 +25,6 @@ try:
 except ImportError:  # before 1.9: no callbacks to call
     _callback = None
 
-__all__ = ["CallbackSupportMixin", "progress", "warn", "with_callbacks"]
-
 Listener = Callable[[int], None]
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -37,16 +37,6 @@ from threadpoolctl import ThreadpoolController
 
 from . import memory
 
-__all__ = [
-    "Report",
-    "Threads",
-    "add_gram",
-    "blas_threads",
-    "count_threads",
-    "one_blas_thread",
-    "room_for_a_thread",
-]
-
 T = TypeVar("T")
 Report = Callable[[int], None]  # called with the number of finished items
 

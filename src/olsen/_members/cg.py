@@ -27,8 +27,6 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import HOST, Space
 
-__all__ = ["ALL", "Outcome", "iterate"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]

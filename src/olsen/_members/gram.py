@@ -39,8 +39,6 @@ from ..subsets import Subsets
 from . import orthogonal
 from .problem import Columns, Problem, Solution, gather
 
-__all__ = ["from_moments", "solve_own", "solve_shared"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -48,8 +48,6 @@ from ..subsets import Determinantal, Subsets
 from .orthogonal import basis_and_inverse, least_squares
 from .problem import Problem, Submatrix, gather
 
-__all__ = ["Deleted", "TrainingRows", "delete_each_row", "delete_rows", "delete_rows_of_limit", "inverses"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -45,8 +45,6 @@ from .cg import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, TooSlow, iterate
 from .cg_operators import OWN, WHOLE, Batch, Rows, Submatrices, UnitGram, rows_batch
 from .problem import Problem, Solution
 
-__all__ = ["AnySubsets", "Iteration", "Solved", "iterations", "pays_for_gram", "solve", "warn_slow"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]

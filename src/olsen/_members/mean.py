@@ -15,8 +15,6 @@ from .._trust import beyond_double, ordinary_weights
 from ..subsets import Subsets
 from .problem import Problem, Solution
 
-__all__ = ["Members", "by_target", "mean_target", "member_sum"]
-
 
 @dataclass(frozen=True)
 class Members:

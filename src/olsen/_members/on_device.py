@@ -21,8 +21,6 @@ from .masked_cg import AnySubsets, Solved
 from .mean import mean_target, member_sum
 from .problem import Problem
 
-__all__ = ["MemberSum", "solve_sum"]
-
 Indices = NDArray[np.int64]
 
 

@@ -33,8 +33,6 @@ from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding, power_of_two
 from ..subsets import Subsets
 from .problem import Problem, Solution, Submatrix
 
-__all__ = ["basis_and_inverse", "least_squares", "minimum_norm", "solve", "solve_wide"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Extended = NDArray[Any]  # numpy.longdouble

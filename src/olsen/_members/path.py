@@ -39,8 +39,6 @@ from .._execution.threads import Threads
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, costs_a_rank, rounding_of_factors
 from .problem import LANES, Columns, Problem
 
-__all__ = ["PathData", "pair_sums", "prefix_predictions", "prefix_residuals", "sum_pairs"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Rows = NDArray[np.int64] | None  # of a member; None: all

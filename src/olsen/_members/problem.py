@@ -28,8 +28,6 @@ from .._trust import (
     rounding_of_factors,
 )
 
-__all__ = ["LANES", "Columns", "Problem", "Solution", "Submatrix", "Units", "gather"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 TINY = float(np.finfo(np.float64).tiny)

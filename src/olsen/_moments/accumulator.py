@@ -22,8 +22,6 @@ from .._execution.threads import add_gram
 from .._trust import LARGEST, SMALLEST, constant_columns, refuse_extremes
 from .moments import Moments, mirror_lower, weighted_mean
 
-__all__ = ["Accumulator", "DistinctRows"]
-
 Array = NDArray[np.float64]
 MERGE = 32  # blocks summed about one shift
 

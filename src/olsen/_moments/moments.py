@@ -24,8 +24,6 @@ from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, one_blas_thread
 from .._trust import EPS, constant_columns, ordinary_weights
 
-__all__ = ["Moments", "centred_rows", "from_data", "mirror_lower", "training_moments", "weighted_mean"]
-
 Array = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])
 

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from .._trust import Cutoff, constant_columns
 
-__all__ = ["CentredRows", "Triangle"]
-
 
 @dataclass(frozen=True)
 class Triangle:

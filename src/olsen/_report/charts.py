@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from .formatting import columns_of, escape_control, shortened
 
-__all__ = ["Chart", "Row", "escape", "row_chart"]
-
 Limits = tuple[float, float]
 
 WIDTH, HEIGHT = 460, 300

@@ -11,11 +11,6 @@ import math
 import unicodedata
 from typing import Any
 
-__all__ = [
-    "coefficient_lines", "columns_of", "counted", "escape_control", "heading_lines", "interval_text", "listed",
-    "number", "padded", "percent", "quoted", "shortened", "size_of_members", "with_error",
-]  # fmt: skip
-
 LONGEST_NAME = 60
 ROUNDING = 1e-9  # distance from a whole number that is rounding of a mean
 

@@ -17,8 +17,6 @@ import numpy as np
 from .charts import Chart, Row, escape, row_chart
 from .formatting import counted, interval_text, number, percent, shortened, size_of_members, with_error
 
-__all__ = ["render", "render_comparison"]
-
 SCHEMES = {
     "uniform": "all columns with equal probability",
     "ridge": "members whose mean is ridge regression",

@@ -17,8 +17,6 @@ from .._execution import versions
 from .._moments import Moments
 from .formatting import coefficient_lines, heading_lines, interval_text, number, percent, size_of_members
 
-__all__ = ["as_text", "caution", "half_width", "left_out_predictions", "sampled_errors", "summarise", "summarise_folds"]
-
 Array = NDArray[np.float64]
 
 COVERAGE = 0.9

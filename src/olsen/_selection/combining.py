@@ -28,8 +28,6 @@ from .._trust import EPS
 from ..subsets import Design, Subsets
 from .risk_curves import weights_of
 
-__all__ = ["Combination", "combine", "drawn_to_one", "loo_scale", "simplex_weights", "stacking_weights"]
-
 Array = NDArray[np.float64]
 
 GATE = 2.0  # standard errors by which stacking must win

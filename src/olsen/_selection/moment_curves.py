@@ -30,8 +30,6 @@ from .._moments import Moments, training_moments
 from .._trust import SMALLEST_PIVOT
 from .risk_curves import Paths, RowCurve, pair_means
 
-__all__ = ["FoldCurve", "LeftOut", "moment_gcv_curve", "moment_kfold_curve"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

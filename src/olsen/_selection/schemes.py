@@ -32,8 +32,6 @@ from .combining import simplex_weights
 from .fold_data import Fold, FoldData
 from .penalised import inclusion, lasso_path, lasso_penalty, members, penalised, penalty_unit
 
-__all__ = ["Choice", "FoldFit", "Scheme", "choose_schemes"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

@@ -35,8 +35,6 @@ from .moment_curves import FoldCurve
 from .risk_curves import Paths, RiskCurve, RowCurve, Splits
 from .schemes import LARGEST_SHARE, Choice, choose_schemes
 
-__all__ = ["MomentData", "RowData", "Selection", "SelectionData", "TuningOptions", "select"]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 

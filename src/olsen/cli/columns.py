@@ -21,12 +21,6 @@ from .._execution import messages
 from .._report.formatting import counted, quoted, shortened
 from .tables import BLANKS, TableError, listed, option, separator_of, text_names
 
-__all__ = [
-    "DATES", "FIRST_ROW", "Stage", "TableColumns", "as_text", "date_order", "days", "decimal_mark", "distinct_texts",
-    "example", "fits_format", "numbers_in", "odd_texts", "plain_columns", "plain_numbers",
-    "possible_decimals", "refuse_doubtful_points", "refuse_missing", "settled_decimals", "texts_of", "unusable",
-]  # fmt: skip
-
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Stage = Literal["fit", "blocks", "predict"]  # what a table is read for: a fit in memory or in blocks, or a prediction

@@ -34,8 +34,6 @@ from .._report.formatting import heading_lines, listed, number, with_error
 from . import terminal
 from .tables import TableError
 
-__all__ = ["as_text", "run"]
-
 Array = NDArray[np.float64]
 
 OURS = "ensemble"

@@ -30,8 +30,6 @@ from .columns import FIRST_ROW, Stage, TableColumns, distinct_texts, refuse_miss
 from .tables import TableError, listed, one_line, option, refuse_absent, text_names
 from .terminal import UsageError
 
-__all__ = ["MAX_CATEGORIES", "Encoding", "InputColumn", "learn_encoding", "leaves", "numbers_of"]
-
 Array = NDArray[np.float64]
 MAX_CATEGORIES = 200
 MARKED_GAPS = (

@@ -26,8 +26,6 @@ from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
 from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
 from .terminal import Tell
 
-__all__ = ["ParquetTable", "fit", "learn", "open_table", "predictions"]
-
 Array = NDArray[np.float64]
 T = TypeVar("T")
 

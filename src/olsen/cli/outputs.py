@@ -18,8 +18,6 @@ from .._execution import files
 from .._report.formatting import escape_control
 from .terminal import UsageError
 
-__all__ = ["Kind", "check", "check_figures", "write_predictions"]
-
 Kind = Literal["a model", "a report", "predictions"]
 SUFFIXES: dict[Kind, tuple[str, ...]] = {
     "a model": (".skops",), "a report": (".html", ".htm"), "predictions": (".csv", ".tsv", ".parquet")

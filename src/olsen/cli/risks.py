@@ -9,8 +9,6 @@ import numpy as np
 from .. import theory
 from .terminal import UsageError
 
-__all__ = ["as_text", "calculate"]
-
 
 def calculate(letters: dict[str, float], alpha: float | None, n: int | None) -> dict[str, Any]:
     """Risk of an ensemble with what belongs to it; alpha is the best one if it is None."""

@@ -15,8 +15,6 @@ from .._estimators.summary import facts
 from .._report.formatting import coefficient_lines, counted, escape_control, number, percent, shortened
 from .encoding import Encoding
 
-__all__ = ["as_text", "contents"]
-
 MOST_COEFFICIENTS = 10
 MOST_NAMED = 8  # columns with text, and columns kept, that are named on a terminal
 

@@ -29,8 +29,6 @@ from .commands import TableOptions
 from .encoding import Encoding, learn_encoding, numbers_of
 from .tables import SEPARATED, TableError, is_parquet, read_table, refuse_absent, shown_name
 
-__all__ = ["TrainingData", "compare", "fit", "open_large", "open_rows", "predictions", "training_data"]
-
 Array = NDArray[np.float64]
 FEWEST_ROWS = 5
 EMBEDDED_TARGET = "carbon (g/100 g)"

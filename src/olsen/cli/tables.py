@@ -32,11 +32,6 @@ from .._execution import files, memory
 from .._report.formatting import LONGEST_NAME, counted, escape_control, quoted
 from . import terminal
 
-__all__ = [
-    "BLANKS", "SEPARATED", "Source", "TableError", "damaged_parquet", "is_parquet", "listed", "one_line", "option",
-    "read_table", "refuse_absent", "refuse_repeated", "separator_of", "shown_name", "text_names",
-]  # fmt: skip
-
 SEPARATOR = b"olsen.separator"  # among the metadata of a table that was read from text: what separated its cells
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "?", ".")
 BLANKS = " \t\r\n\u00a0"  # around a cell they are no part of it

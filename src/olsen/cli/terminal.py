@@ -12,8 +12,6 @@ from typing import Any
 
 from .._report.formatting import escape_control
 
-__all__ = ["Tell", "UsageError", "note", "progress", "show", "warnings_as_notes"]
-
 Tell = Callable[[str, float, float], None]  # (what is being done, how much of it is done, how much there is)
 
 OPTIONS = {  # how warnings of the library advise in Python, and in a shell

@@ -10,8 +10,6 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Mapper", "Subsets"]
-
 T = TypeVar("T")
 
 

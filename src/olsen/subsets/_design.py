@@ -14,8 +14,6 @@ from ._compressed import Mapper, Subsets
 from ._determinantal import Determinantal
 from ._drawing import ROWS, draw, draw_members, resolve_size, row_groups
 
-__all__ = ["Design", "MemberLists", "laws_of_members"]
-
 
 @dataclass(frozen=True)
 class Design:

@@ -27,8 +27,6 @@ from .. import _kernel
 from ._compressed import Mapper, Subsets
 from ._drawing import DETERMINANTAL
 
-__all__ = ["Determinantal", "penalty_of_size"]
-
 Array = NDArray[np.float64]
 
 ROUNDING = 1e-13  # of the largest eigenvalue, for each of the columns or rows: eigenvalues that are zeros

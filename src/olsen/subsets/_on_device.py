@@ -20,8 +20,6 @@ from ._compressed import Subsets
 from ._design import Design
 from ._drawing import COLUMNS, ROWS, group_size, key_order
 
-__all__ = ["DeviceSubsets", "draw_on_device", "raw_keys"]
-
 WORTH_IT = 1 << 17  # random numbers, some milliseconds of the host, from which hundreds of launches pay
 CHUNK_BYTES = 5e8  # working arrays where a library does not say how much memory there is
 KEY_BYTES = 100  # of all working arrays, for each key
