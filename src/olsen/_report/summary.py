@@ -235,7 +235,9 @@ def _curve(model: Any) -> dict[str, Any]:
     return {
         "size": [int(m) for m in results["size"][uniform]],
         "rmse": rmse[uniform].tolist(),
-        "rmse_infinite": np.sqrt(results["mse_infinity"][uniform]).tolist(),
+        "rmse_infinite": np.sqrt(
+            np.maximum(results["mse_infinity"][uniform], 0.0)
+        ).tolist(),  # estimated, so may be less
         "standard_error": error[uniform].tolist(),
         "chosen": int(model.max_features_),
         "mixture": {"rmse": float(rmse[at]), "standard_error": float(error[at])} if mixed else None,
