@@ -106,7 +106,7 @@ def test_what_would_lose_a_file_is_refused_and_changes_nothing(olsen, place, tmp
         (("fit", "parts", "--target", "y", "--out", "parts/deep/n.skops"), "the table parts"),
         (("fit", "parts", "--target", "y", "--out", "linked/n.skops"), "the table parts"),
         (("predict", "m.skops", "parts", "--out", "parts/p.parquet"), "the table parts"),
-        ((*FIT, "--out", "m.skops"), "--out m.skops is there already"),
+        ((*FIT, "--out", "m.skops"), "--out m.skops already exists"),
         ((*FIT, "--report", "r.html"), "--force"),
         (("compare", "y.csv", "--target", "y", "--report", "r.html"), "--force"),
         (("explore", "--out", "r.html"), "--force"),
@@ -333,7 +333,7 @@ def test_damaged_trials_are_computed_again(olsen, tmp_path):
     before = {path: path.read_bytes() for path in [tmp_path / "f" / "figure4.csv", *trials]}
     trials[0].write_bytes(b"")
     code, _, err = olsen(*command)
-    assert code == 2 and "figure4.csv is there already" in one_line(err)
+    assert code == 2 and "figure4.csv already exists" in one_line(err)
     code, _, err = olsen(*command, "--force")
     assert (code, err) == (0, "") and all(path.read_bytes() == known for path, known in before.items())
 

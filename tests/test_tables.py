@@ -174,7 +174,7 @@ REFUSED = {
     "nothing.csv": (b"\xef\xbb\xbf\n", ["nothing.csv is empty"], ()),
     "wide.csv": (TEXT.decode().encode("utf-16"), ["holds zero bytes", "UTF-8"], ()),
     "zero.csv": (spoiled(7, "1,2\x00,3"), ["zero.csv holds zero bytes"], ()),
-    "cut.parquet": (PARQUET[:-30], ["cut.parquet is no Parquet, or damaged", "get it again, or write it anew"], ()),
+    "cut.parquet": (PARQUET[:-30], ["cut.parquet is not Parquet, or is damaged", "download or export it again"], ()),
     "cut.arrow": (as_arrow(stream=False)[:-30], ["cut.arrow is a damaged Arrow file"], ()),
     "cut.arrows": (as_arrow(stream=True)[:-300], ["cut.arrows is a damaged Arrow file"], ()),
     "header only.csv": (b"a,b,y\n", ["header only.csv has a header but no rows"], ()),
@@ -340,7 +340,7 @@ def test_folders(olsen, tmp_path, monkeypatch):
                 np.testing.assert_array_equal(learned(".")[1], Y)
                 continue
             code, _, err = olsen("fit", ".", *FIT)
-            assert code == 1 and f"{folder} is no Parquet" in one_line(err)
+            assert code == 1 and f"{folder} is not Parquet" in one_line(err)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev/stdin")

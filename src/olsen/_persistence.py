@@ -1,7 +1,8 @@
 """Models as files: fitted ensembles, and pipelines that end with one, written and read by skops.
 
-A file from an unknown source can at worst hold a wrong model. Before skops builds anything, the archive must be no
-larger unpacked than it is (`MOST_...` bounds the rest), and its description may name no type outside of `TRUSTED`.
+A file from an unknown source can at worst hold a wrong model. Before skops builds anything, the archive must be
+uncompressed (unpacked no larger than the file; `MOST_...` bounds the rest), and its description may name no type
+outside of `TRUSTED`.
 """
 
 from __future__ import annotations
@@ -309,7 +310,7 @@ def _check_values(saved: SavedModel) -> None:
     """Raise for a model whose values agree with nothing; what else is wrong with one, predictions meet."""
     ensemble, residuals, spread = saved.ensemble, saved.residuals, saved.spread
     if type(saved.model) is not Pipeline and type(ensemble) not in ENSEMBLES:
-        raise TypeError(f"a {type(saved.model).__name__} is no model")
+        raise TypeError(f"a {type(saved.model).__name__} is not a model that can be saved")
     p, coef, intercept = ensemble.n_features_in_, np.asarray(ensemble.coef_), np.asarray(ensemble.intercept_)
     if coef.shape not in ((p,), (1, p)) or intercept.size != 1 or spread.shape not in ((p,), (0,)):
         raise ValueError("coefficients are not those of its columns")

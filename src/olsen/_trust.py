@@ -5,6 +5,8 @@ One policy for constant, dependent, too large and too small columns, Gram matric
 Everything here is relative: units and the number of rows do not matter. A Gram matrix squares the condition number of
 its columns, so whoever factors one asks here whether the factor may be used; where it may not, members are solved from
 the data, never from the damaged matrix.
+
+The kernels have a copy of the tolerances they need, in ``_kernel/kernels.h``; a test compares the two.
 """
 
 from __future__ import annotations
@@ -144,7 +146,7 @@ def ordinary_weights(weight: Array) -> Array:
     if least < 1e-100 * most:
         raise ValueError(
             f"sample_weight spans {least:.3g} to {most:.3g}: rows that count 1e100 times less than "
-            f"others cannot be weighed in double precision. Give them weight zero, which drops them, or take fewer "
-            f"decades."
+            f"others cannot be represented in double precision. Give them weight zero, which drops them, or narrow "
+            f"the range of weights."
         )
     return weight / 2.0 ** min(max(int(np.frexp(most)[1]), -1022), 1023)

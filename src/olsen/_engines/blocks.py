@@ -1,12 +1,12 @@
-r"""Rows in blocks: one pass for the moments, then any number of members, in memory that rows do not change.
+r"""Rows in blocks: one pass for the moments, then any members, in memory that does not grow with the number of rows.
 
 **Row subsets** cannot be drawn row by row from a stream. With ``max_samples`` below 1, every row is thrown into one of
 ``GROUPS`` groups by a counter-based random number, moments are kept for each, and a member's rows are a random set of
 whole groups: its moments are a sum. Members whose Gram matrix is not to be trusted are solved from a triangular factor,
 made in a second pass over the data, never from the moments.
 
-A source has ``collect(work, merge)``: what a function makes of all blocks. Here they are given to it one after the
-other; on a cluster each chunk is, and what it makes of them is merged in their order.
+A source has ``collect(work, merge)``: what a function makes of all blocks. Here blocks are passed to it one by one; on
+a cluster it runs on each chunk and the results are merged in chunk order.
 """
 
 from __future__ import annotations
@@ -213,8 +213,8 @@ class Blocks(Engine):
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:
         if not refit.design.all_rows:
             raise NeedsRows(
-                f"max_samples={refit.design.max_samples!r} gives members groups of rows, which folds would tear apart; "
-                f"use max_samples=1.0, or method='normal'."
+                f"with max_samples={refit.design.max_samples!r} members are drawn as groups of rows, which cannot be "
+                f"split into folds; use max_samples=1.0, or method='normal'."
             )
         whole, fits = Blocks(self.source, self.options), []
         summary = whole._sum(count, seed)

@@ -1,10 +1,10 @@
-r"""Dask arrays and data frames: only sums travel, nothing of the length of the data comes to the client.
+r"""Dask arrays and data frames: only sums travel, nothing of the length of the data is sent to the client.
 
-Moments of every chunk are merged as a tree, and 8 p^2 bytes come to the client, once. Collections with no more rows
-than columns are loaded instead: their products would be larger than they are.
+Moments of every chunk are merged as a tree, and 8 p^2 bytes are sent to the client, once. Collections with no more
+rows than columns are loaded instead: their products would be larger than they are.
 
-Chunks are merged in their order whatever worker had them, so a lost worker changes nothing: Dask makes its chunks
-again.
+Chunks are merged in their order whatever worker had them, so a lost worker changes nothing: Dask recomputes its
+chunks.
 """
 
 from __future__ import annotations

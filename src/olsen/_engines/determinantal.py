@@ -68,9 +68,9 @@ def _all_rows(problem: Problem) -> Submatrix:
 def _trusted(process: Determinantal) -> Determinantal:
     if process.doubtful:
         raise ValueError(
-            f"determinantal members of {process.chances.sum():g} columns on average need directions of the columns "
-            f"that products of them do not tell apart from rounding, and only these products are kept of data in "
-            f"blocks, on a cluster or on a device. Use a smaller max_features, or load X as an array in memory."
+            f"determinantal members of {process.chances.sum():g} columns on average need directions that X'X cannot "
+            f"distinguish from rounding error, and only X'X is kept for data in blocks, on a cluster or on a device. "
+            f"Use a smaller max_features, or load X as an array in memory."
         )
     return process
 

@@ -1,6 +1,6 @@
 """Data that are read row block by row block: files, memory maps, chunked arrays, iterators.
 
-What `fit` takes for blocks, and where y and weights come from:
+Which inputs `fit` reads in blocks, and where y and weights come from:
 
 ====================================================  ===========================================================
 X                                                     y and sample_weight
@@ -17,7 +17,7 @@ Everything else is an array or a data frame and is loaded as a whole. Blocks are
 sums them decides on the type. A single number as sample_weight is the weight of every row.
 
 Files that change between their opening and the end of a pass are refused (size, time of change, identity): rows of two
-versions would be summed, and a chunk that zarr does not find is zeros to it.
+versions would be summed, and zarr silently reads a missing chunk as zeros.
 """
 
 from __future__ import annotations

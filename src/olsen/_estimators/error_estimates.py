@@ -393,7 +393,8 @@ class Batches:
             group = int(group_size(min(max(share, 1 / design.n_columns), 1.0)))
         if k < 5 * group:
             raise ValueError(
-                f"{k} members are too few to tell how much another draw would change: it takes 5 groups of {group}."
+                f"{k} members are too few to estimate the variation between draws; at least {5 * group} members are "
+                f"needed (5 groups of {group})."
             )
         edges = [*(int(edge) * group for edge in np.linspace(0, k // group, min(k // group, 100) + 1)[:-1]), k]
         members = (engine.solve(design, start, stop).on_host() for start, stop in pairwise(edges))

@@ -97,7 +97,7 @@ class FittedEnsemble(
         """
         fitted = self._result()
         if n_members is None and not np.isfinite(self.n_estimators_):
-            raise ValueError("the members of this fit are infinitely many: say how many to draw, member_coefs(1000).")
+            raise ValueError("this fit has infinitely many members: pass a number, for example member_coefs(1000).")
         if n_members is not None:
             inputs.check_arguments("member_coefs", n_members=n_members)
             if n_members > fitted.members.number:

@@ -7,8 +7,8 @@ threads and they would fight for the cores.
 The calling thread always works too, and pooled threads join when they are free. So no call waits for threads that are
 busy elsewhere, and where none can be had (the interpreter is ending, the system has no more) the caller does it all.
 
-**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the whole process. So limits of ours, in whatever
-threads, are kept in one table, of which the latest counts; what was there before the first comes back with the last.
+**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the whole process. So all our limits go
+into one table and the most recent applies; the original value is restored when the last one is released.
 OpenBLAS built on OpenMP has a number for each thread instead: there only the thread that asks is limited.
 """
 

@@ -1,4 +1,4 @@
-/* What is done to one 8 x 8 tile while it sits in registers.
+/* What is done to one 8 x 8 tile (LANES, in simd.h) while it sits in registers.
  *
  * A panel holds LANES rows of a lower triangular matrix, its columns one after the other, LANES numbers each: every
  * column is one vector load, every entry of another panel one broadcast, and nothing is packed. */

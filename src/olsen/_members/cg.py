@@ -5,7 +5,7 @@ r"""Conjugate gradients for many systems at once, one column each.
 The stopping rule bounds the error, not the residual: :math:`\|x - \hat x\| \le \|r\| / \lambda_{\min}`, so a column is
 done when :math:`\|r\| \le tol \cdot \lambda \, \|x\|` with an estimate of the smallest eigenvalue. A residual alone
 cannot show that a direction is missing: where the smallest eigenvalue is 1e-10 the right-hand side hardly has that
-direction, and the iteration would stop content with a coefficient that is wrong in its first digit.
+direction, and the iteration would stop early with a coefficient that is wrong in its first digit.
 
 The estimate comes from *probes*, columns with random right-hand sides z: their solution w is one step of inverse
 iteration, and :math:`w'Aw / w'w = w'z / w'w` bounds the smallest eigenvalue from above at every step and settles

@@ -4,13 +4,13 @@ r"""Members on principal submatrices of a Gram matrix, by Cholesky.
 
 The fastest way and the least accurate one: G squares the condition number of X. So every factor is watched in two ways.
 The smallest pivot :math:`L_{jj}^2 / G_{jj}`, the share of column j that the columns before it leave unexplained, finds
-columns that are dependent. It does not see those that *later* columns hide (on NIST's Wampler polynomials it is 3e-5
+columns that are dependent. It does not see those that *later* columns explain (on NIST's Wampler polynomials it is 3e-5
 where the inverse has norm 6e5), so two random right-hand sides s are solved along: with :math:`D =
 \mathrm{diag}(G)^{1/2}`, :math:`D G^{-1} D s` holds rows of the inverse correlation matrix, whose diagonal are the
 variance inflation factors, times s. Members that fail may have lost more than five digits. They are refined on the data
-(``_kernel/refine.h``), and columns that depend on others are confirmed there and left out, the solution made the
-shortest (``_kernel/dependent.h``); what remains doubtful is solved again from the data, never from this matrix, and
-counted.
+(``_kernel/refine.h``), and columns that depend on others are confirmed there and dropped, and the minimum-norm
+solution is returned (``_kernel/dependent.h``); what remains doubtful is solved again from the data, never from this
+matrix, and counted.
 
 **Complement form.** For subsets of more than half of the columns and a well-conditioned G, with :math:`P = G^{-1}`,
 full solution :math:`b^0 = P c` and left-out columns C,

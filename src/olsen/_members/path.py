@@ -2,8 +2,8 @@ r"""Every subset size of a member from one factorisation, with the leave-one-out
 
 Take the columns in the order of a permutation, at most M of them, as rows of A: about their means, times the roots of
 the weights. Let :math:`A = L Z` with :math:`Z Z' = I` (from a Cholesky factor of the Gram matrix, or from a QR of the
-data where that is not to be trusted). The member of size m is the first m columns, its factor the leading block of L,
-and with :math:`z = Z y`
+data where the Gram matrix is not trusted). The member of size m is the first m columns, its factor the leading block of
+L, and with :math:`z = Z y`
 
 .. math:: \hat y_l(m) = \sum_{j \le m} z_j Z_{jl}, \qquad h_l(m) = \sum_{j \le m} Z_{jl}^2, \qquad
           e_l(m) = \frac{y_l - \hat y_l(m)}{1 - h_l(m) - w_l/\sum w}

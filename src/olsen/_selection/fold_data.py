@@ -1,7 +1,7 @@
 """Train and test folds for comparing sampling schemes, and the penalty of ridge regression on all rows.
 
-Folds are of rows in memory, or of rows of which only moments are known. Coefficients (count, p) are those of one
-target and of columns in units of their standard deviation.
+Folds are of rows in memory, or of rows of which only moments are known. Coefficients, shape (count, p), are for
+one target and standardised columns.
 
 The penalty of ridge regression has the least leave-one-out error, or the least error over the folds. One symmetric
 eigendecomposition on the smaller side of the data gives every penalty, down to 1e-9 of the largest eigenvalue.

@@ -1,4 +1,4 @@
-r"""Estimated error of an ensemble for every size of uniform members and every number of them, from residuals of few.
+r"""Estimated error of an ensemble for every size and number of uniform members, from the residuals of a few members.
 
 Errors of an average are averages of pair products. With A the mean of :math:`e_i^2`, S that of :math:`e_i e_j` for two
 members of one balanced group (which avoid each other) and C that of members of different groups, k members have

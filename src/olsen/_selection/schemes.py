@@ -9,13 +9,13 @@ Penalised least squares with spreads d of standardised columns,
 - **lasso**: :math:`d_j = |b_j|` from the lasso's own coefficients, a fixed point of that step;
 - **sparse**: :math:`d_j = b_j^2` from the lasso's coefficients, one step beyond.
 
-Besides there are **uniform** members, as in the paper, and **nothing**, the mean target.
+There are also **uniform** members, as in the paper, and **nothing**, the mean target.
 
 **Choice.** All that looks at y is repeated in every fold, from the rows outside it; only penalties, one number for each
-scheme, are those of least error over all folds. Shares are weights of least squared error of the left-out predictions
-(stacking), averaged over draws :math:`W_n(S)/n` of the products S of errors that n rows could as well have given, drawn
-towards a mixture of ridge and nothing as far as their gain over it is within its noise, and to nothing as far as the
-gain over that is (status: heuristic; measured in ``docs/tuning.md``).
+scheme, are those of least error over all folds. Shares are stacking weights (least squared error of the left-out
+predictions), averaged over random draws :math:`W_n(S)/n` of the error products S to allow for sampling noise. They are
+then shrunk towards ridge plus nothing, and further to nothing, when the gain is within noise (status: heuristic;
+measured in ``docs/tuning.md``).
 """
 
 from __future__ import annotations

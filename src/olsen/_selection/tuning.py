@@ -165,7 +165,8 @@ class RowData:
         if options.criterion == "oob":
             if rows is None:
                 raise ValueError(
-                    f"cv='oob' needs rows that members are not given, but max_samples={options.max_samples}."
+                    f"cv='oob' needs out-of-bag rows, but max_samples={options.max_samples}; set max_samples below 1.0 "
+                    f"or use another cv."
                 )
             name, curve = "oob", risk_curves.oob_curve(problem, sizes, how, rows)
         elif self.splits is not None:

@@ -1,7 +1,7 @@
 """Cells of a table as numbers, days or texts, as scikit-learn's encoders and imputers take them; missing cells.
 
-Texts that are numbers to people (thousands marks, decimal commas) and dates (orders of day and month) are decided upon
-by columns, from their different texts: each of them must be one in the same format.
+Texts that are numbers to people (thousands marks, decimal commas) and dates (orders of day and month) are detected per
+column from its distinct values, which must all follow one format.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tables as the numbers that a model takes: what each column is, scikit-learn's transformers of that, and their use.
 
-From a training table: numbers are plain or in one format, dates are asked for, other texts are categories; what may be
-two things is refused. Of any fitted pipeline: which columns it takes, with errors that name cells.
+From a training table: numbers are plain or in one format, dates are asked for, other texts are categories;
+ambiguous columns are refused. Of any fitted pipeline: which columns it takes, with errors that name cells.
 """
 
 from __future__ import annotations
@@ -406,8 +406,8 @@ class Encoding:
             if len(rest) != self.given:
                 raise TableError(
                     f"the table has {counted(len(rest), 'column')} besides the target, but the model was fitted in "
-                    f"Python on {counted(self.given, 'column')} without names, which are taken in their order; give "
-                    f"as many, or fit the model on a data frame."
+                    f"Python on {counted(self.given, 'column')} without names, so columns are matched by position; "
+                    f"give the same number, or fit the model on a data frame."
                 )
             return table.select(rest).rename_columns([f"column {j + 1}" for j in range(self.given)])
         held = set(table.column_names)  # a fresh list every time it is asked for

@@ -46,7 +46,7 @@ def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | 
             raise UsageError(f"{first} and {second} are one file; give them different names.")
     for name, (path, kind) in given.items():
         if path.is_dir() or path.is_block_device():
-            raise UsageError(f"{name} is a folder or a disk; the name of a file is needed.")
+            raise UsageError(f"{name} is a directory or device; give a file name.")
         if files.is_stream(path) and path.suffix == ".parquet":
             raise UsageError(f"{name} is a pipe or a device; Parquet needs a file, choose .csv or .tsv.")
         if not files.is_stream(path) and path.suffix.lower() not in SUFFIXES[kind]:
@@ -67,7 +67,7 @@ def check_figures(folder: Path, names: Iterable[str], suffix: str, force: bool) 
 
 def _refuse_existing(path: Path, name: str, force: bool) -> None:
     if not force and path.is_file() and path.stat().st_size:
-        raise UsageError(f"{name} is there already; choose another name, or replace it: --force.")
+        raise UsageError(f"{name} already exists; choose another name or use --force.")
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -244,7 +244,7 @@ def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) ->
 
 def damaged_parquet(name: str, error: Exception) -> str:
     """What is said of a file that begins as Parquet and cannot be read as such, or of a folder with other files."""
-    return f"{name} is no Parquet, or damaged; get it again, or write it anew: {one_line(error)}"
+    return f"{name} is not Parquet, or is damaged; download or export it again: {one_line(error)}"
 
 
 def _read_parquet(source: Source) -> Any:

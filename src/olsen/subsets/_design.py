@@ -192,7 +192,7 @@ class MemberLists:
 
     def __len__(self) -> int:
         if self._k == np.inf:
-            raise TypeError("there are infinitely many members.")
+            raise TypeError("this design has infinitely many members, so it has no length.")
         return int(self._k)
 
     def __getitem__(self, i: int | slice) -> Any:
