@@ -28,7 +28,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -187,19 +187,20 @@ class BlockSource:
 def ahead(blocks: Iterator[T], count: int) -> Iterator[T]:
     """The same blocks, read while those before are worked on; one after the other where no thread can be had."""
     coming, threaded = deque[Future[T | None]](), room_for_a_thread()
-    with ThreadPoolExecutor(1) as reader:
-        try:
-            while True:
-                try:
-                    while threaded and len(coming) <= count:
-                        coming.append(reader.submit(next, blocks, None))
-                except RuntimeError:  # the system has no more threads, or the interpreter is ending
-                    threaded = False
-                block = coming.popleft().result() if coming else next(blocks, None)
-                if block is None:
-                    return
-                yield block
-        finally:
+    reader = ThreadPoolExecutor(1)
+    try:
+        while True:
+            try:
+                while threaded and len(coming) <= count:
+                    coming.append(reader.submit(next, blocks, None))
+            except RuntimeError:  # the system has no more threads, or the interpreter is ending
+                threaded = False
+            block = coming.popleft().result() if coming else next(blocks, None)
+            if block is None:
+                return
+            yield block
+    finally:
+        with suppress(RuntimeError):  # the garbage collector may run in the reader, which cannot wait for itself
             reader.shutdown(cancel_futures=True)
 
 

@@ -185,7 +185,7 @@ def _grid(x: Callable[[float], float], ticks: list[tuple[float, str]], top: floa
 def _name(name: str, right: int, y: float, style: str) -> str:
     """A name that ends at `right`, one too long without its middle; the whole is shown when the pointer rests on it."""
     shown = shortened(name, 17)
-    while columns_of(shown) + sum(c in "MWmw@%" for c in shown) / 2 > 17 and len(shown) > 3:  # too wide
+    while columns_of(shown) + sum(c in "MWmw@%" for c in shown) > 17 and len(shown) > 3:  # too wide
         shown = shortened(name, len(shown) - 1)
     whole = f"<title>{escape(shortened(name, 300))}</title>"
     return f'<text class="{style}" x="{right}" y="{y}" text-anchor="end">{whole}{escape_html(shown)}</text>'
