@@ -132,7 +132,7 @@ def test_wrong_arguments_are_bad_usage(olsen, csv_file, model_file, tmp_path):
         *(((*fit, option, "z"), "'z'") for option in ("--drop", "--weight", "--groups", "--dates")),
         ((*fit, "--missing", "guess"), "--missing"),
         ((*fit, "--members", "one"), "members"),
-        ((*fit, "--out", tmp_path), "folder"),
+        ((*fit, "--out", tmp_path), "directory"),
         ((*predict, "--id", "z"), "'z'"),
         ((*predict, "--id", "yield"), "yield"),
         ((*predict, "--interval", "90"), "90"),
