@@ -23,8 +23,10 @@ def problem_of(seed, n, p, *, rows=None, fit_intercept=True, weighted=False, q=2
     X, Y = random_problem(seed, n=n, p=p, q=q)
     rng = np.random.default_rng(seed)
     weight = rng.uniform(0.3, 2.0, n) if weighted else None
-    chosen = None if rows is None else np.sort(rng.permutation(n)[:rows])
-    return Problem(X, Y, weight, fit_intercept), chosen, rng.permutation(p)
+    chosen, order = None if rows is None else np.sort(rng.permutation(n)[:rows]), rng.permutation(p)
+    if chosen is not None:
+        X[chosen, order[2]] = 0.7  # a column that is constant on the rows of the member, not on others
+    return Problem(X, Y, weight, fit_intercept), chosen, order
 
 
 def refit_without_each_row(problem, columns, rows):
@@ -54,9 +56,9 @@ def test_leave_one_out_of_every_size_equals_refits(seed):
     sizes = np.array([1, 4, 9, 12])
     for problem, rows, order in every_case(seed):
         expected = [refit_without_each_row(problem, order[:size], rows) for size in sizes]
-        for shared in (True, False):
-            data = PathData.from_problem(problem, shared=shared and rows is None)
-            np.testing.assert_allclose(prefix_residuals(data, order, sizes, rows), expected, rtol=1e-8, atol=1e-8)
+        for shared, own in product((True, False), (rows, None)):  # rows of one member, or of all
+            data = PathData.from_problem(problem, shared=shared, rows=rows if own is None else None)
+            np.testing.assert_allclose(prefix_residuals(data, order, sizes, own), expected, rtol=1e-8, atol=1e-8)
 
 
 def test_coefficients_of_every_size_equal_members(seed):

@@ -152,7 +152,7 @@ class Jackknife:
             for part, rows in dense_chunks(X[start:stop], 32.0 * n):
                 here = slice(start + part.start, start + part.stop)
                 for t in range(q):
-                    change = found.offset[:, t] + (rows / found.units.x - found.rows.mean_x) @ changes[t]
+                    change = found.offset[:, t] + (rows / found.units.x - found.rows.problem.means[0]) @ changes[t]
                     without = prediction[here, t, None] - change
                     ends[here, t, 0] = np.partition(without - width[:, t], n - rank, axis=1)[:, n - rank]
                     ends[here, t, 1] = np.partition(without + width[:, t], rank - 1, axis=1)[:, rank - 1]
@@ -199,7 +199,7 @@ class Jackknife:
         residual, _, sums, rows, units = self._delete_rows(operator=True)
         operator, x = sums.operator, rows.block(slice(0, n))  # (p, n)
         assert operator is not None
-        D, scale = operator.M @ x * rows.weight, self.fitted.scale
+        D, scale = operator.M @ x * rows.problem.weights, self.fitted.scale
         D = scale * (D if operator.F is None else D + operator.F)
         base = operator.centre + scale * operator.moved
         # by QR: products of the columns would lose twice the digits where rows are far out
@@ -210,7 +210,7 @@ class Jackknife:
         # of an ensemble that fits every row 0 / 0, and leaving kappa out is the safe side
         shrink = min(1.0, float(left / (1 - 2 * trace + squares))) if left > 1e-12 else 1.0
         unit = power_of_two(float(np.abs(residual).max(initial=0.0)))
-        return _Derivative(D, base, shrink * (residual / unit) ** 2, unit, units.x, rows.mean_x)
+        return _Derivative(D, base, shrink * (residual / unit) ** 2, unit, units.x, rows.problem.means[0])
 
     def _delete_rows(self, **how: Any) -> _Deletion:
         """Sums over all members."""

@@ -63,17 +63,13 @@ def from_moments(
     dead = scale == 0
     G = moments.G + np.diag(dead.astype(float)) if dead.any() else moments.G  # constant columns: coefficient zero
 
-    def intercept_of(values: Array) -> Array:
-        return moments.mean_y - _times(values, features, moments.mean_x)
-
-    if _complement_pays(G, features):
-        values = _complement(G, moments.C, scale, features, mapper)
-        if values is not None:
-            return Solution(values, intercept_of(values), np.zeros(len(features.indptr) - 1, dtype=bool), "gram")
-    C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
-    values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper, columns)
-    doubtful = ~((ratios > SMALLEST_PIVOT) & (probed < LARGEST_INFLATION))
-    return Solution(values, intercept_of(values), doubtful, "gram")
+    values = _complement(G, moments.C, scale, features, mapper) if _complement_pays(G, features) else None
+    doubtful = np.zeros(len(features.indptr) - 1, dtype=bool)
+    if values is None:
+        C = np.column_stack([moments.C, scale[:, None] * _probes(len(scale))])
+        values, ratios, probed = _solve_principal(G, C, scale, q, features, mapper, columns)
+        doubtful = ~((ratios > SMALLEST_PIVOT) & (probed < LARGEST_INFLATION))
+    return Solution(values, moments.mean_y - _times(values, features, moments.mean_x), doubtful, "gram")
 
 
 def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:

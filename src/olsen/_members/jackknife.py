@@ -235,24 +235,9 @@ class TrainingRows:
     dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # columns that are constant
 
     @cached_property
-    def mean_x(self) -> NDArray[np.float64]:
-        """Of all rows, (p,); zeros without an intercept."""
-        return self.problem.means[0]
-
-    @cached_property
-    def mean_y(self) -> NDArray[np.float64]:
-        """The same of the targets, (q,)."""
-        return self.problem.means[1]
-
-    @cached_property
-    def weight(self) -> NDArray[np.float64]:
-        """Weights of the rows, (n,)."""
-        return np.ones(len(self.problem.Y)) if self.problem.weight is None else self.problem.weight
-
-    @cached_property
     def share(self) -> NDArray[np.float64]:
         """Share of every row in the mean, (n,); zeros without an intercept."""
-        return self.weight / self.weight.sum() if self.problem.fit_intercept else np.zeros(len(self.weight))
+        return self.problem.weights / self.problem.total_weight * self.problem.fit_intercept
 
     @cached_property
     def _X(self) -> Any:
@@ -270,7 +255,7 @@ class TrainingRows:
         """Columns about their means of some rows, (p, rows)."""
         part = self._X[rows]
         x = np.empty((self.problem.shape[1], rows.stop - rows.start))
-        np.subtract(part.toarray().T if sp.issparse(part) else part.T, self.mean_x[:, None], out=x)
+        np.subtract(part.toarray().T if sp.issparse(part) else part.T, self.problem.means[0][:, None], out=x)
         x[self.dead] = 0.0
         return x
 
@@ -299,11 +284,11 @@ class Deleted:
     def add_shared(self, rows: TrainingRows, coef: Array, weight: float) -> None:
         """Members on all rows, of weight together: their coefficients and means."""
         self.coef[:] += coef
-        self.intercept[:] += weight * rows.mean_y - rows.mean_x @ coef
-        share = rows.share[:, None]
-        change = share / (1 - share) * (rows.problem.Y - rows.mean_y)
+        share, (mean_x, mean_y) = rows.share[:, None], rows.problem.means
+        self.intercept[:] += weight * mean_y - mean_x @ coef
+        change = share / (1 - share) * (rows.problem.Y - mean_y)
         self.mean_change[:] += weight * change
-        self.mean_y[:] += weight * (rows.mean_y - change)
+        self.mean_y[:] += weight * (mean_y - change)
         if self.operator is not None:
             self.operator.centre[:] += weight * rows.share
 
@@ -316,7 +301,7 @@ class Deleted:
 
     def add_member(self, rows: TrainingRows, columns: Indices, one: _MemberDeletion, weight: float) -> None:
         """A member with rows, means or an inverse of its own."""
-        away = one.mean_x - rows.mean_x[columns]  # zero where it was given all rows
+        away = one.mean_x - rows.problem.means[0][columns]  # zero where it was given all rows
         self.coef[columns] += weight * one.coef
         self.intercept[:] += weight * one.intercept
         self.residual[:] += weight * one.residual
@@ -468,7 +453,7 @@ def _on_block(
 
     Zero where members fit a row too closely: these go to `close`, as members and rows.
     """
-    a, weight, q = rows.block(here), rows.weight[here], form.C.shape[1]
+    a, weight, q = rows.block(here), rows.problem.weights[here], form.C.shape[1]
     g = form.M @ a if form.complement else a
     total, change = np.zeros((q, a.shape[1])), np.zeros((q, *a.shape)) if changes else None
     for batch in batches:
@@ -483,7 +468,7 @@ def _on_block(
             left[doubtful] = np.inf
             which, places = np.nonzero(doubtful)
             close.append((batch.members[which], here.start + places))
-        residual = ((rows.problem.Y[here] - rows.mean_y).T - fitted) / left[:, None]
+        residual = ((rows.problem.Y[here] - rows.problem.means[1]).T - fitted) / left[:, None]
         residual *= batch.weights[:, None, None]
         total += residual.sum(axis=0)
         if change is not None:
@@ -520,7 +505,7 @@ def _add_one_by_one(
     sums: Deleted,
 ) -> Deleted:
     """Add members that are deleted from on their own, a few at a time, in their order."""
-    n, sizes = len(rows.weight), features.sizes[members]
+    n, sizes = len(rows.share), features.sizes[members]
     if sums.operator is not None:
         memory.require(
             8.0 * features.n_items * n,
@@ -550,7 +535,7 @@ def delete_rows_of_limit(
     """What :func:`delete_rows` sums over members, for infinitely many determinantal ones."""
     rows, sums = TrainingRows(problem, np.flatnonzero(process.spreads == 0)), Deleted.zeros(problem, operator, visit)
     half = np.sqrt(process.spreads)[:, None] * process.vectors / np.sqrt(process.values + process.penalty)  # M = hh'
-    weight, Y, coef = rows.weight, problem.Y - rows.mean_y, np.zeros(sums.coef.shape)
+    weight, Y, coef = problem.weights, problem.Y - problem.means[1], np.zeros(sums.coef.shape)
     for here in rows.blocks():
         coef += half @ ((half.T @ rows.block(here)) @ (weight[here, None] * Y[here]))
     sums.add_shared(rows, coef, 1.0)

@@ -123,7 +123,7 @@ def mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.f
         return np.zeros(problem.Y.shape[1])
     if samples is None:
         return np.asarray(weighted_mean(problem.Y, problem.weight))
-    weight = np.ones(len(problem.Y)) if problem.weight is None else ordinary_weights(problem.weight)
+    weight = ordinary_weights(problem.weights)
     starts = samples.indptr[:-1]
     totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)
     return np.asarray(weights @ (totals / np.add.reduceat(weight[samples.indices], starts)[:, None]))

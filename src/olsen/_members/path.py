@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from .. import _kernel
 from .._execution.threads import Threads
-from .._trust import EXACT_FIT, SMALLEST_PIVOT, costs_a_rank, rounding_of_factors
+from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
 from .problem import LANES, Columns, Problem
 
 Array = NDArray[np.float64]
@@ -51,12 +51,16 @@ class PathData:
     """Data of paths."""
 
     columns: Columns
-    G: NDArray[np.float64] | None  # (p, p) Gram matrix of all rows, where one is shared
+    G: NDArray[np.float64] | None  # (p, p) Gram matrix of these rows, where one is shared
+    rows: Rows = None  # of members that have none of their own, sorted; None: all
 
     @classmethod
-    def from_problem(cls, problem: Problem, *, shared: bool = True) -> PathData:
-        """Copy the data once; `shared` makes the Gram matrix of all rows for members that use them."""
-        return cls(Columns.from_problem(problem), problem.moments.G if shared else None)
+    def from_problem(cls, problem: Problem, *, shared: bool = True, rows: Rows = None) -> PathData:
+        """Copy the data once; `shared` makes the Gram matrix of the rows for members that use them."""
+        columns = Columns.from_problem(problem, rows=rows)
+        if not shared:
+            return cls(columns, None, rows)
+        return cls(columns, problem.moments.G if rows is None else columns.A[:, rows] @ columns.A[:, rows].T, rows)
 
     @cached_property
     def _products(self) -> tuple[Array, Array, Array]:
@@ -98,13 +102,16 @@ class _Path:
         """The path of one member along its columns."""
         all_rows, n = data.columns, data.columns.n
         A, Y, root, share = all_rows.A[columns, :n], all_rows.Y[:n], all_rows.root[:n], all_rows.share[:n]
-        given = np.arange(n) if rows is None else np.sort(rows)
+        own = data.rows if rows is None else np.sort(rows)
+        given: Any = slice(None) if own is None else own
         mean_x, mean_y = np.zeros(len(A)), np.zeros(Y.shape[1])
         if rows is not None and share.any():  # with an intercept
-            own = root[given] / (root[given] @ root[given])
-            mean_x, mean_y, share = A[:, given] @ own, own @ Y[given], root**2 / (root[given] @ root[given])
+            total, mean = float(root[given] @ root[given]), np.zeros(n)
+            mean[given] = root[given] / total
+            mean_x, mean_y, share = A @ mean, mean @ Y, root**2 / total
             A, Y = A - np.outer(mean_x, root), Y - np.outer(root, mean_y)
-        inside = A if rows is None else A[:, given]
+            A[constant_columns((A * A) @ (mean > 0), np.abs(mean_x) + np.abs(all_rows.mean_x[columns]), total)] = 0.0
+        inside = A[:, given]
         G = data.G[np.ix_(columns, columns)] if rows is None and data.G is not None else inside @ inside.T
         L, kept = _trusted_cholesky(G), np.arange(len(columns))
         if L is not None:
@@ -113,8 +120,8 @@ class _Path:
         else:
             Q, R, kept = _independent_qr(inside.T)
             Z, L = np.zeros_like(A), R.T
-            Z[kept] = Q.T if rows is None else la.solve_triangular(R, A[kept], trans="T")
-        return cls(Z, Z[:, given] @ Y[given], Y, mean_x, mean_y, L, kept, given, share)
+            Z[kept] = Q.T if own is None else la.solve_triangular(R, A[kept], trans="T")
+        return cls(Z, Z[:, given] @ Y[given], Y, mean_x, mean_y, L, kept, np.arange(n)[given], share)
 
     def within(self, size: int) -> int:
         """Columns that add rank among the first `size`."""
@@ -178,7 +185,8 @@ def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Rows 
 
     def running(products: Array) -> Array:
         """Sums over the first columns, for every size: (sizes, n)."""
-        return np.cumsum(np.add.reduceat(products, starts, axis=0), axis=0)
+        sums = np.add.reduceat(products, starts, axis=0)
+        return sums if len(sums) == 1 else np.cumsum(sums, axis=0)
 
     left = np.ones((len(sizes), n))
     left[:, path.given] -= (path.share + running(path.Z * path.Z))[:, path.given]

@@ -100,6 +100,11 @@ class Problem:
         return self.space.zeros(self.shape[1]), self.space.zeros(self.Y.shape[1])
 
     @property
+    def weights(self) -> Array:
+        """Of the rows, ones where none were given."""
+        return np.ones(self.shape[0]) if self.weight is None else self.weight
+
+    @property
     def total_weight(self) -> float:
         """Sum of the weights; the number of rows without."""
         return float(self.shape[0]) if self.weight is None else float(self.space.xp.sum(self.weight))
@@ -168,16 +173,13 @@ class Problem:
 
     def take(self, rows: Indices, moments: Moments | None = None) -> Problem:
         """The same problem on some of the rows, with their moments where these are known."""
-        if self.space.on_host:
-            X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else self.X[rows]
-            weight = None if self.weight is None else self.weight[rows]
-            found = replace(self, X=X, Y=self.Y[rows], weight=weight)
-            if moments is not None:
-                vars(found)["moments"] = moments
-            return found
         take, places = self.space.xp.take, self.space.put(rows)
-        weight = None if self.weight is None else take(self.weight, places, axis=0)
-        return replace(self, X=take(self.X, places, axis=0), Y=take(self.Y, places, axis=0), weight=weight)
+        sparse, weight = sp.issparse(self.X), None if self.weight is None else take(self.weight, places, axis=0)
+        X = sp.csc_array(sp.csr_array(self.X)[rows]) if sparse else take(self.X, places, axis=0)
+        found = replace(self, X=X, Y=take(self.Y, places, axis=0), weight=weight)
+        if moments is not None:
+            vars(found)["moments"] = moments
+        return found
 
     def distinct_rows(self, rows: Indices | None = None) -> int:
         """Number of different rows of X, or among some of them; repeated ones add nothing to the rank."""
@@ -238,11 +240,12 @@ class Columns:
     relative: float  # of a relation's length: below, it is rounding
 
     @classmethod
-    def from_problem(cls, problem: Problem, sharing: Threads | None = None) -> Columns:
-        """A copy of all rows."""
-        (n, p), (mean_x, mean_y), weight = problem.shape, problem.means, problem.weight
+    def from_problem(cls, problem: Problem, sharing: Threads | None = None, rows: Indices | None = None) -> Columns:
+        """A copy of all rows, about the means of some of them where these are given."""
+        part = problem if rows is None else problem.take(rows)
+        (n, p), (mean_x, mean_y), weight = problem.shape, part.means, problem.weight
         memory.require(8.0 * n * p, "A copy of X by columns", "Use fewer rows, or drop columns that repeat others.")
-        A, root = np.zeros((p, _padded(n))), np.ones(n) if weight is None else np.sqrt(weight)
+        A, root = np.zeros((p, _padded(n))), np.sqrt(problem.weights)
 
         def work(start: int, stop: int) -> None:
             part, out = problem.X[:, start:stop], A[start:stop, :n]
@@ -252,12 +255,13 @@ class Columns:
 
         (sharing or Threads()).without_blas(work, p)
         if problem.fit_intercept:
-            squares = np.diagonal(problem.moments.G) if problem.has_moments else np.einsum("jl,jl->j", A, A)
-            A[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
-        far = 4 * EPS * np.abs(mean_x) * np.sqrt(problem.total_weight)
+            inside = A if rows is None else A[:, rows]
+            squares = np.diagonal(part.moments.G) if part.has_moments else np.einsum("jl,jl->j", inside, inside)
+            A[constant_columns(squares, mean_x, part.total_weight)] = 0.0
+        far = 4 * EPS * np.abs(mean_x) * np.sqrt(part.total_weight)
         found = cls.plain(A, (problem.Y - mean_y) * root[:, None], far, rounding_of_factors(max(n, p)))
         found.root[:n] = root
-        found.share[:n] = root**2 / problem.total_weight * problem.fit_intercept
+        found.share[:n] = root**2 / part.total_weight * problem.fit_intercept
         return replace(found, n=n, mean_x=mean_x, mean_y=mean_y)
 
     @classmethod

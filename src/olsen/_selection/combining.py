@@ -26,7 +26,6 @@ from .._members.path import PathData, prefix_residuals
 from .._members.problem import Problem
 from .._trust import EPS
 from ..subsets import Design, Subsets
-from .risk_curves import weights_of
 
 Array = NDArray[np.float64]
 
@@ -50,47 +49,45 @@ def combine(
         assert design.process is not None
         sums, _ = delete_rows_of_limit(problem, design.process[0])
         return Combination(None, loo_scale(problem, sums.residual, sums.mean_y) if scale is None else scale, None)
-    k = int(k)
+    k, Y, weight = int(k), problem.Y, problem.weights
     features, samples = design.draw(0, k, sharing.without_blas)
-    residual, centre = _member_residuals(problem, features, samples, sharing)
+    residual = _member_residuals(problem, features, samples, np.ones(len(Y), dtype=bool), sharing)
     weights, advantage = None, None
     if stacking:
         weights, advantage = stacking_weights(problem, features, samples, residual, design.seed, sharing)
     if scale is None:
-        shares = np.full(k, 1 / k) if weights is None else weights
-        mean_residual, middle = (np.tensordot(shares, a, 1) for a in (residual, centre))
-        scale = loo_scale(problem, mean_residual, middle)
+        shares, part = np.full(k, 1 / k) if weights is None else weights, np.zeros((k, len(Y)))
+        for own, rows in zip(part, samples or [np.arange(len(Y))] * k, strict=True):  # a row's part of a member's mean
+            own[rows] = problem.fit_intercept * weight[rows] / weight[rows].sum()
+        without = shares[:, None] / (1 - part)
+        centre = without.T @ (part @ Y) - Y * np.sum(without * part, axis=0)[:, None]
+        scale = loo_scale(problem, np.tensordot(shares, residual, 1), centre)
     return Combination(weights, float(scale), advantage)
 
 
 def _member_residuals(
-    problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads
-) -> tuple[Array, Array]:
-    """Leave-one-out residuals of every member, (k, n, q), and mean targets without each row, (k, n, q).
+    problem: Problem, features: Subsets, samples: Subsets | None, inside: NDArray[np.bool_], mapper: Threads
+) -> Array:
+    """Leave-one-out residuals (k, n, q) of members with their rows `inside`; NaN for those with too few of them.
 
     Members with more rows than columns go through the path with one size; minimum-norm members through their
     pseudo-inverse.
     """
-    (n, q), k, intercept = problem.Y.shape, len(features), problem.fit_intercept
-    residual, centre = np.empty((k, n, q)), np.zeros((k, n, q))
+    residual, every = np.full((len(features), *problem.Y.shape), np.nan), np.flatnonzero(inside)
     shared = samples is None and problem.shape[1] < 2 * features.sizes.max(initial=0)
-    data, weight = PathData.from_problem(problem, shared=shared), weights_of(problem)
+    data = PathData.from_problem(problem, shared=shared, rows=None if samples is not None or inside.all() else every)
 
     def work(start: int, stop: int) -> None:
         for i in range(start, stop):
-            columns, rows = features[i], np.arange(n) if samples is None else samples[i]
-            if intercept:
-                share = np.zeros((n, 1))
-                share[rows, 0] = weight[rows] / weight[rows].sum()
-                centre[i] = (share.T @ problem.Y - share * problem.Y) / (1 - share)
-            if 0 < len(columns) < len(rows) - intercept:
-                own = None if samples is None else rows
-                residual[i] = prefix_residuals(data, columns, np.array([len(columns)]), own)[0]
-            else:
-                residual[i] = delete_each_row(problem, columns, rows).residual
+            columns, rows = features[i], None if samples is None else samples[i][inside[samples[i]]]
+            given = every if rows is None else rows
+            if 0 < len(columns) < len(given) - problem.fit_intercept:
+                residual[i] = prefix_residuals(data, columns, np.array([len(columns)]), rows)[0]
+            elif len(given) > problem.fit_intercept:
+                residual[i] = delete_each_row(problem, columns, given).residual
 
-    mapper(work, k)
-    return residual, centre
+    mapper(work, len(features))
+    return residual
 
 
 def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
@@ -101,7 +98,7 @@ def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
     of the sum of squared predictions was tried: no better on 17 real sets, and far off where it is mostly noise.)
     """
     Y = problem.Y
-    w = weights_of(problem)[:, None]
+    w = problem.weights[:, None]
     target, predicted = Y - centre, Y - residual - centre
     bottom = np.sum(w * predicted**2)
     rounding = 64 * EPS * (np.abs(Y) + np.abs(residual) + np.abs(centre))
@@ -131,17 +128,15 @@ def stacking_weights(
     fold, gain = np.random.default_rng(seed).permutation(n) % min(5, n), np.zeros(n)
     for f in range(fold.max() + 1):  # squared error of equal weights less that of stacking, all fitted on other rows
         inside = fold != f
-        given = [rows[inside[rows]] for rows in samples or [np.arange(n)] * k]
-        there = np.flatnonzero([len(rows) > problem.fit_intercept for rows in given])  # others have no say here
-        if len(there):
-            rows = Subsets.from_lists([given[i] for i in there], n)
-            errors, _ = _member_residuals(problem, features.take(there), rows, mapper)
-            weights, errors = _simplex(errors[:, inside], weights_of(problem)[inside]), errors[:, ~inside]
+        errors = _member_residuals(problem, features, samples, inside, mapper)
+        errors = errors[~np.isnan(errors[:, 0, 0])]  # members of too few rows have no say here
+        if len(errors):
+            weights, errors = _simplex(errors[:, inside], problem.weights[inside]), errors[:, ~inside]
             gain[~inside] = np.mean(errors.mean(axis=0) ** 2 - np.tensordot(weights, errors, 1) ** 2, axis=1)
-    gain *= weights_of(problem)
+    gain *= problem.weights
     error = gain.std(ddof=1) / np.sqrt(n)
     advantage = float(gain.mean() / error) if error > 0 else 0.0
-    weights = _simplex(residual, weights_of(problem)) if advantage > GATE else np.full(k, 1 / k)
+    weights = _simplex(residual, problem.weights) if advantage > GATE else np.full(k, 1 / k)
     return weights, advantage
 
 

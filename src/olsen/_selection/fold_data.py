@@ -26,7 +26,7 @@ from .._trust import constant_columns
 from ..subsets import penalty_of_size
 from .moment_curves import LeftOut
 from .penalised import JITTER, Fits, GramFits, RowFits
-from .risk_curves import Splits, weights_of
+from .risk_curves import Splits
 
 __all__ = [
     *("Fold", "FoldData", "TestRows", "blas_for", "few_columns", "few_folds", "few_splits", "folds_of_moments"),
@@ -202,7 +202,7 @@ def moments_of_training_rows(
 def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Threads) -> FoldData:
     """From rows in memory: by Gram matrices, or by the rows themselves where columns are more."""
     n, p = problem.shape
-    X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, weights_of(problem)
+    X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, problem.weights
     training = None
     if few_columns((n, p)):
         moments = problem.moments_by(sharing)

@@ -33,7 +33,7 @@ from .._moments import Moments
 
 __all__ = [
     *("Criterion", "Paths", "RiskCurve", "RowCurve", "Splits"),
-    *("gcv", "kfold", "leave_one_out", "oob_curve", "pair_means", "size_grid", "weights_of"),
+    *("gcv", "kfold", "leave_one_out", "oob_curve", "pair_means", "size_grid"),
 ]
 
 Array = NDArray[np.float64]
@@ -299,11 +299,6 @@ def size_grid(largest: int, count: int) -> Indices:
     return np.unique(np.rint(np.concatenate([even, log])).astype(np.int64))
 
 
-def weights_of(problem: Problem) -> Array:
-    """Of the rows, ones where none were given."""
-    return np.ones(problem.shape[0]) if problem.weight is None else problem.weight
-
-
 def _path_data(problem: Problem, sizes: Indices, n_samples: int | None, mapper: Threads) -> PathData:
     """One Gram matrix for all paths where that is cheaper than one for each."""
     shared = n_samples is None and problem.shape[1] <= SHARED * int(sizes[-1])
@@ -331,7 +326,7 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
         return [prefix_residuals(data, order, sizes, own) for order, own in zip(orders, rows, strict=True)]
 
     sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.mapper)
-    return paths.nested(problem.shape[1], sizes, Criterion(residuals, weights_of(problem), sums))
+    return paths.nested(problem.shape[1], sizes, Criterion(residuals, problem.weights, sums))
 
 
 def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
@@ -351,7 +346,7 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
         fitted = (prefix_predictions(data, X, order, sizes, own) for order, own in zip(orders, rows, strict=True))
         return [(problem.Y - f) / left for f in fitted]
 
-    curve = paths.nested(p, sizes, Criterion(residuals, weights_of(problem)))
+    curve = paths.nested(p, sizes, Criterion(residuals, problem.weights))
     if n_samples is None:
         return curve
     df, (own, same, other) = (curve.average.sizes[:, None] + lost) / n, curve.products
@@ -378,7 +373,7 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
     seen = count >= 2
     times = np.where(seen, count, 2.0)[None, :, None]
     own, other = (square / times).mean(axis=2), ((total**2 - square) / (times * (times - 1))).mean(axis=2)
-    products, weight = np.stack([own, other, other]), weights_of(problem) * seen
+    products, weight = np.stack([own, other, other]), problem.weights * seen
     return RowCurve.from_products(sizes, problem.shape[1], "independent", weight, products, total / times)
 
 
@@ -412,6 +407,6 @@ def kfold(
         folds = [sum_pairs(data, orders, sizes, batch, paths.mapper, rows) for data, rows in packed]
         return np.concatenate(folds, axis=3)
 
-    weight = np.concatenate([weights_of(problem)[test] for _, test in splits])
+    weight = np.concatenate([problem.weights[test] for _, test in splits])
     criterion = Criterion(residuals, weight, sums if drawn is None else None)
     return replace(paths, max_batches=paths.min_batches).nested(problem.shape[1], sizes, criterion)

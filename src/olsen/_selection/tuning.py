@@ -246,7 +246,7 @@ class RowData:
 
     def _mean_of_others(self) -> Array:
         """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
-        Y, weight = self.problem.Y, risk_curves.weights_of(self.problem)
+        Y, weight = self.problem.Y, self.problem.weights
         if not self.problem.fit_intercept:
             return np.zeros_like(Y)
         share = (weight / weight.sum())[:, None]
