@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.datasets import load_diabetes
+from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import ElasticNetCV, LassoCV, LinearRegression, RidgeCV
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold
@@ -36,6 +37,7 @@ BY_HAND = {
     ),
     "PLS": GridSearchCV(PLSRegression(scale=False), {"n_components": range(1, 11)}, scoring="neg_mean_squared_error"),
     "least squares": LinearRegression(),
+    "mean": DummyRegressor(),
 }
 
 
@@ -75,7 +77,7 @@ def test_errors_are_those_of_scikit_learn_on_the_same_folds(diabetes):
     assert any("PLS" in note for note in weighted["notes"]), "it takes no weights"
     for result, weights, models in (
         (found, np.ones(len(y)), BY_HAND),
-        (weighted, weight, {name: BY_HAND[name] for name in ("ensemble", "ridge", "lasso", "least squares")}),
+        (weighted, weight, {name: BY_HAND[name] for name in ("ensemble", "ridge", "lasso", "least squares", "mean")}),
     ):
         for name, model in models.items():
             steps = [model] if name == "ensemble" else [StandardScaler(), model]
@@ -114,7 +116,7 @@ def test_repeats_and_seeds_make_other_folds_and_threads_change_nothing():
     X, y = problem(n=40, p=3)
     told = []
     once = compare.run(X, y, folds=3, seed=1, jobs=1, tell=lambda *what: told.append(what))
-    assert told == [("comparing", done, 6) for done in range(6)]
+    assert told == [("comparing", done, 7) for done in range(7)]
     twice = compare.run(X, y, folds=3, repeats=2, seed=1, jobs=1)
     other = compare.run(X, y, folds=3, seed=2, jobs=1)
     threads = compare.run(X, y, folds=3, seed=1, jobs=2)
@@ -205,7 +207,7 @@ def test_a_page_is_written_and_names_of_others_stay_harmless(olsen, tmp_path):
     html = page.read_text(encoding="utf-8")
     assert code == 0 and out.rstrip().endswith(f"written: {page}")
     assert all(f">{model}<" in html for model in BY_HAND)
-    assert "http:" not in html and "https:" not in html and html.count('class="whisker"') == 5
+    assert "http:" not in html and "https:" not in html and html.count('class="whisker"') == 6
     assert "alert(1)" in html and "<script>alert" not in html
 
 

@@ -128,8 +128,8 @@ def test_the_page_of_a_comparison(browser, tmp_path, scheme, width):
     assert cli.main([*arguments, "--report", str(tmp_path / "page.html")]) == 0
     page, complaints, requests = page_of(browser, tmp_path / "page.html", scheme, width)
     assert complaints == [] and requests == []
-    assert page.locator("#models tbody tr").count() == 6 and page.locator("#models tr.best").count() == 1
-    assert page.locator("figure#plot circle").count() == 6
+    assert page.locator("#models tbody tr").count() == 7 and page.locator("#models tr.best").count() == 1
+    assert page.locator("figure#plot circle").count() == 7
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.context.close()
 

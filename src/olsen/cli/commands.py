@@ -152,8 +152,8 @@ def fit(
     report : path
         Where to write a report (one self-contained .html or .htm file). Without it there is none.
     compare : bool
-        Put the error beside those of ridge, lasso, elastic net, PLS and least squares on the same five folds, as olsen
-        compare does. It takes several times as long.
+        Put the error beside those of ridge, lasso, elastic net, PLS, least squares and the mean of the target on the
+        same five folds, as olsen compare does. It takes several times as long.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     members : int or "all"
@@ -335,7 +335,7 @@ def compare(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Compare the ensemble with ridge, lasso, elastic net, PLS and least squares on the same folds of a table.
+    """Compare the ensemble with ridge, lasso, elastic net, PLS, least squares and the mean on the same folds of a table.
 
     All models stand behind a standardisation of the columns, and tune inside the folds. The table must fit into memory.
 

@@ -21,6 +21,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.cross_decomposition import PLSRegression
+from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNetCV, LassoCV, LinearRegression, RidgeCV
 from sklearn.metrics import get_scorer
@@ -62,6 +63,7 @@ def _models(ensemble: Any, jobs: int, components: int) -> dict[str, tuple[str, A
         "elastic net": ("ElasticNetCV, 3 x 60 penalties", elastic_net),
         "PLS": (f"PLSRegression, up to {MOST_COMPONENTS} components", pls),
         "least squares": ("LinearRegression", LinearRegression()),
+        "mean": ("DummyRegressor, no columns", DummyRegressor()),
     }
     for name, (what, model) in baselines.items():
         fitted = model.set_fit_request(sample_weight=True) if hasattr(model, "set_fit_request") else model
