@@ -335,7 +335,7 @@ def compare(
     force: bool = False,
     json: bool = False,
 ) -> None:
-    """Compare the ensemble with ridge, lasso, elastic net, PLS, least squares and the mean on the same folds of a table.
+    """Compare the ensemble with other linear models and the mean of the target, on the same folds of a table.
 
     All models stand behind a standardisation of the columns, and tune inside the folds. The table must fit into memory.
 
