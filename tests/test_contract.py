@@ -399,20 +399,6 @@ def test_groups_are_used_and_other_arguments_refused(seed):
 # What is drawn
 
 
-def test_repeated_rows_reject_the_same_coin_flips(engines, seed):
-    """Twelve distinct rows, three times: members of ten or more columns are drawn again in every engine."""
-    rng = np.random.default_rng(seed)
-    X, y = np.tile(rng.standard_normal((12, P)), (3, 1)), rng.standard_normal(36)
-    settings = {"seed": seed, "max_features": 8, "sampling": "bernoulli", "design": "balanced", "fit_intercept": True}
-    drawn = (subsets.draw_members(36, P, 100, distinct_rows=rows, **settings)[0] for rows in (None, 12))
-    blind, seeing = ([columns.tolist() for columns in each] for each in drawn)
-    assert blind != seeing, "some members were rejected"
-    for engine in engines():
-        engine.step = 10
-        model = make(OLSEnsembleRegressor, seed, n_estimators=100, max_features=8, sampling="bernoulli")
-        assert [columns.tolist() for columns in engine.fit(model, X, y).feature_subsets_] == seeing, engine.name
-
-
 @of(*ENSEMBLES)
 def test_a_random_state_gives_one_number(engines, cls, seed):
     """It is asked once a fit, and the fit is that of the number it gave."""

@@ -27,7 +27,7 @@ from .._execution.threads import Threads, one_blas_thread
 from .._members import Members, Problem, gram
 from .._members.mean import member_sum
 from .._members.problem import Submatrix
-from .._moments import Accumulator, CentredRows, DistinctRows, Moments, Triangle
+from .._moments import Accumulator, CentredRows, Moments, Triangle
 from .._trust import Cutoff
 from ..subsets import Design, Subsets, resolve_size, row_groups
 from .dask import DaskRows
@@ -49,7 +49,6 @@ class Summary:
 
     parts: list[Moments]  # of every group of rows
     n_given: int = 0  # rows read, those of weight zero included
-    distinct: DistinctRows | None = None
     single_target: bool = False
     dtype: Any = np.float64
     names: list[str] | None = None  # of the columns, where the rows came with them
@@ -63,8 +62,7 @@ class Summary:
     def merge(summaries: list[Summary]) -> Summary:
         """Of all rows together."""
         parts = _merge_groups(Moments.merge_all, [one.parts for one in summaries])
-        distinct = reduce(DistinctRows.merge, [one.distinct for one in summaries if one.distinct is not None])
-        return replace(summaries[0], parts=parts, n_given=sum(one.n_given for one in summaries), distinct=distinct)
+        return replace(summaries[0], parts=parts, n_given=sum(one.n_given for one in summaries))
 
 
 def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, seed: int, centre: bool) -> Summary:
@@ -73,7 +71,7 @@ def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, se
     Blocks go in turn to a few lanes, each with accumulators of every group, which are summed side by side by as many
     threads as there are. The number of lanes depends on the shape alone, so threads do not change the result.
     """
-    lanes, n_given, distinct, about = list[list[Accumulator]](), 0, DistinctRows.of_columns(0), tuple[Any, ...]()
+    lanes, n_given, about = list[list[Accumulator]](), 0, tuple[Any, ...]()
 
     def add(some: list[Block], i: int, _: int) -> None:
         for g, *rows in some[i].groups(n_groups, seed):
@@ -85,19 +83,16 @@ def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, se
         while some := list(islice(blocks, min(n_threads, len(lanes) or 1))):  # of different lanes
             if not lanes:
                 (p, q), dtype = (some[0].X.shape[1], some[0].y.shape[1]), some[0].X.dtype
-                lanes, distinct = _lanes(p, q, n_groups, centre), DistinctRows.of_columns(p)
+                lanes = _lanes(p, q, n_groups, centre)
                 about = (some[0].single, np.float32 if dtype == np.float32 else np.float64, some[0].names)
             Threads(n_threads)(partial(add, some), len(some), chunk=1, uses_blas=False)
-            for block in some:
-                n_given += len(block.X)
-                if len(distinct) < distinct.enough:
-                    distinct = distinct.add(block.X if block.weight is None else block.X[block.weight > 0])
+            n_given += sum(len(block.X) for block in some)
     if not lanes:
         return Summary([])
     for lane in lanes[1:]:
         for group, other in zip(lanes[0], lane, strict=True):
             group.absorb(other)
-    return Summary([group.moments() for group in lanes[0]], n_given, distinct, *about)
+    return Summary([group.moments() for group in lanes[0]], n_given, *about)
 
 
 def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator]]:
@@ -183,7 +178,6 @@ class Blocks(Engine):
         found = self._summary or self._sum(1 if design.all_rows else GROUPS, design.seed)
         design = replace(
             design, n_rows=found.n_rows, n_columns=self.n_columns, n_given=found.n_given,
-            distinct_rows=None if found.distinct is None else len(found.distinct),
             row_groups=None if design.all_rows else len(found.parts),
         )  # fmt: skip
         if design.row_groups:

@@ -15,7 +15,7 @@ from .. import _members
 from .._execution.arrays import out_of_memory
 from .._execution.memory import describe
 from .._members import Members, Problem
-from .._moments import DistinctRows, Moments, Triangle
+from .._moments import Moments, Triangle
 from .._trust import refuse_extremes
 from ..subsets import Design, Subsets, row_groups
 from .engine import Engine, FoldFit, Options, Refit
@@ -57,12 +57,7 @@ class Rows(Engine):
 
     def complete(self, design: Design) -> Design:
         n, p = self.rows.shape
-        distinct = None
-        if design.sampling == "bernoulli":
-            distinct = len(DistinctRows.of_columns(p).add(self.rows.X, self.rows.space))
-        return replace(
-            design, n_rows=n, n_columns=p, distinct_rows=distinct, n_given=self.n_given, kept_rows=self.kept_rows
-        )
+        return replace(design, n_rows=n, n_columns=p, n_given=self.n_given, kept_rows=self.kept_rows)
 
     def reopen(self) -> Self:
         return replace(self, options=replace(self.options, progress=None))
@@ -171,10 +166,9 @@ class Memory(Rows):
 
 @dataclass(frozen=True)
 class Stream(Engine):
-    """Rows that came in batches and are gone: their triangular factor, and how many of them are different."""
+    """Rows that came in batches and are gone: their triangular factor."""
 
     triangle: Triangle
-    distinct: DistinctRows
     options: Options
     n_given: int = 0  # rows handed over, those of weight zero included
     single_target: bool = True
@@ -186,7 +180,7 @@ class Stream(Engine):
     @classmethod
     def empty(cls, p: int, q: int, options: Options) -> Stream:
         """No rows yet."""
-        return cls(Triangle.empty(p, q), DistinctRows.of_columns(p), options)
+        return cls(Triangle.empty(p, q), options)
 
     def add(self, batch: Memory) -> Stream:
         """With the rows of a batch."""
@@ -196,15 +190,14 @@ class Stream(Engine):
             raise ValueError(f"y has {rows.Y.shape[1]} targets, but earlier batches had {self.triangle.n_targets}.")
         triangle = self.triangle.add(rows.X, rows.Y, rows.weight, self.options.fit_intercept)
         n_given = self.n_given + batch.n_given
-        return Stream(triangle, self.distinct.add(rows.X), batch.options, n_given, batch.single_target, batch.dtype)
+        return Stream(triangle, batch.options, n_given, batch.single_target, batch.dtype)
 
     @property
     def n_columns(self) -> int:
         return len(self.triangle.shift) - self.triangle.n_targets
 
     def complete(self, design: Design) -> Design:
-        n, distinct = self.triangle.n_rows, len(self.distinct)
-        return replace(design, n_rows=n, n_columns=self.n_columns, distinct_rows=distinct, n_given=self.n_given)
+        return replace(design, n_rows=self.triangle.n_rows, n_columns=self.n_columns, n_given=self.n_given)
 
     def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
         X, Y, mean_x, mean_y, cutoff = self.triangle.centred(self.options.fit_intercept)

@@ -14,7 +14,7 @@ from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Options, Stre
 from .._execution.memory import describe
 from .._members import Members
 from .._members.problem import Problem
-from .._moments import DistinctRows, Triangle
+from .._moments import Triangle
 from .._selection.risk_curves import RiskCurve, Splits
 from ..subsets import Design, Determinantal
 
@@ -119,10 +119,6 @@ def same_rows(before: Array | None, now: Array | None, tol: float = 0.0) -> bool
     return bool(np.allclose(before[1:], now[1:], rtol=tol, atol=tol * np.nan_to_num(now[0]), equal_nan=True))
 
 
-def _digests(texts: list[str]) -> frozenset[bytes]:
-    return frozenset(map(bytes.fromhex, texts))
-
-
 def _pairs(rows: NDArray[np.int64], counts: NDArray[np.int64]) -> Splits:
     parts = np.split(rows, np.cumsum(counts)[:-1])
     return list(zip(parts[::2], parts[1::2], strict=True))
@@ -131,16 +127,14 @@ def _pairs(rows: NDArray[np.int64], counts: NDArray[np.int64]) -> Splits:
 KINDS: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
-        *(Design, Determinantal, DistinctRows, FittedResult, FoldFit, Members, Memory, Options, Problem, RiskCurve),
-        *(Stream, Triangle, sp.csc_array, _digests, _pairs),
+        *(Design, Determinantal, FittedResult, FoldFit, Members, Memory, Options, Problem, RiskCurve),
+        *(Stream, Triangle, sp.csc_array, _pairs),
     )
 }
 
 
 def to_plain(value: Any) -> Any:
     """A value as numbers, texts, arrays, lists and dicts; one of KINDS as a dict of its fields and its name."""
-    if isinstance(value, frozenset):
-        return {"class": "_digests", "texts": sorted(digest.hex() for digest in value)}
     if sp.issparse(value):
         return {"class": "csc_array", "arg1": (value.data, value.indices, value.indptr), "shape": value.shape}
     if type(value) is list and value and type(value[0]) is tuple:  # splits: two arrays, however many there are

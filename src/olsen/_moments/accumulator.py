@@ -1,4 +1,4 @@
-r"""What is summed block by block: moments, and how many different rows there are.
+r"""Moments summed block by block.
 
 .. math:: Z = [\,x - s,\; y - t,\; 1\,] , \qquad M = \sum Z' W Z
 
@@ -9,15 +9,11 @@ has a spread to match; every ``MERGE`` blocks the sums are closed and merged by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution.arrays import HOST, Space
 from .._execution.threads import add_gram
 from .._trust import LARGEST, SMALLEST, constant_columns, refuse_extremes
 from .moments import Moments, mirror_lower, weighted_mean
@@ -95,38 +91,3 @@ class Accumulator:
     def _merge(self, more: Moments | None) -> None:
         if more is not None:
             self._done = more if self._done is None else self._done.merge(more)
-
-
-@dataclass(frozen=True)
-class DistinctRows:
-    """Different rows seen so far, at most `enough` of them; two of these merge.
-
-    Repeated rows add nothing to a rank. The rejection rule of coin flips (see :mod:`olsen.subsets`) compares a member's
-    columns, at most p, with the different rows there are: from p + 3 on their number makes no difference.
-    """
-
-    enough: int
-    seen: frozenset[bytes] = frozenset()  # digests: the same in every process
-
-    @classmethod
-    def of_columns(cls, p: int) -> DistinctRows:
-        """None seen yet, of rows with p columns."""
-        return cls(p + 3)
-
-    def __len__(self) -> int:
-        return len(self.seen)
-
-    def add(self, X: Any, space: Space = HOST) -> DistinctRows:
-        """With the rows of X, dense or sparse, in float64: equal numbers are equal whatever their type."""
-        found, start, X = self, 0, sp.csr_array(X) if sp.issparse(X) else X
-        while start < X.shape[0] and len(found) < self.enough:
-            part = X[start : min(start + self.enough, X.shape[0]), :]
-            part = part.toarray() if sp.issparse(part) else space.get(part)
-            rows = np.ascontiguousarray(part, dtype=np.float64) + 0.0
-            new = frozenset(blake2b(row.tobytes(), digest_size=12).digest() for row in rows)
-            found, start = found.merge(DistinctRows(self.enough, new)), start + len(rows)
-        return found
-
-    def merge(self, other: DistinctRows) -> DistinctRows:
-        """Rows of both."""
-        return DistinctRows(self.enough, frozenset(sorted(self.seen | other.seen)[: self.enough]))

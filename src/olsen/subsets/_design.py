@@ -35,8 +35,6 @@ class Design:
         What estimators call `design`.
     fit_intercept : bool, default=True
         Whether members lose a row to an intercept (it counts in the rejection rule of coin flips).
-    distinct_rows : int or None, default=None
-        Different rows, counted as far as the rejection rule asks; None: all are.
     row_groups : int or None, default=None
         Where rows cannot be drawn one by one (blocks, Dask): rows are thrown into so many groups, and a member gets
         whole groups. None: rows are drawn themselves.
@@ -71,7 +69,6 @@ class Design:
     sampling: str = "fixed"
     kind: str = "balanced"
     fit_intercept: bool = True
-    distinct_rows: int | None = None
     row_groups: int | None = None
     n_given: int | None = None
     kept_rows: NDArray[np.int64] | None = None
@@ -104,7 +101,7 @@ class Design:
         features, samples = draw_members(
             self.n_rows, self.n_columns, stop, start=start, seed=self.seed, max_features=self.max_features,
             max_samples=1.0 if self.row_groups else self.max_samples, sampling=self.sampling, design=self.kind,
-            fit_intercept=self.fit_intercept, distinct_rows=self.distinct_rows, mapper=mapper,
+            fit_intercept=self.fit_intercept, mapper=mapper,
         )  # fmt: skip
         if self.row_groups:
             size = self.groups_per_member
