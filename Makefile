@@ -14,29 +14,41 @@ PIP := -m pip --quiet --disable-pip-version-check
 # Two workers with a core each: libraries that wait in threads of their own would slow them down.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: run reproduce test lint test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
+.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
 
-$(READY): pyproject.toml setup.py $(wildcard src/olsen/_kernel/*.[ch])
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(READY): pyproject.toml setup.py $(wildcard src/olsen/_kernel/*.[ch]) | $(BIN)/python
 	$(BIN)/python $(PIP) install --no-compile --editable '.[test]'
 	touch $@
 
-$(TORCH_READY): $(READY)
-	test -z '$(TORCH)' || $(BIN)/python $(PIP) install --no-compile '$(TORCH)' \
+# In a folder of its own, which a .pth file names, so that it can be installed while everything else is.
+$(TORCH_READY): | $(BIN)/python
+	test -z '$(TORCH)' || { $(BIN)/python $(PIP) install --no-compile --target $(VENV)/torch '$(TORCH)' && \
+	  echo '$(CURDIR)/$(VENV)/torch' > $$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')/torch.pth; } \
 	  || echo '$(TORCH) cannot be installed here: the tests that need it are skipped'
 	touch $@
 
 run: $(READY)  ## fit the embedded data set and compare
 	$(BIN)/python examples/soil_carbon.py --out out/soil_carbon.png
 
-test: $(READY)  ## everything CI checks, in minutes
-	$(MAKE) --no-print-directory --jobs 2 lint $(TORCH_READY)
-	$(PYTEST)
+test:  ## everything CI checks, in minutes
+	$(MAKE) --no-print-directory --jobs 2 $(READY) $(TORCH_READY)
+	$(MAKE) --no-print-directory style
+	$(MAKE) --no-print-directory --jobs 2 types pytest
 
-lint: $(READY)  ## style and types
+lint: style types  ## style and types
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(READY)
 	$(BIN)/mypy
+
+pytest: $(READY)
+	$(PYTEST)
 
 test-statistical: $(READY)  ## slow simulation checks
 	$(PYTEST) -m statistical

@@ -38,6 +38,23 @@ def olsen(capsys):
 
 
 @pytest.fixture
+def pipe_in():
+    """Make a pipe that holds these bytes the standard input of this process."""
+    kept = os.dup(0)
+
+    def put(content):
+        read, write = os.pipe()
+        os.write(write, content)  # fewer than a pipe takes before somebody reads
+        os.close(write)
+        os.dup2(read, 0)
+        os.close(read)
+
+    yield put
+    os.dup2(kept, 0)
+    os.close(kept)
+
+
+@pytest.fixture
 def until_closed():
     """A function that gives all that is written to a pseudo-terminal until its other side is closed."""
     return _until_closed

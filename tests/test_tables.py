@@ -344,14 +344,14 @@ def test_folders(olsen, tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no /dev/stdin")
-def test_standard_input_and_pipes():
-    code = "import sys; from olsen.cli.tables import read_table as r; print(r(sys.argv[1])[0].column('y').to_pylist())"
+def test_standard_input_and_pipes(olsen, pipe_in):
     for place, content in {"/dev/stdin": zstd(TEXT), "/dev/fd/0": PARQUET}.items():
-        done = subprocess.run([sys.executable, "-c", code, place], input=content, capture_output=True)
-        with case(place, done.stderr):
-            assert [float(cell) for cell in eval(done.stdout)] == Y.tolist()
-    done = subprocess.run([sys.executable, "-c", code, "/dev/stdin"], input=b"", capture_output=True)
-    assert b"standard input is empty" in done.stderr
+        pipe_in(content)
+        with case(place):
+            np.testing.assert_array_equal(learned(place)[1], Y)
+    pipe_in(b"")
+    code, _, err = olsen("fit", "/dev/stdin", *FIT)
+    assert code == 1 and "standard input is empty" in one_line(err)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits on memory")

@@ -52,22 +52,26 @@ class Refits:
 
     def __init__(self, model, X, Y, weight):
         self.model, self.X, self.Y, self.weight = model, X, Y.reshape(len(Y), -1), weight
-        n, q = self.Y.shape
-        self.coef, self.intercept = np.empty((n, X.shape[1], q)), np.empty((n, q))
-        for row in range(n):
-            others = [np.setdiff1d(T, [row]) for T in model.sample_subsets_]
-            for t in range(q):
-                self.coef[row, :, t], self.intercept[row, t] = self.mean_member(self.Y[:, t], others)
+        n = len(self.Y)
+        rows = [np.setdiff1d(T, [row]) for row in range(n) for T in model.sample_subsets_]
+        found = [self.mean_members(y, n * list(model.feature_subsets_), rows) for y in self.Y.T]
+        self.coef, self.intercept = (
+            np.stack(parts, axis=-1) for parts in zip(*found, strict=True)
+        )  # (n, p, q), (n, q)
         predicted = np.einsum("lp,lpq->lq", X, self.coef) + self.intercept
         self.residual = self.Y - predicted
 
-    def mean_member(self, y, rows):
+    def mean_members(self, y, columns, rows):
+        """Of every ensemble of those that follow each other in the lists of members."""
         model, given = self.model, {"sample_weight": self.weight, "fit_intercept": self.model.fit_intercept}
-        coef, intercept = member_coefficients(self.X, y, model.feature_subsets_, rows, **given)
+        coef, intercept = member_coefficients(self.X, y, columns, rows, **given)
         own = [None if self.weight is None else self.weight[T] for T in rows]
         centre = [np.average(y[T], weights=w) if model.fit_intercept else 0.0 for T, w in zip(rows, own, strict=True)]
         shares, scale = model.weights_, model.scale_
-        return scale * shares @ coef, scale * shares @ intercept + (1 - scale) * shares @ centre
+        coef, intercept, centre = (
+            np.reshape(a, (-1, len(shares), *a.shape[1:])) for a in (coef, intercept, np.array(centre))
+        )
+        return scale * shares @ coef, scale * intercept @ shares + (1 - scale) * centre @ shares
 
     def intervals(self, new, coverage):
         """By jackknife+ and by the jackknife, (new, q, 2) each."""
@@ -82,7 +86,8 @@ class Refits:
     def derivatives(self, new):
         """With respect to the targets: of coefficients (p, n), of fitted values (n, n), of predictions (new, n)."""
         n = len(self.Y)
-        columns = [self.mean_member(np.eye(n)[l], list(self.model.sample_subsets_)) for l in range(n)]
+        members = list(self.model.feature_subsets_), list(self.model.sample_subsets_)
+        columns = [[found[0] for found in self.mean_members(y, *members)] for y in np.eye(n)]
         coef, intercept = (np.stack(parts, axis=-1) for parts in zip(*columns, strict=True))
         return coef, self.X @ coef + intercept, new @ coef + intercept
 
@@ -187,10 +192,10 @@ def test_threads_change_no_bit(seed):
 
 
 def test_where_memory_is_missing_the_jackknife_is_there(seed, monkeypatch):
-    X, y = random_problem(seed, n=3000, p=3)
-    model = OLSEnsembleRegressor(3, 2, random_state=seed).fit(X, np.column_stack([y] * 1000))
+    X, y = random_problem(seed, n=3000, p=300)
+    model = OLSEnsembleRegressor(3, 2, random_state=seed).fit(X, np.column_stack([y] * 10))
     monkeypatch.setattr(memory, "available_bytes", lambda: 7e7)
-    with pytest.raises(MemoryError, match=r"3000.*3.*72 MB.*method='jackknife'"):
+    with pytest.raises(MemoryError, match=r"3000.*300.*72 MB.*method='jackknife'"):
         model.predict_interval(X[:5], method="jackknife+")
     assert np.isfinite(model.predict_interval(X[:5], method="jackknife")).all()
     np.testing.assert_array_equal(model.predict_interval(X[:5]), model.predict_interval(X[:5], method="cv+"))
