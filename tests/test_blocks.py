@@ -324,7 +324,7 @@ def test_bad_blocks_are_named_and_nothing_is_left_behind(seed):
         (cut(100, put(X, [205, 211], np.nan), y), "block 2", "rows 200 to 299", "X, in 2 rows: 205, 211"),
         (cut(100, X, put(y, 301, np.inf)), "block 3", "y, in 1 rows: 301"),
         (cut(100, put(X, 3, np.inf), y), "block 0", "X, in 1 rows: 3"),
-        (cut(100, X * 1e200, y), "block 0", "overflow"),
+        (cut(100, X * 1e200, y), "block 0", "column 0 of X"),
         (lambda: None, "None", "iterator"),
         (lambda: 3, "3", "iterator"),
     ]

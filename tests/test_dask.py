@@ -164,7 +164,7 @@ def test_bad_input_is_named_and_leaves_nothing_behind(seed):
     cases = [
         ((rows[rows[:, 0] > 0], target), "nan", "compute_chunk_sizes()"),
         ((lazy(spoilt, y)[0], target), "block 3", "rows 333 to 443", "in X, in 1 rows: 333"),
-        ((lazy(huge, y)[0], target), "block 3", "overflow"),
+        ((lazy(huge, y)[0], target), "block 3", "column 2 of X"),
         ((lazy_frame(spoilt), y), "block 1", "in X, in 1 rows: 333"),
         ((rows, target[:-1]), "899", "900"),
         ((rows, None), "y is None"),

@@ -30,13 +30,11 @@ LARGEST_INFLATION = 3e4
 # residual and leverage, r / (1 - h) keeps ten digits down to here. Rows below are deleted by the rule for h = 1, or by
 # a refit without them.
 EXACT_FIT = 1e-6
-# Largest entries between which data are taken as they are: squares, their products and sums over any number of rows
-# stay between 1e-240 and 1e240. Others are brought to order one by a power of two, which rounds nothing.
-ORDINARY = (2.0**-200, 2.0**200)
-# A column whose largest entry is so many times smaller than one (or than the largest of all, where that was brought to
-# one): its squares would leave the range of double precision, 1e-308, and it would silently be taken for constant.
-SMALLEST = 1e-150
-LARGEST = 1e150  # the same for sums of squares over up to 1e8 rows, where rows are not at hand to be scaled
+# Between these must be the largest entry of every column, of every target, and the largest weight. Products of a weight
+# with two entries, their squares, and sums of these over any number of rows then stay between 1e-300 and 1e300; beyond,
+# a column would silently be taken for constant.
+ORDINARY = (1e-50, 1e50)
+SMALLEST_WEIGHT = 1e-100
 
 
 def nothing_but_rounding(squares: Array, dimension: int) -> bool:
@@ -103,50 +101,30 @@ def costs_a_rank(off_diagonal: float, n_rows: int) -> bool:
     return off_diagonal <= 1e-20 * n_rows
 
 
-def refuse_extremes(largest: Array, unit: float = 1.0, numbers: NDArray[Any] | None = None) -> None:
-    """Raise for columns of X whose largest absolute entry is too small beside `unit`, or too large, to be squared.
-
-    `numbers` are those of the columns, where not all of them are given.
-    """
-    bad = np.flatnonzero(((largest > 0) & (largest < SMALLEST * unit)) | (largest > LARGEST * unit))
-    if not len(bad):
-        return
-    j = int(bad[0])
-    number = j if numbers is None else int(numbers[j])
-    more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
-    beside = f", beside {float(np.max(largest)):.3g} elsewhere" if unit != 1.0 else ""
-    entries = f"column {number} of X{more} has entries of at most {largest[j]:.3g}{beside}"
-    raise ValueError(f"{entries}: {beyond_double('squares', 'the columns')}")
-
-
-def beyond_double(what: str, cause: str) -> str:
-    """The words for numbers that cannot be written down, and the way out: to rescale their cause."""
-    return (
-        f"{what} would leave the range of double precision. Rescale {cause}, for instance with "
-        f"sklearn.preprocessing.StandardScaler."
-    )
-
-
-def power_of_two(largest: float) -> float:
-    """The power of two that brings a number to order one by division; one where it is ordinary, or zero."""
-    if largest == 0 or ORDINARY[0] <= largest <= ORDINARY[1]:
-        return 1.0
-    return float(2.0 ** min(max(int(np.frexp(largest)[1]), -1022), 1023))
-
-
-def ordinary_weights(weight: Array) -> Array:
-    """Weights in another unit where they are not ordinary; no result depends on it.
-
-    A row of which the weight is below 1e-100 of the largest says less than rounding of the others, and yet decides what
-    they leave open: such weights are refused.
-    """
-    least, most = float(np.min(weight, where=weight > 0, initial=np.inf)), float(weight.max(initial=0.0))
-    if ORDINARY[0] <= least and most <= ORDINARY[1]:  # zeros, of rows that nobody uses, may be there
-        return weight
-    if least < 1e-100 * most:
+def refuse_extremes(largest: Array, name: str) -> None:
+    """Raise for columns of X or y (`name`) whose largest absolute entry is beyond `ORDINARY`; zero is not."""
+    bad = np.flatnonzero(((largest > 0) & (largest < ORDINARY[0])) | (largest > ORDINARY[1]))
+    if len(bad):
+        more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         raise ValueError(
-            f"sample_weight spans {least:.3g} to {most:.3g}: rows that count 1e100 times less than "
-            f"others cannot be represented in double precision. Give them weight zero, which drops them, or narrow "
-            f"the range of weights."
+            f"column {bad[0]} of {name}{more} has entries of at most {largest[bad[0]]:.3g}; at most {ORDINARY[0]:g} to "
+            f"{ORDINARY[1]:g} keeps squares in the range of double precision. Change its unit, for instance with "
+            f"sklearn.preprocessing.StandardScaler."
         )
-    return weight / 2.0 ** min(max(int(np.frexp(most)[1]), -1022), 1023)
+
+
+def refuse_weights(weight: Array) -> None:
+    """Raise for weights beyond `ORDINARY`, or too small to be told from zero; zeros drop their rows."""
+    least, most = float(np.min(weight, where=weight > 0, initial=np.inf)), float(weight.max(initial=0.0))
+    if least < SMALLEST_WEIGHT or most > ORDINARY[1] or 0 < most < ORDINARY[0]:
+        raise ValueError(
+            f"sample_weight spans {least:.3g} to {most:.3g}; weights must be between {SMALLEST_WEIGHT:g} and "
+            f"{ORDINARY[1]:g}, the largest at least {ORDINARY[0]:g}. Change their unit, which no result depends on; a "
+            f"weight of zero drops a row."
+        )
+
+
+def require_finite(*arrays: Array) -> None:
+    """Raise for coefficients that cannot be written down."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ValueError("coefficients would leave the range of double precision. Change the units of X and y.")

@@ -31,9 +31,7 @@ GRAM = 1e7  # squared condition number up to which a Gram matrix may be trusted
 SUBNORMAL = 16 * float(np.finfo(np.float64).smallest_subnormal)  # what results below 1e-308 are rounded to
 EPS32 = float(np.finfo(np.float32).eps)
 REFUSALS = (
-    "squares would leave the range",
-    "coefficients would leave the range",
-    "whose squares overflow",
+    "keeps squares in the range of double precision",
     "which the intercept uses up",
     "is for members with fewer rows than columns",
     "rows with positive weight are needed",

@@ -205,8 +205,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
                     f"to a NumPy array first; the ensembles also read files, blocks, Dask collections and GPU arrays."
                 )
             masks, raw = masks_of(self.max_features, self.n_features_in_, self.sampling), given.problem
-            problem, units = raw.in_units
-            coef = units.coefficients(self._solve(problem, masks))
+            coef = self._solve(raw, masks)
             coef = coef * masks.inclusion[:, None] if self.rescale else coef
             self.inclusion_ = masks.inclusion
             self.coef_ = (coef[:, 0] if given.single_target else coef.T).astype(raw.X.dtype)

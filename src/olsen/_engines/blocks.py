@@ -348,8 +348,8 @@ class _SummedProblem(Problem):
     make_rows: Callable[[], CentredRows] | None = None
 
     def with_moments(self, moments: Moments) -> Problem:
-        """In the users' units: blocks with extreme entries were refused when they were read."""
-        vars(self).update(moments=moments, _scaled=None)
+        """These moments."""
+        vars(self)["moments"] = moments
         return self
 
     @cached_property

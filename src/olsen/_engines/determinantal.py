@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .._execution.threads import Threads, one_blas_thread
 from .._members import Members, Problem, gram
 from .._members.mean import member_sum
-from .._members.problem import Submatrix, Units
+from .._members.problem import Submatrix
 from .._moments import Moments
 from .._selection.fold_data import few_columns
 from .._selection.penalised import JITTER, System, limit_members
@@ -51,7 +51,7 @@ def _process_of(engine: Engine, how: dict[str, Any]) -> Determinantal:
     if engine.problem is None or not engine.problem.space.on_host:
         process = Determinantal.from_gram(engine.moments().G, **how)
         return process if "penalty" in how else _trusted(process)  # a size in doubt is the user's, a penalty is ours
-    problem, _ = engine.problem.in_units
+    problem = engine.problem
     if problem.shape[1] <= problem.shape[0]:
         with suppress(ValueError):  # a rank that products of columns do not tell
             process = Determinantal.from_gram(problem.moments.G, **how)
@@ -80,12 +80,12 @@ def limit_of(engine: Engine, design: Design) -> Members:
 
     Of uniform members, where these have a share, there are some: see `UNIFORM_MEMBERS`.
     """
-    moments, units = None, Units()  # moments that uniform members are solved from, as they were in folds
+    moments = None  # moments that uniform members are solved from, as they were in folds
     if engine.problem is None:
         moments = engine.moments()
         found = limit_of_moments(moments, design)
     else:
-        problem, units = engine.problem.in_units
+        problem = engine.problem
         if design.shares is None and design.process is None:
             design = replace(design, process=process_of(engine, design, draws=False))
         if problem.has_moments:
@@ -99,8 +99,6 @@ def limit_of(engine: Engine, design: Design) -> Members:
     share = 0.0 if design.shares is None else design.uniform_share
     if share > 0 and moments is not None:
         found = _with_uniform_of_moments(found, moments, design, share, engine.options.quietly)
-    coef, intercept = units.coefficients(found.coef), found.intercept * units.y
-    found = replace(found, coef=coef, intercept=intercept, mean_y=found.mean_y * units.y)
     return found if share == 0 or moments is not None else _with_uniform(found, engine, design, share)
 
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import Space, space_of
 from .._members import Members, on_device
-from .._members.problem import Units
 from ..subsets import Design
 from ..subsets._on_device import draw_on_device
 from .engine import Options
@@ -65,13 +64,10 @@ class Device(Rows):
         return draw_on_device(design, start, stop, self.rows.space) or super()._draw(design, start, stop)
 
     def _solve_drawn(self, features: Any, samples: Any, weights: NDArray[np.float64] | None) -> Members:
-        k, (rows, units) = len(features), self.rows.in_units
+        k, rows = len(features), self.rows
         with memory_named(rows):
             total = on_device.solve_sum(rows, features, samples, self.options.solver, self.options.quietly)
-        coef = total.coef / k
-        if units != Units():
-            coef = rows.space.put(units.coefficients(rows.space.get(coef)))
-        intercept, mean_y = total.intercept / k * units.y, total.mean_y / k * units.y
+        coef, intercept, mean_y = total.coef / k, total.intercept / k, total.mean_y / k
         solver = "masked_cg" if self.options.solver == "auto" else self.options.solver
         weights, counts = np.full(k, 1 / k), features.counts()
         return Members(coef, intercept, mean_y, counts, weights, solver, total.refitted, rows.space)

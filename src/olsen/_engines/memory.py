@@ -16,7 +16,6 @@ from .._execution.arrays import out_of_memory
 from .._execution.memory import describe
 from .._members import Members, Problem
 from .._moments import Moments, Triangle
-from .._trust import refuse_extremes
 from ..subsets import Design, Subsets, row_groups
 from .engine import Engine, FoldFit, Options, Refit
 from .sources import require_positive
@@ -45,6 +44,7 @@ class Rows(Engine):
             require_positive(len(positive), n, min_rows)
             if len(positive) < n:
                 problem, kept = problem.take(positive), positive
+        problem.refuse_extremes()
         return cls(problem, options, y.ndim == 1, n, kept)
 
     @property
@@ -63,12 +63,10 @@ class Rows(Engine):
         return replace(self, options=replace(self.options, progress=None))
 
     def moments(self) -> Moments:
-        self._refuse_extremes()
         return self.rows.moments.on_host()
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         """Made where the rows are, and left there if there is room; rows fall where they would in blocks."""
-        self._refuse_extremes()
         folds, space = self._folds(count, seed), self.rows.space
         if min(map(len, folds)) == 0:
             raise ValueError(
@@ -118,11 +116,6 @@ class Rows(Engine):
             return fit.residuals(part.X, part.Y)
         predicted = space.cast(part.X) @ space.put(fit.coef.T) + space.put(fit.intercept)
         return np.asarray(space.get(space.cast(part.Y) - predicted), dtype=float)
-
-    def _refuse_extremes(self) -> None:
-        """On the host such entries are brought to order one."""
-        if not self.rows.space.on_host:
-            refuse_extremes(self.rows.largest_entries)
 
 
 @contextmanager
@@ -185,7 +178,6 @@ class Stream(Engine):
     def add(self, batch: Memory) -> Stream:
         """With the rows of a batch."""
         rows = batch.rows
-        refuse_extremes(rows.largest_entries)  # later batches may have other entries: there is no unit for all
         if self.triangle.n_targets != rows.Y.shape[1]:
             raise ValueError(f"y has {rows.Y.shape[1]} targets, but earlier batches had {self.triangle.n_targets}.")
         triangle = self.triangle.add(rows.X, rows.Y, rows.weight, self.options.fit_intercept)

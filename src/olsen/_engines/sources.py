@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from .._execution import from_extra, memory
 from .._execution.threads import Report, room_for_a_thread
+from .._trust import ORDINARY, SMALLEST_WEIGHT, refuse_extremes
 from ..subsets import row_groups
 from .engine import Options
 
@@ -82,12 +83,13 @@ class Block:
                 yield g, self.X[here], self.y[here], None if self.weight is None else self.weight[here]
 
     def refuse(self) -> None:
-        """Raise for rows that hold NaN or infinity, or for squares that overflow."""
+        """Raise for rows that hold NaN or infinity, and for columns with entries whose squares overflow."""
         for name, part in (("X", self.X), ("y", self.y), ("sample_weight", self.weight)):
             if part is not None:
                 finite = np.isfinite(part).reshape(len(part), -1).all(axis=1)
                 self.refuse_rows(~finite, f"contains NaN or infinity in {name}")
-        raise ValueError(f"{self.where} holds numbers whose squares overflow; rescale the columns.")
+        for name, part in (("X", self.X), ("y", self.y)):
+            refuse_extremes(np.abs(part.astype(np.float64)).max(axis=0), f"{name} in {self.where}")
 
     def refuse_rows(self, bad: NDArray[np.bool_], why: str) -> None:
         """Raise if any of its rows is bad."""
@@ -129,6 +131,8 @@ def checked(triples: Iterable[Triple], kind: str, start: int = 0, first: int = 0
         if weight is not None:
             block.refuse_rows(~np.isfinite(weight), "contains NaN or infinity in sample_weight")
             block.refuse_rows(weight < 0, "has negative weights")
+            block.refuse_rows(weight > ORDINARY[1], f"has weights above {ORDINARY[1]:g}")
+            block.refuse_rows((weight > 0) & (weight < SMALLEST_WEIGHT), f"has weights below {SMALLEST_WEIGHT:g}")
         yield block
         first += len(X)
 

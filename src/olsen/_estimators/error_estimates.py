@@ -60,9 +60,8 @@ from .._engines import Engine, FoldFit
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from .._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit, inverses
-from .._members.problem import Units
 from .._moments import Moments
-from .._trust import LARGEST_INFLATION, power_of_two
+from .._trust import LARGEST_INFLATION
 from ..subsets import Design, Subsets, group_size
 from .result import FittedResult
 
@@ -83,19 +82,13 @@ def _rank(coverage: float, n: int) -> int:
     return max(1, math.ceil(coverage * (n + 1) - 1e-9))
 
 
-def _std(values: Array) -> Array:
-    """Standard deviations over the first axis, also of numbers whose squares leave double precision."""
-    return np.asarray(np.hypot.reduce(values - values.mean(axis=0), axis=0) / math.sqrt(len(values) - 1))
-
-
 class _Deletion(NamedTuple):
     """One pass over the members."""
 
-    residual: Array  # (n, q) of the ensemble without the row, in the users' units of y
+    residual: Array  # (n, q) of the ensemble without the row
     offset: Array  # (n, q) change of the prediction at the means of all rows
     sums: Deleted
     rows: TrainingRows
-    units: Units
 
 
 class _Derivative(NamedTuple):
@@ -103,9 +96,7 @@ class _Derivative(NamedTuple):
 
     coef: Array  # (p, n) of coefficients
     base: Array  # (n,) of predictions at the means of all rows
-    squares: Array  # (n, q) of leave-one-out residuals, in units of `unit`, times 1 - kappa
-    unit: float
-    x_unit: float
+    squares: Array  # (n, q) of leave-one-out residuals, times 1 - kappa
     mean_x: Array
 
 
@@ -152,7 +143,7 @@ class Jackknife:
             for part, rows in dense_chunks(X[start:stop], 32.0 * n):
                 here = slice(start + part.start, start + part.stop)
                 for t in range(q):
-                    change = found.offset[:, t] + (rows / found.units.x - found.rows.problem.means[0]) @ changes[t]
+                    change = found.offset[:, t] + (rows - found.rows.problem.means[0]) @ changes[t]
                     without = prediction[here, t, None] - change
                     ends[here, t, 0] = np.partition(without - width[:, t], n - rank, axis=1)[:, n - rank]
                     ends[here, t, 1] = np.partition(without + width[:, t], rank - 1, axis=1)[:, rank - 1]
@@ -165,14 +156,14 @@ class Jackknife:
         found = self._derivative
         out = np.empty((X.shape[0], found.squares.shape[1]))
         for here, rows in dense_chunks(X, 8.0 * len(found.base)):
-            weights = (rows / found.x_unit - constant * found.mean_x) @ found.coef + constant * found.base
+            weights = (rows - constant * found.mean_x) @ found.coef + constant * found.base
             out[here] = weights**2 @ found.squares
-        return np.asarray(np.sqrt(out) * found.unit)
+        return np.asarray(np.sqrt(out))
 
     def coef_std(self) -> Array:
         """Standard error of the expected coefficients, shape (p, q)."""
         found = self._derivative
-        return np.asarray(np.sqrt(found.coef**2 @ found.squares) * found.unit / found.x_unit)
+        return np.asarray(np.sqrt(found.coef**2 @ found.squares))
 
     @cached_property
     def _changes(self) -> tuple[_Deletion, Array]:
@@ -188,7 +179,7 @@ class Jackknife:
             changes[here] += change
 
         found = self._delete_rows(visit=add)
-        changes *= self.fitted.scale * found.units.y
+        changes *= self.fitted.scale
         return found, changes
 
     @cached_property
@@ -196,7 +187,7 @@ class Jackknife:
         """Kept with all it needs, so that nothing is read again of rows that may have been changed."""
         n, p, _ = self._shape
         memory.require(24.0 * n * p, f"standard errors from {n} rows and {p} columns", "Fit fewer rows, or blocks.")
-        residual, _, sums, rows, units = self._delete_rows(operator=True)
+        residual, _, sums, rows = self._delete_rows(operator=True)
         operator, x = sums.operator, rows.block(slice(0, n))  # (p, n)
         assert operator is not None
         D, scale = operator.M @ x * rows.problem.weights, self.fitted.scale
@@ -209,12 +200,11 @@ class Jackknife:
         left = (1 - trace) ** 2
         # of an ensemble that fits every row 0 / 0, and leaving kappa out is the safe side
         shrink = min(1.0, float(left / (1 - 2 * trace + squares))) if left > 1e-12 else 1.0
-        unit = power_of_two(float(np.abs(residual).max(initial=0.0)))
-        return _Derivative(D, base, shrink * (residual / unit) ** 2, unit, units.x, rows.problem.means[0])
+        return _Derivative(D, base, shrink * residual**2, rows.problem.means[0])
 
     def _delete_rows(self, **how: Any) -> _Deletion:
         """Sums over all members."""
-        problem, units = self.fitted.need_rows("predict_interval (and return_std)").in_units
+        problem = self.fitted.need_rows("predict_interval (and return_std)")
         design, weights, scale = self.fitted.design, self.fitted.members.weights, self.fitted.scale
         with one_blas_thread():
             if len(weights):
@@ -225,7 +215,7 @@ class Jackknife:
                 sums, rows = delete_rows_of_limit(problem, design.process[0], **how)
         predicted = sums.mean_y + scale * (problem.Y - sums.residual - sums.mean_y)
         offset = scale * sums.moved + (1 - scale) * sums.mean_change
-        return _Deletion((problem.Y - predicted) * units.y, offset * units.y, sums, rows, units)
+        return _Deletion(problem.Y - predicted, offset, sums, rows)
 
 
 @dataclass(frozen=True)
@@ -359,7 +349,7 @@ class Refits:
     share: float  # of the rows
 
     def _spread(self, found: Array) -> Array:
-        return math.sqrt(self.share / (1 - self.share)) * _std(found)
+        return np.asarray(math.sqrt(self.share / (1 - self.share)) * np.std(found, axis=0, ddof=1))
 
     def coef_std(self) -> Array:
         """Standard errors of the coefficients, (p, q)."""
@@ -417,7 +407,7 @@ class Batches:
 
     def coef_std(self) -> Array:
         """Of the mean coefficients over draws, (p, q)."""
-        return _std(self.coef).T / math.sqrt(len(self.coef))
+        return np.asarray(np.std(self.coef, axis=0, ddof=1).T / math.sqrt(len(self.coef)))
 
     def variance(self, engine: Engine) -> float:
         """Mean variance over draws of the predictions of the training rows, summed over targets."""

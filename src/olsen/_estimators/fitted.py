@@ -283,7 +283,7 @@ class FittedEnsemble(
             asked = f"scale={scale!r} with mixing={self.mixing!r}"
             raise NeedsRows(f"{asked} needs leave-one-out residuals of all rows: {engine.why_no_rows}.")
         wanted = None if scale == "loo" else float(scale)
-        return combine(engine.problem.in_units[0], design, k, wanted, stacking, engine.options.quietly)
+        return combine(engine.problem, design, k, wanted, stacking, engine.options.quietly)
 
     def _adopt(self, fitted: FittedResult, engine: Engine, X: Any) -> None:
         """Set every fitted attribute from a result, and clear what an earlier fit left: the one place that does."""

@@ -19,7 +19,6 @@ from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows
 from .._engines.determinantal import drawable
 from .._execution import messages
 from .._members import by_target
-from .._members.problem import Units
 from .._selection.fold_data import FOLDS
 from .._selection.fold_data import SEED as FOLD_SEED
 from .._selection.risk_curves import RiskCurve
@@ -335,13 +334,12 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
     def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
         """Rows to judge members by, or folds of moments where rows are not kept, or so many that they need not be."""
         if not isinstance(engine, Memory):
-            return MomentData.from_folds(engine.folds(self._count_folds(), FOLD_SEED))
+            return MomentData(engine.folds(self._count_folds(), FOLD_SEED))
         splits = row_splits(self.cv, engine, groups)
         n, p = engine.problem.shape
-        ordinary = engine.problem.in_units[1] == Units()  # moments have no units of their own
-        if self._tuning_options().uses_schemes and splits is None and n >= max(MANY_ROWS, p) and ordinary:
-            return MomentData.from_folds(engine.folds(FOLDS, FOLD_SEED))
-        return RowData.from_problem(engine.problem, splits)
+        if self._tuning_options().uses_schemes and splits is None and n >= max(MANY_ROWS, p):
+            return MomentData(engine.folds(FOLDS, FOLD_SEED))
+        return RowData(engine.problem, splits)
 
     def _select(self, data: SelectionData, engine: Engine) -> list[Selection]:
         sharing = engine.options.sharing("paths", "an unknown number")

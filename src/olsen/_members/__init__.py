@@ -80,9 +80,8 @@ def solve(
     others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS keeps to one: its own
     would spin for milliseconds after every product and take the cores from ours.
     """
-    problem, units = problem.in_units
     with one_blas_thread() if sharing.n_threads > 1 and problem.space.on_host else nullcontext():
-        return _solve(problem, features, samples, solver, sharing).in_users_units(units)
+        return _solve(problem, features, samples, solver, sharing)
 
 
 def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver: str, sharing: Threads) -> Solution:

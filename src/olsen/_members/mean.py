@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import HOST, Space
 from .._moments import weighted_mean
-from .._trust import beyond_double, ordinary_weights
+from .._trust import require_finite
 from ..subsets import Subsets
 from .problem import Problem, Solution
 
@@ -63,8 +63,7 @@ class Members:
         shares = np.full(k, 1 / k) if weights is None else weights
         coef = member_sum(features, solution.values * np.repeat(shares, features.sizes)[:, None])
         intercept = np.tensordot(shares, solution.intercepts, 1)
-        if not (np.isfinite(coef).all() and np.isfinite(intercept).all()):
-            raise ValueError(beyond_double("coefficients", "X and y"))
+        require_finite(coef, intercept)
         mean_y, n_fallbacks = mean_target(problem, samples, shares), int(solution.refitted.sum())
         return cls(coef, intercept, mean_y, features.counts(), shares, solution.solver, n_fallbacks)
 
@@ -123,7 +122,7 @@ def mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.f
         return np.zeros(problem.Y.shape[1])
     if samples is None:
         return np.asarray(weighted_mean(problem.Y, problem.weight))
-    weight = ordinary_weights(problem.weights)
+    weight = problem.weights
     starts = samples.indptr[:-1]
     totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)
     return np.asarray(weights @ (totals / np.add.reduceat(weight[samples.indices], starts)[:, None]))

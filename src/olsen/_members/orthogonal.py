@@ -29,7 +29,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Threads
-from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding, power_of_two
+from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding
 from ..subsets import Subsets
 from .problem import Problem, Solution, Submatrix
 
@@ -84,10 +84,6 @@ def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
     """
     if not len(A):
         return np.zeros((A.shape[1], B.shape[1]))
-    unit, of_B = (power_of_two(float(np.max(np.abs(M), initial=0.0))) for M in (A, B))  # K^-1 B leaves the range first
-    if unit != 1.0 or of_B != 1.0:
-        coef = minimum_norm(A / unit, B / of_B, null)
-        return None if coef is None else coef / unit * of_B
     K = A @ A.T
     if null is not None:
         K += (np.trace(K) / len(K)) * np.outer(null, null) / (null @ null)

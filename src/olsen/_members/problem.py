@@ -20,36 +20,15 @@ from .._trust import (
     EPS,
     ORDINARY,
     Cutoff,
-    beyond_double,
     constant_columns,
-    ordinary_weights,
-    power_of_two,
     refuse_extremes,
+    refuse_weights,
     rounding_of_factors,
 )
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-TINY = float(np.finfo(np.float64).tiny)
 LANES = 8  # rows of a panel of the kernel
-
-
-@dataclass(frozen=True)
-class Units:
-    """Powers of two that X and Y were divided by; coefficients come in units of y / x."""
-
-    x: float = 1.0
-    y: float = 1.0
-
-    def coefficients(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Coefficients in the users' units; an error where they cannot be written down."""
-        with np.errstate(over="ignore"):
-            found = values / self.x * self.y
-        largest, before = (float(np.abs(a).max(initial=0.0)) for a in (found, values))
-        if not largest < np.inf or (largest < TINY and before > 0):
-            entries = f"y has entries of about {self.y:.3g} and X of about {self.x:.3g}"
-            raise ValueError(f"{entries}: {beyond_double('coefficients', 'them')}")
-        return found
 
 
 @dataclass(frozen=True)
@@ -128,15 +107,22 @@ class Problem:
             vars(found)["moments"] = self.moments.target(t)
         return found
 
-    @cached_property
-    def largest_entries(self) -> Array:
-        """Largest absolute entry of every column of X."""
+    def refuse_extremes(self) -> None:
+        """Raise for columns, targets and weights whose squares, or products of these, may leave double precision."""
+        if not (self.space.on_host and _entries_are_ordinary(self.X)):
+            refuse_extremes(self._largest(self.X), "X")
+        refuse_extremes(self._largest(self.Y), "y")
+        if self.weight is not None:
+            refuse_weights(np.asarray(self.space.get(self.weight)))
+
+    def _largest(self, A: Any) -> Array:
+        """Largest absolute entry of every column."""
         if not self.space.on_host:
-            xp, X = self.space.xp, self.space.cast(self.X)
-            return np.asarray(self.space.get(xp.max(xp.abs(X), axis=0)), dtype=np.float64)
-        if sp.issparse(self.X):
-            return np.asarray(abs(self.X).max(axis=0).toarray(), dtype=np.float64).reshape(-1)
-        return _largest(self.X)
+            xp = self.space.xp
+            return np.asarray(self.space.get(xp.max(xp.abs(self.space.cast(A)), axis=0)), dtype=np.float64)
+        if sp.issparse(A):
+            return np.asarray(abs(A).max(axis=0).toarray(), dtype=np.float64).reshape(-1)
+        return _largest(A)
 
     @cached_property
     def mean_squares(self) -> Array:
@@ -144,32 +130,6 @@ class Problem:
         some = self.take(np.arange(0, self.shape[0], max(1, self.shape[0] // 100)))
         A = some.submatrix(np.arange(self.shape[1]), None).A
         return np.asarray(np.mean(A * A, axis=0))
-
-    @property
-    def in_units(self) -> tuple[Problem, Units]:
-        """The same problem with entries of order one, and what it was divided by; itself where entries are ordinary.
-
-        Powers of two round nothing, and one for all columns leaves minimum-norm members and ridge regression what they
-        are. The unit of the weights changes no result. Columns that would still be too small beside others are refused.
-        """
-        return (self, Units()) if self._scaled is None else self._scaled
-
-    @cached_property
-    def _scaled(self) -> tuple[Problem, Units] | None:
-        """None where entries are ordinary: a problem that kept itself would outlive its last user."""
-        if not self.Y.shape[0]:
-            return None
-        x, y = 1.0, power_of_two(float(self.space.xp.max(self.space.xp.abs(self.Y))))
-        if not _entries_are_ordinary(self.X):
-            x = power_of_two(float(self.largest_entries.max(initial=0.0)))
-            refuse_extremes(self.largest_entries, x)
-        weight = self.weight
-        if weight is not None and self.space.on_host:
-            weight = ordinary_weights(weight)
-        if x == y == 1.0 and weight is self.weight:
-            return None
-        X = (self.X.astype(np.float64, copy=False) if self.space.on_host else self.X) / x  # 1 / x may overflow
-        return replace(self, X=sp.csc_array(X) if sp.issparse(X) else X, Y=self.Y / y, weight=weight), Units(x, y)
 
     def take(self, rows: Indices, moments: Moments | None = None) -> Problem:
         """The same problem on some of the rows, with their moments where these are known."""
@@ -285,6 +245,8 @@ def _entries_are_ordinary(X: Any) -> bool:
     A pass over many rows as they are stored costs half of one that keeps columns apart. It tells that no entry is too
     large; that no column is too small, the first rows tell for all but a few.
     """
+    if X.dtype == np.float32:  # which holds no others
+        return True
     if not (isinstance(X, np.ndarray) and X.flags.c_contiguous and len(X) >= 1024):
         return False
     few = np.flatnonzero(_largest(X[:64]) < ORDINARY[0])
@@ -353,12 +315,6 @@ class Solution:
 
         mapper(work, len(sizes))
         return out
-
-    def in_users_units(self, units: Units) -> Solution:
-        """The same where X and Y were divided by these units."""
-        if units == Units():
-            return self
-        return replace(self, values=units.coefficients(self.values), intercepts=self.intercepts * units.y)
 
     def put(self, members: Indices, sizes: Indices, part: Solution, *, refitted: bool) -> None:
         """Write the solution of some members into its places; `sizes` are those of all members."""

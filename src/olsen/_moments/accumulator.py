@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.threads import add_gram
-from .._trust import LARGEST, SMALLEST, constant_columns, refuse_extremes
+from .._trust import constant_columns, refuse_extremes
 from .moments import Moments, mirror_lower, weighted_mean
 
 Array = NDArray[np.float64]
@@ -50,9 +50,9 @@ class Accumulator:
             if weight is not None:
                 Z *= np.sqrt(weight[here])[:, None]
             add_gram(Z, self._M)
-            tiny = np.flatnonzero(np.diagonal(self._M)[: self.p] < SMALLEST**2)
-            if len(tiny):  # constant columns, mostly; else squares have left the range of double precision
-                refuse_extremes(np.abs(Z[:, tiny]).max(axis=0, initial=0.0), numbers=tiny)
+            tiny = np.diagonal(self._M)[:-1] < 1e-300
+            if tiny.any():  # constant columns, mostly; else squares have left the range of double precision
+                self._refuse(np.where(tiny, np.abs(Z[:, :-1]).max(axis=0, initial=0.0), 0.0))
         self._rows += len(X)
         self._blocks += 1
         return bool(np.isfinite(np.diagonal(self._M)).all())  # a number that is not spoils its square
@@ -68,12 +68,16 @@ class Accumulator:
         if m is None:
             zeros = (np.zeros(p), np.zeros(q), np.zeros((p, p)), np.zeros((p, q)), np.zeros(q))
             return Moments(0, 0.0, *zeros, self.centre)
-        if not np.all(np.diagonal(m.G) < LARGEST**2):
-            raise ValueError("X holds numbers whose squares overflow; rescale the columns.")
-        refuse_extremes(np.where(np.abs(m.mean_x) > LARGEST, np.abs(m.mean_x), 0.0))  # squares about them may be small
+        squares = np.maximum(np.r_[np.diagonal(m.G), m.yy], 0.0) / m.weight
+        self._refuse(np.hypot(np.sqrt(squares), np.r_[m.mean_x, m.mean_y]))
         dead = constant_columns(np.diagonal(m.G), m.mean_x, m.weight) if self.centre else np.diagonal(m.G) == 0
         m.G[dead], m.G[:, dead], m.C[dead] = 0.0, 0.0, 0.0
         return m
+
+    def _refuse(self, sizes: Array) -> None:
+        """Raise for columns of X and y whose entries are of a size that is not ordinary."""
+        refuse_extremes(sizes[: self.p], "X")
+        refuse_extremes(sizes[self.p :], "y")
 
     @np.errstate(invalid="ignore", over="ignore")
     def _close(self) -> Moments | None:

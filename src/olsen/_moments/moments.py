@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, one_blas_thread
-from .._trust import EPS, constant_columns, ordinary_weights
+from .._trust import EPS, constant_columns
 
 Array = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])
@@ -153,8 +153,6 @@ def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
     """
     xp, (n, p), sparse, get = space.xp, A.shape, sp.issparse(A), np.asarray if space.on_host else space.get
     dtype = np.result_type(A.dtype, np.float64) if space.on_host else space.dtype  # extended stays extended
-    if space.on_host and weight is not None:
-        weight = ordinary_weights(weight)
     whole = n if weight is None else xp.sum(weight)
 
     def total(part: Any, rows: slice = slice(None)) -> Any:

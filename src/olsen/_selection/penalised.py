@@ -28,7 +28,7 @@ from .._execution.threads import Threads
 from .._members import Members, gram
 from .._members.problem import Problem
 from .._moments import Moments
-from .._trust import beyond_double
+from .._trust import require_finite
 from ..subsets import Subsets
 
 __all__ = [
@@ -48,8 +48,7 @@ DIRECT = 64  # columns up to which members are small whatever their size
 
 def limit_members(coef: Array, mean_x: Array, mean_y: Array) -> Members:
     """Infinitely many members with these mean coefficients."""
-    if not np.isfinite(coef).all():
-        raise ValueError(beyond_double("coefficients", "X and y"))
+    require_finite(coef)
     return Members(coef, mean_y - mean_x @ coef, mean_y, np.empty(0, dtype=np.int64), np.empty(0), "limit", 0)
 
 

@@ -66,7 +66,6 @@ class RiskCurve:
     n_items: int  # columns that members are drawn from
     design: str
     products: Array  # (3, sizes) A, S and C
-    unit: float = 1.0  # of the residuals; their squares alone may leave double precision, and then errors are infinite
 
     @classmethod
     def mean_of(cls, curves: list[RiskCurve]) -> RiskCurve:
@@ -74,7 +73,7 @@ class RiskCurve:
         first, count = curves[0], min(len(curve.sizes) for curve in curves)
         if len(curves) == 1:
             return first
-        products = np.mean([curve.products[:, :count] * curve.unit**2 for curve in curves], axis=0)
+        products = np.mean([curve.products[:, :count] for curve in curves], axis=0)
         return cls(first.sizes[:count], first.n_items, first.design, products)
 
     def lacking(self, mean_square: Array) -> Array:
@@ -113,8 +112,7 @@ class RiskCurve:
 
     def mse(self, k: float) -> Array:
         """Estimated error at every size for k members."""
-        with np.errstate(over="ignore"):
-            return self.combine(self.products, k) * self.unit * self.unit
+        return self.combine(self.products, k)
 
     def members_for(self, index: int, excess: float) -> int:
         """Members that keep the error at one size within `excess` of that of infinitely many."""

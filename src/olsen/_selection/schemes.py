@@ -21,13 +21,12 @@ measured in ``docs/tuning.md``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._members.problem import Units
 from .combining import simplex_weights
 from .fold_data import Fold, FoldData
 from .penalised import inclusion, lasso_path, lasso_penalty, members, penalised, penalty_unit
@@ -96,17 +95,6 @@ class Choice:
         fits, none = _fold_fits(data, [np.zeros(p)] * data.first), np.zeros(p, dtype=bool)
         mse = float(np.average([fold.errors(np.zeros((1, p)))[0] for fold in data.folds], weights=data.weight))
         return cls((), 0.0, 1.0, mse, _standard_error(fits, mse, data.n_rows), fits, none, np.zeros(p))
-
-    def with_fits_in_users_units(self, units: Units) -> Choice:
-        """The same where X and y were divided by units; the design keeps those of X."""
-        fits = [
-            replace(
-                fit, coef=units.coefficients(fit.coef), intercept=fit.intercept * units.y,
-                residual=None if fit.residual is None else fit.residual * units.y,
-            )
-            for fit in self.fits
-        ]  # fmt: skip
-        return replace(self, fits=fits)
 
     @property
     def shares(self) -> dict[str, float]:

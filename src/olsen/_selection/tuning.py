@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.threads import Threads
-from .._members.problem import Problem, Units
+from .._members.problem import Problem
 from .._moments import Moments
-from .._trust import power_of_two
 from ..subsets import resolve_size
 from . import combining, moment_curves, risk_curves
 from .fold_data import (
@@ -102,22 +101,6 @@ class Selection:
     prediction: Array | None = None  # (n, q) of left-out rows
     choice: Choice | None = None
 
-    def in_users_units(self, units: Units) -> Selection:
-        """The same where X and y were divided by units; errors beyond double precision are infinite."""
-        if units == Units():
-            return self
-        unit = units.y
-        with np.errstate(over="ignore"):
-            return replace(
-                self,
-                curve=replace(self.curve, unit=unit),
-                standard_error=self.standard_error * unit * unit,
-                mse=self.mse * unit * unit,
-                mse_error=self.mse_error * unit * unit,
-                prediction=None if self.prediction is None else self.prediction * unit,
-                choice=None if self.choice is None else self.choice.with_fits_in_users_units(units),
-            )
-
 
 @dataclass(frozen=True)
 class _Curve:
@@ -139,13 +122,6 @@ class RowData:
 
     problem: Problem
     splits: Splits | None
-    units: Units  # of X and y as given: squares of squared errors must stay in range
-
-    @classmethod
-    def from_problem(cls, problem: Problem, splits: Splits | None) -> RowData:
-        """Rows with entries of order one."""
-        problem, units = problem.in_units
-        return cls(problem, splits, units)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -266,17 +242,8 @@ class MomentData:
     """The same where only moments of folds of rows are known."""
 
     folds: list[Moments]
-    units: Units
 
     splits = None
-
-    @classmethod
-    def from_folds(cls, folds: list[Moments]) -> MomentData:
-        """Moments of targets of order one."""
-        unit = power_of_two(max(float(np.sqrt(np.max(m.space.get(m.yy), initial=0.0) / m.weight)) for m in folds))
-        if unit != 1.0:
-            folds = [replace(m, mean_y=m.mean_y / unit, C=m.C / unit, yy=m.yy / unit / unit) for m in folds]
-        return cls(folds, Units(y=unit))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -344,7 +311,7 @@ def _uniform(data: SelectionData, options: TuningOptions, k: float, how: Paths) 
     return Selection(
         found.criterion, curve.average, error, int(average.sizes[at]), number, scale,
         float(curve.average.mse(number)[at]), float(error[at]), prediction,
-    ).in_users_units(data.units)  # fmt: skip
+    )  # fmt: skip
 
 
 def _schemes(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
@@ -365,7 +332,7 @@ def _schemes(data: SelectionData, options: TuningOptions, k: float, how: Paths) 
         "kfold", average.shifted(choice.beyond_first), _standard_error(curve, many, n), size, k,
         1 - choice.nothing if options.scale is None else options.scale, choice.mse, choice.standard_error,
         data.prediction_of(choice) if isinstance(data, RowData) else None, choice,
-    ).in_users_units(data.units)  # fmt: skip
+    )  # fmt: skip
 
 
 def _standard_error(curve: RowCurve, k: float, n_rows: int) -> Array:

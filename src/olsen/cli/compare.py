@@ -32,6 +32,7 @@ from threadpoolctl import threadpool_limits
 
 from .. import OLSEnsembleRegressorCV
 from .._report.formatting import heading_lines, listed, number, with_error
+from .._trust import ORDINARY
 from . import terminal
 from .tables import TableError
 
@@ -146,7 +147,7 @@ def _check_rows(y: Array, folds: int) -> None:
     largest, spread = float(np.abs(y).max()), float(np.ptp(y))
     if not spread > 0:
         raise TableError("the target is the same in all rows; there is nothing to predict.")
-    if largest > 1e100 or spread < 1e-100:
+    if largest > ORDINARY[1] or spread < ORDINARY[0]:
         raise TableError(
             f"the target goes up to {largest:.3g} and varies by {spread:.3g}, the squares of which leave the range of "
             f"floating-point numbers; change its unit."
