@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.model_selection import PredefinedSplit
 
 from loops import assert_refused, case, linear_data
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, subsets
+from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines import sources as blocks
 from olsen._moments import Accumulator, from_data
 from olsen._selection.fold_data import FOLDS
@@ -151,7 +152,7 @@ def test_threads_change_nothing_and_small_memory_maps_are_loaded(seed, tmp_path)
     X, y, weight = data(seed)
     np.save(tmp_path / "X.npy", X)
     assert keeps_rows(ensemble(seed).fit(np.load(tmp_path / "X.npy", mmap_mode="r"), y))
-    one, three = (ensemble(seed, n_jobs=n, max_samples=0.5).fit(cut(20, X, y, weight), None) for n in (1, 3))
+    one, three = (ensemble(seed, n_jobs=n).fit(cut(20, X, y, weight), None) for n in (1, 3))
     np.testing.assert_array_equal(one.coef_, three.coef_)
 
 
@@ -224,7 +225,7 @@ def test_other_rows_at_the_second_reading_are_noticed_and_the_same_never(seed):
     blocks = cut(50, Z, y)()
     assert_refused(ensemble(seed, max_features=1.0), (lambda: blocks, None), "700 rows", "and 0 at", "fresh iterator")
     weight = np.arange(N) % 3.0
-    for settings in ({}, {"fit_intercept": False}, {"max_samples": 0.5}):
+    for settings in ({}, {"fit_intercept": False}):
         for offset in (0, 1e6, -1e9):
             with case(settings, offset):
                 near = (np.c_[X[:, :4] - X[:, :4].mean(axis=0), np.ones(N)])[:, [0, 1, 2, 3, 0, 4]]
@@ -252,19 +253,11 @@ def test_columns_far_from_zero_are_not_told_apart_by_rounding(seed):
                     np.testing.assert_allclose(model.coef_, expected, rtol=0, atol=1e-12 * offset)
 
 
-def test_row_subsets_are_groups_of_rows_whatever_the_blocks(seed):
-    X, y, weight = data(seed)
-    models = [ensemble(seed, max_samples=0.5).fit(cut(size, X, y, weight)(), None) for size in (700, 101, 33)]
-    for model in models[1:]:
-        np.testing.assert_allclose(model.coef_, models[0].coef_, atol=1e-8)
-    plain = ensemble(seed).fit(X, y, weight)
-    assert not np.allclose(models[0].coef_, plain.coef_, atol=1e-8)
-    assert np.corrcoef(models[0].predict(X), plain.predict(X))[0, 1] > 0.99
-    model = OLSEnsembleRegressor(1, 1.0, max_samples=0.25, random_state=seed).fit(cut(64, X, y)(), None)
-    (chosen,) = subsets.draw(20, 1, seed=seed, size=5, design="balanced", stream=subsets.ROWS)
-    rows = np.isin(blocks.row_groups(0, N, 20, seed), chosen)  # a member's rows are whole groups
-    expected = OLSEnsembleRegressor(1, 1.0, random_state=seed).fit(X[rows], y[rows])
-    np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
+def test_members_that_draw_rows_need_them_in_memory(seed):
+    X, y, _ = data(seed)
+    for cls, rows in product(BOTH, (0.5, N)):
+        settings = {"max_samples": rows} | ({"inclusion": "uniform"} if cls is OLSEnsembleRegressorCV else {})
+        assert_refused(cls(5, **settings), (cut(64, X, y), None), f"max_samples={rows}", "array in memory", "1.0")
 
 
 def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(seed):
@@ -292,9 +285,8 @@ def test_tuning_from_blocks_with_dependent_columns_and_gcv(seed):
     plain = OLSEnsembleRegressorCV(30, cv="gcv", **settings).fit(cut(64, X, y)(), None)
     in_memory = OLSEnsembleRegressorCV(30, cv="gcv", **settings).fit(X, y)
     assert plain.criterion_ == "gcv" and plain.score(X, y) == pytest.approx(in_memory.score(X, y), abs=0.05)
-    for setting in ({"cv": "oob"}, {"max_samples": 0.5}):  # need every row again
-        model = OLSEnsembleRegressorCV(30, **({"inclusion": "uniform"} | setting))
-        assert_refused(model, (cut(64, X, y)(), None), *setting)
+    model = OLSEnsembleRegressorCV(30, inclusion="uniform", cv="oob")  # needs every row again
+    assert_refused(model, (cut(64, X, y)(), None), "cv='oob'")
     X[:, 3] = X[:, 2]
     model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, y), None)
     expected = OLSEnsembleRegressorCV(30, cv=5, **settings).fit(X, y)

@@ -82,7 +82,7 @@ def test_members_are_those_of_the_host(space, draws_there, seed, monkeypatch):
     if space.batch_bytes(_on_device.CHUNK_BYTES) == _on_device.CHUNK_BYTES:  # else the library knows its memory
         pieces, _ = _on_device.draw_on_device(design, 0, 200, space)
         np.testing.assert_array_equal(space.get(pieces.mask), space.get(whole.mask))
-    for other in ({"sampling": "bernoulli"}, {"max_features": np.full(40, 0.2)}, {"row_groups": 5, "max_samples": 0.4}):
+    for other in ({"sampling": "bernoulli"}, {"max_features": np.full(40, 0.2)}):
         design = Design(**({"n_rows": 50, "n_columns": 40, "seed": seed, "max_features": 9} | other))
         assert _on_device.draw_on_device(design, 0, 200, space) is None, other
 

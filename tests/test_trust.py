@@ -61,12 +61,13 @@ def data_with_a_constant(value, seed, n=200, p=8):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.filterwarnings("ignore:max_samples=0.6 asks for")
 def test_a_column_that_holds_one_value_has_no_coefficient(engine, seed):
     """And the others are those of the table without it."""
     for value, settings in product(VALUES, SETTINGS):
         if engine in ("blocks", "dask", "torch") and settings.get("solver") not in (None, "masked_cg"):
             continue  # these engines have solvers of their own
+        if engine in ("blocks", "dask") and "max_samples" in settings:
+            continue  # and members there see all rows
         with case(value, settings), sklearn.config_context(array_api_dispatch=engine == "torch"):
             X, y, weight = data_with_a_constant(value, seed)
             model = OLSEnsembleRegressor(20, 0.7, random_state=seed).set_params(**settings)

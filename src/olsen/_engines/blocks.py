@@ -1,9 +1,8 @@
 r"""Rows in blocks: one pass for the moments, then any members, in memory that does not grow with the number of rows.
 
-**Row subsets** cannot be drawn row by row from a stream. With ``max_samples`` below 1, every row is thrown into one of
-``GROUPS`` groups by a counter-based random number, moments are kept for each, and a member's rows are a random set of
-whole groups: its moments are a sum. Members whose Gram matrix is not to be trusted are solved from a triangular factor,
-made in a second pass over the data, never from the moments.
+All rows are in every member. For folds every row is thrown into one of a few groups by a counter-based random number,
+and moments are kept for each. Members whose Gram matrix is not to be trusted are solved from a triangular factor, made
+in a second pass over the data, never from the moments.
 
 A source has ``collect(work, merge)``: what a function makes of all blocks. Here blocks are passed to it one by one; on
 a cluster it runs on each chunk and the results are merged in chunk order.
@@ -22,21 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _members
-from .._execution import memory, messages
+from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from .._members import Members, Problem, gram
 from .._members.mean import member_sum
 from .._members.problem import Submatrix
 from .._moments import Accumulator, CentredRows, Moments, Triangle
 from .._trust import Cutoff
-from ..subsets import Design, Subsets, resolve_size, row_groups
+from ..subsets import Design, Subsets, row_groups
 from .dask import DaskRows
 from .engine import Engine, FoldFit, NeedsRows, Options, Refit
 from .sources import Block, BlockSource, require_positive
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
-GROUPS = 20  # groups of rows when members draw rows
 MOST_LANES, LANES_BYTES = 16, 1 << 26  # sums that are made side by side
 
 
@@ -97,8 +95,7 @@ def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, se
 
 def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator]]:
     each = 8.0 * n_groups * (p + q + 1) ** 2
-    instead = "Use fewer columns, or max_samples=1.0." if n_groups > 1 else "Use fewer columns."
-    memory.require(3 * each, f"{n_groups} Gram matrices of {p} columns", instead)
+    memory.require(3 * each, f"{n_groups} Gram matrices of {p} columns", "Use fewer columns.")
     count = int(min(MOST_LANES, max(1, LANES_BYTES // each)))
     return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(count)]
 
@@ -175,20 +172,13 @@ class Blocks(Engine):
         return self.summary.dtype
 
     def complete(self, design: Design) -> Design:
-        found = self._summary or self._sum(1 if design.all_rows else GROUPS, design.seed)
-        design = replace(
-            design, n_rows=found.n_rows, n_columns=self.n_columns, n_given=found.n_given,
-            row_groups=None if design.all_rows else len(found.parts),
-        )  # fmt: skip
-        if design.row_groups:
-            wanted = resolve_size(design.max_samples, design.n_rows, "max_samples")
-            about = design.groups_per_member * design.n_rows // design.row_groups
-            if min(part.n_rows for part in found.parts) < 2 or abs(about - wanted) > 0.25 * wanted:
-                messages.warn(
-                    f"max_samples={design.max_samples} asks for {wanted} of {design.n_rows} rows; out of core a member "
-                    f"gets {design.groups_per_member} of {design.row_groups} groups of rows, about {about}.",
-                )
-        return design
+        if not design.all_rows:
+            raise NeedsRows(
+                f"max_samples={design.max_samples!r} needs X as an array in memory, or on a device: rows in blocks are "
+                f"read once, so members cannot draw them. Use max_samples=1.0."
+            )
+        found = self._summary or self._sum(1, design.seed)
+        return replace(design, n_rows=found.n_rows, n_columns=self.n_columns, n_given=found.n_given)
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         if self.source is not None:
@@ -205,11 +195,6 @@ class Blocks(Engine):
         return Moments.merge_all((self._summary or self._sum(1, 0)).parts)
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:
-        if not refit.design.all_rows:
-            raise NeedsRows(
-                f"with max_samples={refit.design.max_samples!r} members are drawn as groups of rows, which cannot be "
-                f"split into folds; use max_samples=1.0, or method='normal'."
-            )
         whole, fits = Blocks(self.source, self.options), []
         summary = whole._sum(count, seed)
         for f in range(count):
@@ -225,33 +210,25 @@ class Blocks(Engine):
         errors = self.source.collect(work, partial(_merge_groups, np.concatenate))
         return [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)]
 
-    def _solve_drawn(self, features: Subsets, groups: Subsets | None, weights: Array | None) -> Members:
-        """Members with the same groups of rows are solved together."""
-        k, (p, q) = len(features), self.summary.parts[0].C.shape
+    def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
+        k, moments = len(features), self.moments()
         sharing = self.options.sharing("members", k)
-        coef, intercept, mean_y, refitted = np.zeros((p, q)), np.zeros(q), np.zeros(q), 0
-        for which, members in _by_groups(groups, k, len(self.summary.parts)):
-            moments = Moments.merge_all([self.summary.parts[g] for g in which])
-            part = features if len(members) == k else features.take(members)
-            if self._triangles is None:  # doubtful members stay what moments say
-                solution = replace(gram.from_moments(moments, part, sharing), refitted=np.zeros(0, dtype=bool))
-            else:
-                solver = "gram" if self.options.solver == "auto" else self.options.solver
-                solution = _members.solve(self._problem(moments, which), part, None, solver=solver, sharing=sharing)
-            total = member_sum(part, solution.values)
-            coef += total / k
-            intercept += (len(members) * moments.mean_y - moments.mean_x @ total) / k
-            mean_y += len(members) * moments.mean_y / k
-            refitted += int(solution.refitted.sum())
-        return Members(coef, intercept, mean_y, features.counts(), np.full(k, 1 / k), solution.solver, refitted)
+        if self._triangles is None:  # doubtful members stay what moments say
+            solution = replace(gram.from_moments(moments, features, sharing), refitted=np.zeros(0, dtype=bool))
+        else:
+            solver = "gram" if self.options.solver == "auto" else self.options.solver
+            solution = _members.solve(self._problem(moments), features, None, solver=solver, sharing=sharing)
+        coef, n_fallbacks = member_sum(features, solution.values) / k, int(solution.refitted.sum())
+        intercept, equal = moments.mean_y - moments.mean_x @ coef, np.full(k, 1 / k)
+        return Members(coef, intercept, moments.mean_y, features.counts(), equal, solution.solver, n_fallbacks)
 
-    def _problem(self, moments: Moments, which: tuple[int, ...]) -> Problem:
-        """The centred problem, without intercept, of some groups of rows."""
+    def _problem(self, moments: Moments) -> Problem:
+        """The centred problem, without intercept."""
         n, centre, (p, q) = moments.n_rows, self.options.fit_intercept, moments.C.shape
         cutoff = Cutoff.of(max(n, p), np.sqrt(np.diagonal(moments.G)), moments.mean_x, moments.weight)
 
         def rows() -> CentredRows:
-            return reduce(Triangle.join, [self.triangles()[g] for g in which]).centred(centre)
+            return reduce(Triangle.join, self.triangles()).centred(centre)
 
         problem = _SummedProblem(
             X=_Shape((n - centre, p)), Y=np.empty((0, q)), fit_intercept=False, rcond=self.options.rcond,
@@ -274,8 +251,8 @@ class Blocks(Engine):
             raise ValueError(f"the {self.source.kind} has {found.n_rows} rows; at least two are needed.")
         if min(part.n_rows for part in found.parts) == 0:
             raise ValueError(
-                f"{found.n_rows} rows are too few for {n_groups} groups (or folds) of random rows; use fewer folds or "
-                f"max_samples=1.0, or load the rows as an array."
+                f"{found.n_rows} rows are too few for {n_groups} folds of random rows; use fewer folds, or load the "
+                f"rows as an array."
             )
         self._summary, self._triangles = found, cache(partial(self._read_triangles, found.parts, how))
         return found
@@ -320,17 +297,6 @@ def _same_sums(part: Moments, again: Triangle) -> bool:
     squares, size = np.maximum(before, now), part.weight * mean**2
     same_means = part.weight * moved**2 <= 1e-14 * squares + 1e-18 * size
     return bool(same_means.all() and (abs(now - before) <= 1e-6 * squares + 1e-12 * size).all())
-
-
-def _by_groups(groups: Subsets | None, k: int, n_groups: int) -> Iterator[tuple[tuple[int, ...], NDArray[np.int64]]]:
-    """(groups of rows, members that have these)."""
-    if groups is None:
-        yield tuple(range(n_groups)), np.arange(k)
-        return
-    chosen: dict[tuple[int, ...], list[int]] = {}
-    for i, which in enumerate(groups):
-        chosen.setdefault(tuple(which.tolist()), []).append(i)
-    yield from ((which, np.array(members)) for which, members in chosen.items())
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class Engine(Protocol):
         return design.draw(start, stop, self.options.quietly.without_blas)
 
     def _solve_drawn(self, features: Any, samples: Any, weights: Array | None) -> Members:
-        """Members with these columns and rows (or groups of rows; None: all)."""
+        """Members with these columns and rows (None: all)."""
 
     def reopen(self) -> Engine | None:
         """The data before anything was read of them, to be kept with a fit; None where they cannot be had again."""

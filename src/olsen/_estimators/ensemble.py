@@ -48,8 +48,8 @@ class OLSEnsembleRegressor(FittedEnsemble):
         Columns per member: a count, a fraction of the columns (rounded down, at least one), or the probability of
         every column to be in a member. This is the regulariser: smaller shrinks more.
     max_samples : int or float, default=1.0
-        Rows per member. With ``1.0`` all members share one Gram matrix, which is much faster. Members with fewer rows
-        than columns are minimum-norm interpolators.
+        Rows per member. With ``1.0`` all members share one Gram matrix, which is much faster; anything else needs X as
+        an array, in memory or on a device. Members with fewer rows than columns are minimum-norm interpolators.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
         Members of fixed size; a coin flip for every column (and row), rejecting members that have too few rows; or
         subsets that repel each other as the columns' geometry asks, `max_features` being their expected size. The mean

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._compressed import Mapper, Subsets
 from ._determinantal import Determinantal
-from ._drawing import ROWS, draw, draw_members, resolve_size, row_groups
+from ._drawing import draw_members, resolve_size
 
 
 @dataclass(frozen=True)
@@ -35,9 +34,6 @@ class Design:
         What estimators call `design`.
     fit_intercept : bool, default=True
         Whether members lose a row to an intercept (it counts in the rejection rule of coin flips).
-    row_groups : int or None, default=None
-        Where rows cannot be drawn one by one (blocks, Dask): rows are thrown into so many groups, and a member gets
-        whole groups. None: rows are drawn themselves.
     n_given : int or None, default=None
         Rows that were handed over, those of weight zero included; None: `n_rows`.
     kept_rows : ndarray or None, default=None
@@ -69,7 +65,6 @@ class Design:
     sampling: str = "fixed"
     kind: str = "balanced"
     fit_intercept: bool = True
-    row_groups: int | None = None
     n_given: int | None = None
     kept_rows: NDArray[np.int64] | None = None
     shares: NDArray[np.float64] | None = None
@@ -94,19 +89,15 @@ class Design:
         return isinstance(self.max_samples, float) and self.max_samples == 1.0
 
     def draw(self, start: int, stop: int, mapper: Mapper | None = None) -> tuple[Subsets, Subsets | None]:
-        """Columns of members `start` to `stop`, and their rows (with `row_groups`, their groups); None: all rows."""
+        """Columns of members `start` to `stop`, and their rows; None: all rows."""
         if self.sampling == "determinantal" or self.shares is not None:
             assert self.process is not None
             return self._draw_laws(self.process, start, stop, mapper), None
-        features, samples = draw_members(
+        return draw_members(
             self.n_rows, self.n_columns, stop, start=start, seed=self.seed, max_features=self.max_features,
-            max_samples=1.0 if self.row_groups else self.max_samples, sampling=self.sampling, design=self.kind,
+            max_samples=self.max_samples, sampling=self.sampling, design=self.kind,
             fit_intercept=self.fit_intercept, mapper=mapper,
         )  # fmt: skip
-        if self.row_groups:
-            size = self.groups_per_member
-            samples = draw(self.row_groups, stop, start=start, seed=self.seed, size=size, design=self.kind, stream=ROWS)
-        return features, samples
 
     def _draw_laws(self, process: tuple[Determinantal, ...], start: int, stop: int, mapper: Mapper | None) -> Subsets:
         """Columns of determinantal members, of several laws where there are shares, uniform ones last."""
@@ -121,13 +112,6 @@ class Design:
                 drawn.append(iter(self.uniform.draw(first, last, mapper)[0]))
         return Subsets.stack([next(drawn[i]) for i in law[start:].tolist()], self.n_columns)
 
-    @property
-    def groups_per_member(self) -> int:
-        """Groups of rows in a member: as many as come nearest to `max_samples`."""
-        assert self.row_groups is not None
-        share = resolve_size(self.max_samples, self.n_rows, "max_samples") / self.n_rows
-        return min(self.row_groups, max(1, round(self.row_groups * share)))
-
     def fixed_shape(self) -> tuple[int, int] | None:
         """Rows and columns of every member; None where sizes differ from member to member."""
         if self.sampling != "fixed" or self.shares is not None:
@@ -139,31 +123,25 @@ class Design:
             columns = round(total)
         else:
             columns = resolve_size(self.max_features, self.n_columns, "max_features")
-        if self.row_groups:
-            return round(self.n_rows * self.groups_per_member / self.row_groups), columns
         return resolve_size(self.max_samples, self.n_rows, "max_samples"), columns
 
     def member_columns(self, k: float) -> Subsets | MemberLists:
         """Columns of the first k members."""
-        return MemberLists(k, lambda start, stop: self.draw(start, stop)[0]) if k == np.inf else self.draw(0, int(k))[0]
+        return MemberLists(lambda start, stop: self.draw(start, stop)[0]) if k == np.inf else self.draw(0, int(k))[0]
 
     def member_rows(self, k: float) -> list[NDArray[np.int64]] | MemberLists:
         """Rows of the first k members, numbered as they were handed over."""
         count = self.n_rows if self.n_given is None else self.n_given
         rows = np.arange(count) if self.kept_rows is None else self.kept_rows
-        group = row_groups(0, count, self.row_groups, self.seed) if self.row_groups else None
 
         def draw_rows(start: int, stop: int) -> list[NDArray[np.int64]]:
             if self.all_rows:
                 return [rows] * (stop - start)
             _, samples = self.draw(start, stop)
             assert samples is not None
-            if group is None:
-                return [rows[sample] for sample in samples]
-            return [np.flatnonzero(np.isin(group, sample)) for sample in samples]
+            return [rows[sample] for sample in samples]
 
-        # groups together may be many times the data: they are listed one member at a time
-        return MemberLists(k, draw_rows) if k == np.inf or self.row_groups else draw_rows(0, int(k))
+        return MemberLists(draw_rows) if k == np.inf else draw_rows(0, int(k))
 
     @property
     def expected_size(self) -> float:
@@ -182,30 +160,16 @@ class Design:
 
 
 class MemberLists:
-    """Rows or columns of k members, or infinitely many, drawn as they are asked for: ``lists[3]``, ``lists[:100]``."""
+    """Rows or columns of infinitely many members, drawn as they are asked for: ``lists[3]``, ``lists[:100]``."""
 
-    def __init__(self, k: float, draw: Callable[[int, int], Any]) -> None:
-        self._k, self._draw = k, draw
-
-    def __len__(self) -> int:
-        if self._k == np.inf:
-            raise TypeError("this design has infinitely many members, so it has no length.")
-        return int(self._k)
+    def __init__(self, draw: Callable[[int, int], Any]) -> None:
+        self._draw = draw
 
     def __getitem__(self, i: int | slice) -> Any:
-        if self._k == np.inf:
-            bounds = (i.start or 0, i.stop) if isinstance(i, slice) else (i, i)
-            if bounds[1] is None or min(bounds) < 0:
-                raise IndexError("there are infinitely many members: ask for some, counted from the first.")
-            return self._draw(0, i.stop)[i] if isinstance(i, slice) else self._draw(i, i + 1)[0]
-        if isinstance(i, slice):
-            return [self[j] for j in range(*i.indices(len(self)))]
-        if not -self._k <= i < self._k:
-            raise IndexError(f"there is no member {i}; there are {self._k}.")
-        return self._draw(i % len(self), i % len(self) + 1)[0]
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(self.__getitem__, itertools.count() if self._k == np.inf else range(len(self)))
+        bounds = (i.start or 0, i.stop) if isinstance(i, slice) else (i, i)
+        if bounds[1] is None or min(bounds) < 0:
+            raise IndexError("there are infinitely many members: ask for some, counted from the first.")
+        return self._draw(0, i.stop)[i] if isinstance(i, slice) else self._draw(i, i + 1)[0]
 
 
 def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:

@@ -66,7 +66,7 @@ def draw_on_device(
     The host draws what is soon drawn, what differs in size, and what would not fit on the device.
     """
     k, shape = stop - start, design.fixed_shape()
-    if shape is None or np.ndim(design.max_features) or design.row_groups or not space.parallel:
+    if shape is None or np.ndim(design.max_features) or not space.parallel:
         return None
     drawn = {COLUMNS: (design.n_columns, shape[1])}
     if shape[0] < design.n_rows:
