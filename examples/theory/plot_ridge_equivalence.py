@@ -49,7 +49,8 @@ candidates = {
 }
 for name, coef in candidates.items():
     print(f"{name}: relative distance to 4000 members {distance(coef, ensemble.coef_, spread):.3f}")
-noise = np.linalg.norm(ensemble.monte_carlo_std_ * spread) / np.linalg.norm(ensemble.coef_ * spread)
+other = OLSEnsembleRegressor(4000, SIZE, random_state=1).fit(X, y)
+noise = distance(other.coef_, ensemble.coef_, spread) / np.sqrt(2)
 print(f"of another draw of the members, about {noise:.3f}")
 
 # %%
@@ -92,13 +93,13 @@ for name, rows in KINDS.items():
     target = rows / scale @ rng.standard_normal(60) + 4 * rng.standard_normal(200)
     rows, target = rows - rows.mean(axis=0), target - target.mean()
     model = OLSEnsembleRegressor(4000, 20, random_state=0).fit(rows, target)
-    reference = model.coef_
+    reference, other = model.coef_, OLSEnsembleRegressor(4000, 20, random_state=1).fit(rows, target).coef_
     one = Ridge(alpha=equivalence.isotropic_penalty(rows / scale, 20)).fit(rows / scale, target).coef_ / scale
     found.append(
         [
             distance(ridge_with(equivalence.ridge_penalty(rows, 20), rows, target), reference, scale),
             distance(one, reference, scale),
-            np.linalg.norm(model.monte_carlo_std_ * scale) / np.linalg.norm(reference * scale),
+            distance(other, reference, scale) / np.sqrt(2),
         ]
     )
     all_penalties, one_penalty, noise = found[-1]

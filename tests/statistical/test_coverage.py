@@ -119,6 +119,7 @@ def test_another_draw_moves_as_much_as_was_said(design, seed):
     X = rng.standard_normal((100, 50))
     y = X[:, :5].sum(axis=1) + rng.standard_normal(100)
     models = [OLSEnsembleRegressor(60, 15, design=design, random_state=1000 * seed + i).fit(X, y) for i in range(200)]
-    coef = np.array([m.coef_ for m in models])
-    said = np.mean([m.monte_carlo_std_**2 for m in models[:40]])
-    assert abs(said / coef.var(axis=0, ddof=1).mean() - 1) < 0.15
+    seen = np.var([m.predict(X) for m in models], axis=0, ddof=1).mean()
+    ends = [np.diff(m.predict_interval(X[:1], 0.6826894921370859, "normal")) for m in models[:40]]
+    said = [1e-6 * (width / 2) ** 2 * m.members_needed(1e-6) / 60 for m, width in zip(models, ends, strict=False)]
+    assert abs(np.mean(said) / seen - 1) < 0.15

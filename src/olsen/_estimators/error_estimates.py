@@ -364,68 +364,36 @@ class Refits:
         return out
 
 
-@dataclass(frozen=True)
-class Batches:
-    """Means of batches of members, scaled: how much another draw of members would change."""
+class Draws(NamedTuple):
+    """Means of batches of members that are drawn independently of each other."""
 
-    coef: Array  # (B, q, p)
-    intercept: Array  # (B, q)
-    sizes: NDArray[Any]  # (B,) members in a batch
+    coef: Array  # (p, q) of all members, scaled
+    variance: Array  # (q,) over draws of their mean prediction, on average over the training rows
     group: int  # members that avoid each other; only whole groups of them vary as 1 / number
 
-    @classmethod
-    def solve(cls, engine: Engine, design: Design, k: int, scale: float) -> Batches:
-        """Solve k members batch by batch: five to a hundred batches of whole groups of a balanced design."""
-        design = engine.complete(design)
-        group = 1
-        if design.kind == "balanced" and design.sampling != "determinantal":
-            share = design.expected_size / design.n_columns
-            group = int(group_size(min(max(share, 1 / design.n_columns), 1.0)))
-        if k < 5 * group:
-            raise ValueError(
-                f"{k} members are too few to estimate the variation between draws; at least {5 * group} members are "
-                f"needed (5 groups of {group})."
-            )
-        edges = [*(int(edge) * group for edge in np.linspace(0, k // group, min(k // group, 100) + 1)[:-1]), k]
-        members = (engine.solve(design, start, stop).on_host() for start, stop in pairwise(edges))
-        coefs, intercepts = zip(*(own.scaled(scale, np.float64) for own in members), strict=True)
-        return cls(np.stack(coefs), np.stack(intercepts), np.diff(edges), group)
 
-    @classmethod
-    def by_target(cls, batches: list[Batches]) -> Batches:
-        """Of batches of every target's own schemes, those of that target."""
-        if len(batches) == 1:
-            return batches[0]
-        count = min(len(own.coef) for own in batches)
-        coef = np.stack([own.coef[:count, t] for t, own in enumerate(batches)], axis=1)
-        intercept = np.stack([own.intercept[:count, t] for t, own in enumerate(batches)], axis=1)
-        return cls(coef, intercept, batches[0].sizes[:count], max(own.group for own in batches))
-
-    def mean_coef(self) -> Array:
-        """Of all members, (p, q)."""
-        return np.asarray(np.tensordot(self.sizes / self.sizes.sum(), self.coef, 1).T)
-
-    def coef_std(self) -> Array:
-        """Of the mean coefficients over draws, (p, q)."""
-        return np.asarray(np.std(self.coef, axis=0, ddof=1).T / math.sqrt(len(self.coef)))
-
-    def variance(self, engine: Engine) -> float:
-        """Mean variance over draws of the predictions of the training rows, summed over targets."""
-        B = len(self.coef)
-        if engine.problem is None:
-            moments, off = engine.moments(), self.coef - self.coef.mean(axis=0)
-            squares = float(np.einsum("bqi,ij,bqj->", off, moments.G, off)) / moments.weight
-            at_means = self.coef @ moments.mean_x + self.intercept if moments.centred else self.intercept
-            return (squares + float(np.sum((at_means - at_means.mean(axis=0)) ** 2))) / (B * (B - 1))
+def solve_draws(engine: Engine, design: Design, k: int, scale: Any) -> Draws:
+    """Solve k members once more: five to a hundred batches of whole groups of a balanced design."""
+    design, group = engine.complete(design), 1
+    if design.kind == "balanced" and design.sampling != "determinantal":
+        group = int(group_size(np.clip(design.expected_size, 1, design.n_columns) / design.n_columns))
+    if k < 5 * group:
+        raise ValueError(
+            f"{k} members are too few to estimate the variation between draws; at least {5 * group} members are "
+            f"needed (5 groups of {group})."
+        )
+    edges = [*(int(edge) * group for edge in np.linspace(0, k // group, min(k // group, 100) + 1)[:-1]), k]
+    members = [engine.solve(design, start, stop).on_host() for start, stop in pairwise(edges)]
+    coef, intercept = map(np.stack, zip(*(own.scaled(scale, np.float64) for own in members), strict=True))
+    if engine.problem is None:
+        moments, off = engine.moments(), coef - coef.mean(axis=0)
+        at_means = intercept + moments.centred * (coef @ moments.mean_x)
+        squares = np.einsum("bqi,ij,bqj->q", off, moments.G, off) / moments.weight / (len(coef) - 1)
+        variance = squares + at_means.var(axis=0, ddof=1)
+    else:
         X, n = engine.problem.X, engine.problem.shape[0]
         some = np.linspace(0, n - 1, min(n, 2000)).astype(int)  # enough to average a variance over
         rows = sp.csr_array(X)[some].toarray() if sp.issparse(X) else np.asarray(X[some], dtype=float)
-        predicted = rows @ self.coef.transpose(0, 2, 1) + self.intercept[:, None]
-        return float(np.mean(np.sum(predicted.var(axis=0, ddof=1), axis=1))) / B
-
-    def members_for(self, variance: float, engine: Engine) -> float:
-        """Members whose predictions would vary so much over draws, on the training rows: whole groups of them."""
-        at_hand = self.variance(engine)
-        if at_hand == 0 or variance <= 0:
-            return self.group if at_hand == 0 else math.inf
-        return self.group * max(1, math.ceil(float(self.sizes.sum()) / self.group * at_hand / variance))
+        predicted = rows @ coef.transpose(0, 2, 1) + intercept[:, None]
+        variance = predicted.var(axis=0, ddof=1).mean(axis=0)
+    return Draws(np.tensordot(np.diff(edges) / k, coef, 1).T, variance / len(coef), group)

@@ -20,7 +20,7 @@ from .._execution.arrays import space_of
 from .._execution.threads import Threads
 from .._moments import Moments
 from .._selection.fold_data import SEED as FOLD_SEED
-from .error_estimates import Batches, CVPlus, Jackknife, MomentErrors, Refits, mean_inverse
+from .error_estimates import CVPlus, Jackknife, MomentErrors, Refits, mean_inverse, solve_draws
 from .inputs import check_arguments, on_host, options_of, validate_new_rows
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -141,12 +141,11 @@ class UncertaintyMixin(BaseEstimator):
             cancel. Status: exact up to the noise of the two estimates.
         """
         check_arguments("members_needed", share=share)
-        batches = self._batches("members_needed")
+        variance, group = self._draw_variance("members_needed")
         error = float(np.sum(self._error("members_needed")))
-        needed = batches.members_for(share * error, self._result().data)
-        if not math.isfinite(needed):
+        if variance > 0 and share * error <= 0:
             raise ValueError(f"no number of members varies by as little as share={share!r} of an error of {error:.3g}.")
-        return math.ceil(needed)
+        return group * max(1, math.ceil(variance / (share * error))) if variance > 0 else group
 
     @property
     def coef_std_(self) -> NDArray[np.float64]:
@@ -162,7 +161,11 @@ class UncertaintyMixin(BaseEstimator):
         (status: heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every
         method.
         """
-        return self._like_coef(lambda: self._standard_errors("coef_std_").coef_std())
+        try:
+            found = self._standard_errors("coef_std_").coef_std()
+        except NeedsRows as error:  # where training rows are gone there is no such attribute
+            raise _MissingAttribute(*error.args) from None
+        return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
 
     def coef_interval(self, coverage: float = 0.9) -> NDArray[np.float64]:
         """Intervals for the expected coefficients: ``coef_`` plus and minus a normal quantile of ``coef_std_``.
@@ -181,26 +184,6 @@ class UncertaintyMixin(BaseEstimator):
         check_arguments("coef_interval", coverage=coverage)
         coef, half = on_host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std_
         return np.stack([coef - half, coef + half], axis=-1)
-
-    @property
-    def monte_carlo_std_(self) -> NDArray[np.float64]:
-        """How much coefficients would move with another draw of as many subsets, in the shape of ``coef_``.
-
-        Status: exact up to the noise of a variance from five to a hundred batches of members, each of whole groups of
-        a balanced design. Not for stacked members, which another draw would weigh anew, nor for infinitely many, of
-        which none or more than enough are drawn.
-        """
-        if np.isinf(self.n_estimators_):
-            raise AttributeError("monte_carlo_std_ is for a number of members, but these are infinitely many.")
-        return self._like_coef(lambda: self._batches("monte_carlo_std_").coef_std())
-
-    def _like_coef(self, compute: Callable[[], Array]) -> Array:
-        """From (p, q) to the shape of ``coef_``; where training rows are gone there is no such attribute."""
-        try:
-            found = compute()
-        except NeedsRows as error:
-            raise _MissingAttribute(*error.args) from None
-        return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
 
     def _standard_errors(self, what: str) -> Refits | Jackknife | MomentErrors:
         """By refits of a tuned model, from the rows where they are in memory, or from moments."""
@@ -323,19 +306,20 @@ class UncertaintyMixin(BaseEstimator):
         return errors
 
     @once
-    def _batches(self, what: str) -> Batches:
-        """Batches of members, solved again; of infinitely many, of some."""
+    def _draw_variance(self, what: str) -> tuple[float, int]:
+        """Variance of predictions over draws of one group of members, summed over targets, and members in a group."""
         fitted = self._result()
         data, members = fitted.need_data(what), fitted.members
         if len(members) and np.ptp(members.weights) > 0:
             raise ValueError("members are stacked, and another draw would get weights of its own. Use mixing='mean'.")
-        scales = np.broadcast_to(fitted.scale, (self._n_targets,))
-        designs = [drawable(data, design) for design in fitted.designs]
-        count = len(members) or PILOT
-        batches = Batches.by_target([Batches.solve(data, d, count, float(scales[t])) for t, d in enumerate(designs)])
+        count = len(members) or PILOT  # of infinitely many, some
+        draws = [solve_draws(data, drawable(data, design), count, fitted.scale) for design in fitted.designs]
+        of_targets = draws if len(draws) > 1 else draws * self._n_targets  # whether or not they have their own schemes
         if len(members):
-            fitted.check_unchanged(what, batches.mean_coef(), scales)
-        return batches
+            coef = np.stack([own.coef[:, t] for t, own in enumerate(of_targets)], axis=1)
+            fitted.check_unchanged(what, coef, fitted.scale)
+        group = max(own.group for own in draws)
+        return sum(float(own.variance[t]) for t, own in enumerate(of_targets)) * count / group, group
 
     def _refits(self, what: str) -> Refits | None:
         """Fits of parts of the rows that repeat the choice; None where nothing was chosen."""
