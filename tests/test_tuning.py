@@ -423,9 +423,7 @@ def test_rows_are_kept_as_far_as_was_asked(seed):
     assert not hasattr(bare, "coef_std_")
     with pytest.raises(ValueError, match="training"):
         bare.predict(X[:3], return_std=True)
-    assert len(pickle.dumps(model)) < len(pickle.dumps(clone(model).set_params(keep_rows=1e6).fit(X, y)))
-    small = pickle.loads(pickle.dumps(clone(model).set_params(keep_rows=100.0).fit(X, y)))
-    assert not hasattr(small, "coef_std_")
+    assert len(pickle.dumps(model)) < len(pickle.dumps(clone(model).set_params(keep_rows=True).fit(X, y)))
 
 
 def test_errors_intervals_and_standard_errors_are_those_over_data_sets(seed):

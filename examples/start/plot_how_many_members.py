@@ -37,8 +37,8 @@ plt.show()
 # Ask the model
 # -------------
 #
-# ``members_needed(share)`` is the number with which the variance of predictions over draws is that share of the error of
-# prediction. No test rows are needed.
+# ``members_needed(share)`` is the number with which the variance of predictions over draws is that share of their
+# mean squared error. No test rows are needed.
 
 for share in (0.1, 0.01, 0.001):
     print(f"members for a variance of {share:.1%} of the error: {model.members_needed(share)}")

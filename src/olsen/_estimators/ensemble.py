@@ -92,9 +92,9 @@ class OLSEnsembleRegressor(FittedEnsemble):
         Backends of joblib only set the number of threads. Results agree to rounding whatever it is.
     random_state : int, RandomState instance or None, default=None
         Seed of the subsets. Member i depends on the seed and on i alone.
-    keep_rows : bool or float, default=True
-        Whether pickles and files keep the training rows, from which intervals and standard errors are computed: up to
-        64 MiB, or up to so many bytes.
+    keep_rows : bool, default=True
+        Whether pickles and files keep the training rows, from which intervals and standard errors are computed, where
+        they take at most 64 MiB. Copies in memory always share them.
     verbose : int, default=0
         Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
 
@@ -172,7 +172,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
         warm_start: bool = False,
         n_jobs: int | None = None,
         random_state: Any = None,
-        keep_rows: bool | float = True,
+        keep_rows: bool = True,
         verbose: int = 0,
     ) -> None:
         self.n_estimators = n_estimators

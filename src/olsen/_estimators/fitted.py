@@ -26,9 +26,6 @@ from .result import FittedResult, fingerprint, restored, same_rows
 from .summary import SummaryMixin
 from .uncertainty import UncertaintyMixin
 
-MOST_BYTES = 2.0**26  # of training rows in a pickle or a file
-MANY_OPERATIONS = 1e12  # of drawing determinantal members: a few minutes of one core
-
 
 class FittedEnsemble(
     SummaryMixin, UncertaintyMixin, MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator
@@ -45,7 +42,7 @@ class FittedEnsemble(
         "solver": [StrOptions(set(_members.ASKED_FOR))],
         "tol": [inputs.POSITIVE, None],
         "warm_start": ["boolean"],
-        "keep_rows": ["boolean", inputs.Number(Real, 0, None, closed="both")],
+        "keep_rows": ["boolean"],
     }
     _fitted: FittedResult | None = None
 
@@ -140,8 +137,7 @@ class FittedEnsemble(
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if self._fitted is not None:
-            most = MOST_BYTES * self.keep_rows if isinstance(self.keep_rows, bool) else float(self.keep_rows)
-            state["_fitted"] = self._fitted.plain(most)
+            state["_fitted"] = self._fitted.plain(self.keep_rows)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -153,13 +149,8 @@ class FittedEnsemble(
         return other
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        other = self.__copy__()
-        for name, value in vars(self).items():
-            if name != "_fitted":  # frozen, and the rows in it may be large
-                other.__dict__[name] = copy.deepcopy(value, memo)
-        if self._fitted is not None:  # a warm start of the copy goes on from its own random state
-            state = self._fitted.random_state
-            other._fitted = replace(self._fitted, random_state=memo.get(id(state), state))
+        other = self.__copy__()  # which shares the result of the fit: it is frozen, and the rows in it may be large
+        other.__dict__.update(copy.deepcopy({**vars(self), "_fitted": None}, memo), _fitted=self._fitted)
         return other
 
     def _for_file(self, rows: bool) -> Self:
@@ -246,7 +237,6 @@ class FittedEnsemble(
         start = 0 if members is None else len(members)
         how = self._combine(engine, design, k, scale)
         if start < k:
-            _recommend_limit(design, k)
             new = engine.solve(design, start, k, how.weights)
             members = new if members is None else members.merge(new)
         assert members is not None
@@ -306,16 +296,6 @@ class FittedEnsemble(
         self.solver_, self.n_fallbacks_ = members.solver, members.n_fallbacks
         if len(members):
             self.inclusion_ = members.inclusion
-
-
-def _recommend_limit(design: Design, k: float) -> None:
-    """Say that the limit is there where drawing that many determinantal members takes minutes."""
-    work = 2.0 * design.n_columns * design.expected_size**2 * k
-    if design.sampling == "determinantal" and MANY_OPERATIONS < work < np.inf:
-        messages.warn(
-            f"drawing {k} determinantal members of {design.expected_size:g} of {design.n_columns} columns takes about "
-            f"{work:.0e} operations. n_estimators=np.inf gives their exact mean, as fast as one ridge regression.",
-        )
 
 
 def _is_plain(value: Any) -> bool:

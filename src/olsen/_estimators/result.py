@@ -21,6 +21,7 @@ from ..subsets import Design, Determinantal
 Array = NDArray[np.float64]
 
 NOT_KEPT = "the model came from a pickle or a file that was written without them. Call fit once more"
+MOST_BYTES = 2.0**26  # of training rows in a pickle or a file
 SAME_COEFFICIENTS = 1e-5  # of the largest one: solvers agree to more digits
 
 
@@ -77,10 +78,10 @@ class FittedResult:
                 f"changed since, or columns are nearly dependent. Fit again, or load X as an array in memory."
             )
 
-    def plain(self, most_bytes: float) -> Any:
+    def plain(self, keep_rows: bool) -> Any:
         """What a pickle or a model file keeps, as numbers, texts and arrays: no module of this package is named.
 
-        Training rows are kept up to so many bytes: intervals and standard errors are computed from them.
+        Training rows are kept up to MOST_BYTES if wanted: intervals and standard errors are computed from them.
         """
         kept = replace(
             self,
@@ -91,13 +92,10 @@ class FittedResult:
             why_no_rows=self.why_no_rows or NOT_KEPT,
         )
         size = 0 if isinstance(self.data, Stream) else _n_bytes([to_plain(kept.data), to_plain(kept.splits)])
-        if size > most_bytes:
-            why = (
-                f"pickles and files keep training rows of at most {describe(most_bytes)}, and these take "
-                f"{describe(size)}. Call fit once more where it is needed, or set keep_rows=np.inf to keep them "
-                f"whatever their size"
-            )
-            kept = replace(kept, data=None, splits=None, why_no_rows=why if most_bytes > 0 else NOT_KEPT)
+        if size > MOST_BYTES * keep_rows:
+            limit = f"training rows of at most {describe(MOST_BYTES)}, and these take {describe(size)}"
+            why = f"pickles and files keep {limit}. Call fit once more where they are needed" if keep_rows else NOT_KEPT
+            kept = replace(kept, data=None, splits=None, why_no_rows=why)
         return to_plain(kept)
 
 
