@@ -421,7 +421,7 @@ def test_terminals_see_progress_and_pipes_do_not(olsen, here, monkeypatch):
             ["reading t.csv", "predicting", "60,000 rows"],
         ),
         (("fit", "t.parquet", "--target", "y", "--out-of-core"), ["finding categories", "reading", "of 60,000 rows"]),
-        (("compare", "s.csv", "--target", "y", "--folds", "2"), ["comparing", "of 6 models", time]),
+        (("compare", "s.csv", "--target", "y", "--folds", "2"), ["comparing", r"of \d models", time]),
         (("reproduce", "figure4", "--scale", "quick", "--out", "f"), ["figure4", r"\d+ of \d+ trials", time]),
     ):
         code, _, err = olsen(*arguments)

@@ -16,28 +16,21 @@ import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sklearn
-from numpy.typing import NDArray
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from . import OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
-from ._estimators.fitted import FittedEnsemble
 from ._execution import from_extra, messages
 from ._execution.files import atomically
 
-Array = NDArray[np.float64]
-
 SUFFIX = ".skops"
 FORMAT = "olsen model 1"
-TARGET = "prediction"  # the name of a target that nobody named
 SCHEMA = "schema.json"
 MOST_ENTRIES = 1000  # a model has some forty arrays, whatever its size
 MOST_SCHEMA_BYTES = 1 << 26  # names of some forty thousand columns
@@ -62,40 +55,10 @@ class ModelFileError(ValueError):
     """A file that is not a model, or not one that can be used, and why."""
 
 
-@dataclass(frozen=True)
-class SavedModel:
-    """A fitted model with the name of its target, the sizes of its errors and the spread of its columns.
+def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) -> None:
+    """Write a fitted ensemble, or a pipeline that ends with one, to a model file.
 
-    The errors are those of left-out rows, or of a fit in blocks estimates of them for a sample of the rows.
-    """
-
-    model: Any  # an ensemble, or a Pipeline that ends with one
-    target: str
-    residuals: Array  # absolute, ascending
-    spread: Array  # standard deviations of the columns of the ensemble; empty if nobody knows
-    versions: dict[str, str] = field(default_factory=lambda: {"olsen": __version__, "sklearn": sklearn.__version__})
-
-    @property
-    def ensemble(self) -> FittedEnsemble:
-        """The ensemble itself."""
-        found: FittedEnsemble = self.model[-1] if isinstance(self.model, Pipeline) else self.model
-        return found
-
-    def for_file(self, rows: bool) -> SavedModel:
-        """What a file holds: the training rows too, where they are wanted for intervals and standard errors."""
-        kept = self.ensemble._for_file(rows)
-        if not isinstance(self.model, Pipeline):
-            return replace(self, model=kept)
-        model = copy.copy(self.model)
-        model.steps = [*model.steps[:-1], (model.steps[-1][0], kept)]
-        return replace(self, model=model)
-
-
-def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None, intervals: bool = True) -> None:
-    """Write a fitted ensemble, or a pipeline that ends with one, to a model file of the command line.
-
-    ``olsen predict`` reads it, and so does :func:`load`. The file holds plain numbers and texts; nothing in it is
-    executed when it is read.
+    :func:`load` reads it. The file holds plain numbers and texts; nothing in it is executed when it is read.
 
     Parameters
     ----------
@@ -106,12 +69,10 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
         nothing.
     path : path
         Where to write, a name that ends with ``.skops``. A file that is there is replaced once the new one is complete.
-    target : str, default=None
-        Name that predictions get in tables; by default that of the file the model came from, or "prediction".
     intervals : bool, default=True
         Whether to keep the training rows, from which standard errors and most intervals are computed: 8 bytes for each
-        row and column, up to 64 MiB (the model's `keep_rows`). Intervals of the default model do not need them;
-        others have one width without them.
+        row and column, up to 64 MiB (the model's `keep_rows`). Intervals of the default model do not need them, unless
+        it was fitted from blocks, a cluster or a device; those of others do.
 
     See Also
     --------
@@ -125,7 +86,7 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
     >>> model = olsen.OLSEnsembleRegressor(50, max_features=20, random_state=0).fit(X[:, ::10], y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "carbon.skops")
-    ...     olsen.save(model, path, target="carbon")
+    ...     olsen.save(model, path)
     ...     again = olsen.load(path)
     >>> bool(np.allclose(again.predict(X[:, ::10]), model.predict(X[:, ::10])))
     True
@@ -141,23 +102,7 @@ def save(model: Any, path: str | os.PathLike[str], *, target: str | None = None,
         raise ValueError(
             f"the model has {len(ensemble.coef_)} targets, but a model file holds one. Fit and save a model for each."
         )
-    name = str(target or getattr(model, "target_name_", TARGET))
-    if name in getattr(model, "feature_names_in_", ()):
-        raise ValueError(f"target={name!r} is the name of a column of the model; choose another.")
-    saved = SavedModel(model, name, np.zeros(0), _spread(ensemble)).for_file(intervals)
-    saved = replace(saved, residuals=saved.ensemble._left_out_errors())
-    if intervals and not len(saved.residuals):
-        messages.warn(
-            "the model does not know its training rows (it came from a pickle, or was fitted from blocks, a cluster, a "
-            "device or with partial_fit), so the file holds no errors and olsen predict --interval will refuse it.",
-        )
-    atomically(path, lambda file: write(file, saved))
-
-
-def _spread(ensemble: Any) -> Array:
-    """Standard deviations of the columns, if the ensemble has its training rows."""
-    rows = ensemble._result().rows
-    return np.zeros(0) if rows is None else np.sqrt(StandardScaler(with_mean=False).fit(rows.X).var_)
+    write(path, model, intervals)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -173,7 +118,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     -------
     model : Pipeline, OLSEnsembleRegressor or OLSEnsembleRegressorCV
         What was saved. A model of the command is a pipeline of a ColumnTransformer, which takes data frames with the
-        columns of the table that was fitted, and the ensemble. The name of the target is in ``target_name_``.
+        columns of the table that was fitted, and the ensemble; the name of its target is in ``target_name_``.
 
     See Also
     --------
@@ -189,19 +134,22 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     olsen.load(os.path.join(folder, "m.skops"))
     OLSEnsembleRegressor(max_features=1, n_estimators=10, random_state=0)
     """
-    saved = read(path)
-    vars(saved.model)["target_name_"] = saved.target
-    return saved.model
+    return read(path)["model"]
 
 
-def write(path: str | os.PathLike[str], saved: SavedModel) -> None:
-    """Write a model; one that could not be read again is refused."""
-    parts = {name: getattr(saved, name) for name in ("model", "target", "residuals", "spread")}
-    dumped = _skops().dumps({"format": FORMAT, **saved.versions, **parts})
+def write(path: Path, model: Any, rows: bool) -> None:
+    """Write a model, with its training rows if wanted; one that could not be read again is refused."""
+    if isinstance(model, Pipeline):
+        kept = copy.copy(model)
+        kept.steps = [*model.steps[:-1], (model.steps[-1][0], model[-1]._for_file(rows))]
+    else:
+        kept = model._for_file(rows)
+    versions = {"format": FORMAT, "olsen": __version__, "sklearn": sklearn.__version__}
+    dumped = _skops().dumps({**versions, "model": kept})
     with zipfile.ZipFile(io.BytesIO(dumped)) as archive:
         if foreign := _foreign_types(json.loads(archive.read(SCHEMA)), {}):
             raise _refused(", ".join(sorted(foreign)))
-    Path(path).write_bytes(dumped)
+    atomically(path, lambda file: file.write_bytes(dumped))
 
 
 def _skops() -> Any:
@@ -224,8 +172,8 @@ def _refused(what: str) -> TypeError:
     )
 
 
-def read(path: str | os.PathLike[str]) -> SavedModel:
-    """Read a model, refusing what is not one, before anything is built from it."""
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read a model and the versions that wrote it, refusing what is not one, before anything is built from it."""
     path = Path(path)
     if not path.is_file():
         raise ModelFileError(f"there is no model file {str(path)[:LONGEST_NAME]}.")
@@ -234,16 +182,15 @@ def read(path: str | os.PathLike[str]) -> SavedModel:
     with damaged_model(name), warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # of another patch version; see below
         _check(data, name)
-        content = loads(data, trusted=sorted(TRUSTED))
-        versions = {key: str(content[key]) for key in ("olsen", "sklearn")}
-        saved = SavedModel(content["model"], content["target"], content["residuals"], content["spread"], versions)
-        _check_values(saved)
-    if versions["sklearn"].split(".")[:2] != sklearn.__version__.split(".")[:2]:
+        content: dict[str, Any] = loads(data, trusted=sorted(TRUSTED))
+        wrote = str(content["sklearn"])
+        _check_values(content["model"])
+    if wrote.split(".")[:2] != sklearn.__version__.split(".")[:2]:
         messages.warn(
-            f"{name} was written with scikit-learn {versions['sklearn']}, and this is {sklearn.__version__}: "
-            f"transformers of other versions may not work, or not alike."
+            f"{name} was written with scikit-learn {wrote}, and this is {sklearn.__version__}: transformers of other "
+            f"versions may not work, or not alike."
         )
-    return saved
+    return content
 
 
 @contextmanager
@@ -306,17 +253,16 @@ def _foreign_types(schema: Any, sizes: dict[str, int]) -> set[str]:
     return foreign
 
 
-def _check_values(saved: SavedModel) -> None:
+def _check_values(model: Any) -> None:
     """Raise for a model whose values agree with nothing; what else is wrong with one, predictions meet."""
-    ensemble, residuals, spread = saved.ensemble, saved.residuals, saved.spread
-    if type(saved.model) is not Pipeline and type(ensemble) not in ENSEMBLES:
-        raise TypeError(f"a {type(saved.model).__name__} is not a model that can be saved")
+    ensemble = model[-1] if isinstance(model, Pipeline) else model
+    if type(ensemble) not in ENSEMBLES:
+        raise TypeError(f"a {type(ensemble).__name__} is not a model that can be saved")
     p, coef, intercept = ensemble.n_features_in_, np.asarray(ensemble.coef_), np.asarray(ensemble.intercept_)
-    if coef.shape not in ((p,), (1, p)) or intercept.size != 1 or spread.shape not in ((p,), (0,)):
+    if coef.shape not in ((p,), (1, p)) or intercept.size != 1:
         raise ValueError("coefficients are not those of its columns")
-    if not all(np.isfinite(values.astype(float)).all() for values in (coef, intercept, residuals, spread)):
-        raise ValueError("coefficients or errors are not finite")
-    if residuals.ndim != 1 or (residuals < 0).any() or (np.diff(residuals) < 0).any():
-        raise ValueError("errors are not sorted sizes")
-    if saved.target.encode() is None or saved.target in getattr(saved.model, "feature_names_in_", ()):
+    if not all(np.isfinite(values.astype(float)).all() for values in (coef, intercept)):
+        raise ValueError("coefficients are not finite")
+    target = getattr(model, "target_name_", "")
+    if target.encode() and target in model.feature_names_in_:
         raise ValueError("its target is one of its columns")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from statistics import NormalDist
 from typing import Any, TypeVar
@@ -241,14 +242,11 @@ class UncertaintyMixin(BaseEstimator):
         fitted.need_data(what)
         return self._cv_plus().mse
 
-    def _left_out_errors(self) -> Array:
-        """Absolute errors of left-out rows for the first target, ascending; none where the training rows are gone."""
-        fitted, residual = self._result(), np.zeros(0)
-        if fitted.folds is not None and fitted.folds[0].residual is not None:
-            residual = np.concatenate([fit.residual[:, 0] for fit in fitted.folds])
-        elif fitted.rows is not None:
-            residual = self._jackknife().residuals[:, 0]
-        return np.sort(np.abs(residual))
+    def _keep_errors(self, errors: list[Array]) -> None:
+        """Keep errors of some left-out rows of each fold with the result of a fit that was made without them."""
+        folds = self._result().folds or []
+        kept = [fit._replace(residual=own) for fit, own in zip(folds, errors, strict=True)]
+        self._fitted = replace(self._result(), folds=kept)
 
     # Computed once
 

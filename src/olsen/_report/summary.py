@@ -7,6 +7,7 @@ stand beside it where they were compared (``--compare``).
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -103,7 +104,9 @@ def summarise_folds(
     sums, means = np.array([[fold.weight, fold.mean_y[0]] for fold in folds]).T
     mean = _error_of_mean(sums, means, sum(float(fold.yy[0]) for fold in folds))
     errors = _errors(model, mean, "k-fold cross-validation")
-    half = half_width(sampled_errors(model, folds, X, y), COVERAGE)
+    half = NormalDist().inv_cdf((1 + COVERAGE) / 2) * math.sqrt(-model.best_score_)
+    if model._result().folds is not None:
+        half = float(np.mean(np.diff(model._cv_plus().interval(X, COVERAGE)))) / 2
     return _collect(
         model, names, whole.n_rows, spread, errors, points, half, standard_errors=False, out_of_core=True, **about
     )
@@ -134,17 +137,6 @@ def left_out_predictions(model: Any, X: Array, known: Array | None = None) -> tu
     """Predictions of the training rows, and whether each row was left out; with very many rows it hardly matters."""
     known = np.ravel(model.loo_prediction_) if known is None else known
     return (known, True) if len(known) == len(X) else (_fitted(model, X), False)
-
-
-def sampled_errors(model: Any, folds: list[Moments], X: Array, y: Array) -> Array:
-    """Absolute residuals of sampled rows, scaled by the ratio of the cross-validated error to that of all rows.
-
-    The sample gives the shape, all rows give the width: fitted values lie closer to the rows than predictions do.
-    """
-    whole, b = Moments.merge_all(folds), np.ravel(model.coef_)
-    fitted = (whole.yy[0] - 2 * b @ whole.C[:, 0] + b @ whole.G @ b) / whole.weight
-    ratio = -model.best_score_ / fitted if fitted > 0 else 1.0
-    return np.asarray(np.abs(y - _fitted(model, X)) * np.sqrt(max(ratio, 1.0)))
 
 
 def _fitted(model: Any, X: Array) -> Array:

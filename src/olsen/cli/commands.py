@@ -168,7 +168,7 @@ def fit(
         Threads; -1 means all cores.
     no_intervals : bool
         Leave the training rows out of the model: 8 bytes for each row and column of the table, of which at most 64 MiB
-        are kept. Standard errors are then gone, and for uniform members intervals have one width.
+        are kept. Standard errors are then gone, and so are intervals of uniform members.
     force : bool
         Replace files that are there already.
     json : bool
@@ -193,13 +193,12 @@ def fit(
 
     number = math.inf if members == "all" else members
     model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
-    summary, saved = table_models.fit(
+    summary, pipeline = table_models.fit(
         model, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, compared=compare,
         command=_command(),
     )  # fmt: skip
     if out is not None:
-        kept = saved.for_file(rows=not no_intervals)
-        atomically(out, lambda file: _persistence.write(file, kept))
+        _persistence.write(out, pipeline, rows=not no_intervals)
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
     hint = "" if compare or summary["data"]["out_of_core"] else "\n\nOther models on the same folds: --compare"
@@ -243,8 +242,7 @@ def predict(
         Where to write the predictions (.csv, .tsv or .parquet). Without one they are printed.
     interval : float
         Also give intervals that hold new observations with this probability, such as 0.9, as columns lower and upper,
-        from the errors of left-out rows
-        (out of core: from residuals of a sample of rows, scaled up to the cross-validated error).
+        from the errors of left-out rows.
     id : str
         Column that names the rows, which is written beside the predictions; may be repeated. Without it predictions
         come in the order of the rows, without names.
@@ -275,14 +273,14 @@ def predict(
 
     notes: list[str] = []
     with terminal.warnings_as_notes(notes):
-        saved = _persistence.read(model)
+        pipeline = _persistence.read(model)["model"]
     with _persistence.damaged_model(model.name):
-        encoding = Encoding.of_model(saved.model, saved.target, unknown)
+        encoding = Encoding.of_model(pipeline, unknown)
         _ = encoding.columns, encoding.names
     table, names = table_models.open_rows(data, encoding, list(id), out_of_core)
     quiet = out is None and not json  # a bar would be mixed with predictions on the screen
     with nullcontext() if quiet else terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(notes):
-        found = table_models.predictions(saved, encoding, model.name, table, names, interval, tell)
+        found = table_models.predictions(pipeline[-1], encoding, model.name, table, names, interval, tell)
         parts = list(found) if json else found
         if out is not None:
             n_rows = atomically(out, lambda file: outputs.write_predictions(file, parts))

@@ -1,7 +1,7 @@
 """Tables as the numbers that a model takes: what each column is, scikit-learn's transformers of that, and their use.
 
 From a training table: numbers are plain or in one format, dates are asked for, other texts are categories;
-ambiguous columns are refused. Of any fitted pipeline: which columns it takes, with errors that name cells.
+ambiguous columns are refused. Of a model of ``olsen fit``: which columns it takes, with errors that name cells.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
-from .._execution import from_extra
+from .._persistence import ModelFileError
 from .._report.formatting import counted, quoted, shortened
 from . import columns as cells
 from .columns import FIRST_ROW, Stage, TableColumns, distinct_texts, refuse_missing
@@ -41,11 +41,10 @@ class InputColumn(NamedTuple):
     """What is known about a column of tables, as decided from one of them or found in a fitted model."""
 
     name: str
-    parser: Any = None  # TableColumns, in our own models
-    categories: tuple[Any, ...] | None = None
+    parser: TableColumns
+    categories: tuple[str, ...] | None = None
     ordered: bool = False  # unknown categories have no place in an order
     fills: bool = False  # missing cells
-    lenient: bool = False  # about unknown categories, by itself
 
 
 # What the columns of a training table are
@@ -99,15 +98,15 @@ def learn_encoding(
     found = {} if distinct is None else distinct([n for n in text_names(table.schema) if n not in left_out])
     plain, notes = cells.plain_columns(table, [name for name in names if name not in special], decimals)
     messages += notes
-    parser = TableColumns()
     decided = [
-        InputColumn(name, parser) if name in plain
+        InputColumn(name, TableColumns()) if name in plain
         else _decided(table, name, found.get(name), name in dates, orders.get(name), decimals, messages)
         for name in names
     ]  # fmt: skip
     marked = [name for name, count in gaps.items() if count >= MARKED_GAPS]
+    parsers = {**{column.name: column.parser for column in decided}, target: response}
     for mark in ".,":
-        written = [column.name for column in (*decided, response) if column.parser.decimal == mark]
+        written = [name for name, parser in parsers.items() if parser.decimal == mark]
         if written:  # said once, of many columns
             example = cells.example(distinct_texts(table.column(written[0]))[0], mark)
             messages.append(f"numbers written as text in {listed(written, 3)}, read as numbers: {example}.")
@@ -116,7 +115,7 @@ def learn_encoding(
         filling = f"gaps in {counted(len(gaps), 'column')} ({listed(list(gaps))})"
         messages.append(f"{filling} are filled with means, or the most frequent text{also}.")
     before = ColumnTransformer(list(_parts(decided, bool(filled), marked)), verbose_feature_names_out=False)
-    encoding = Encoding(target, make_pipeline(before), names, messages, stage, response_parser=response.parser)
+    encoding = Encoding(target, before, messages, stage, response_parser=response)
     try:
         before.fit(table.select(names))
         _ = encoding.names
@@ -126,10 +125,27 @@ def learn_encoding(
     return table, encoding
 
 
-def numbers_of(table: Any, name: str) -> Array:
-    """A column of a training table as numbers, without missing cells."""
-    parser = _target(table, name, cells.settled_decimals(table)).parser
-    return Encoding(name, None, stage="fit", response_parser=parser).response(table)
+def numbers_of(
+    table: Any, name: str, parser: TableColumns | None = None, first_row: int = 0, stage: Stage = "fit"
+) -> Array:
+    """A column of a training table as numbers, without missing cells; without a parser its format is detected."""
+    parser = parser or _target(table, name, cells.settled_decimals(table))
+    column = _from_row(table.select([name]), first_row)
+    values = np.asarray(parser.transform(column), dtype=float)
+    if not np.isfinite(values).all():
+        refuse_missing(column, [name], first_row, target=name, stage=stage)
+        raise _infinite(values, [name], first_row)
+    return values[:, 0]
+
+
+def _from_row(table: Any, first_row: int) -> Any:
+    """A table that knows the number of its first row, for errors that name cells."""
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), FIRST_ROW: str(first_row).encode()})
+
+
+def _infinite(values: Array, names: list[str], first_row: int) -> TableError:
+    row, j = np.argwhere(~np.isfinite(values))[0]
+    return TableError(f"column {quoted(names[j])} is infinite in row {first_row + row + 1}; correct that cell.")
 
 
 def _orders(given: Iterable[str], names: list[str]) -> dict[str, list[str]]:
@@ -165,15 +181,15 @@ def _numbers(where: str, texts: Any, decimals: set[str]) -> TableColumns | None:
     return None if decimal is None else TableColumns("number", decimal)
 
 
-def _target(table: Any, target: str, decimals: set[str]) -> InputColumn:
+def _target(table: Any, target: str, decimals: set[str]) -> TableColumns:
     """How the numbers of the target are written."""
-    column, where = table.column(target), f"the target {quoted(target)}"
+    where = f"the target {quoted(target)}"
     if target in cells.plain_columns(table, [target], decimals, "the target")[0]:
-        return InputColumn(target, TableColumns())
-    texts, codes = distinct_texts(column)
+        return TableColumns()
+    texts, codes = distinct_texts(table.column(target))
     parser = _numbers(where, texts, decimals)
     if parser is not None:
-        return InputColumn(target, parser)
+        return parser
     rows = np.flatnonzero((codes >= 0) & np.append(cells.odd_texts(texts), False)[codes])
     raise TableError(
         f"{where} holds text, or numbers in another format, in {counted(len(rows), 'cell')}, the first "
@@ -289,10 +305,8 @@ class Encoding:
     ----------
     target : str
         Column to predict.
-    before : fitted transformer or None
-        What comes before the ensemble: a ColumnTransformer, or the steps of a pipeline that was fitted in Python.
-    given : list of str or int
-        Names of the columns that a model without a ColumnTransformer takes, or their number.
+    before : ColumnTransformer
+        What comes before the ensemble: TableColumns, or pipelines that begin with one.
     messages : list of str
         What was done.
     stage : {"fit", "blocks", "predict"}
@@ -307,7 +321,6 @@ class Encoding:
 
     target: str
     before: Any
-    given: list[str] | int = 0
     messages: list[str] = field(default_factory=list)
     stage: Stage = "predict"
     unknown: Literal["error", "ignore"] = "error"
@@ -315,101 +328,48 @@ class Encoding:
     ignored: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def of_model(cls, model: Any, target: str, unknown: Literal["error", "ignore"] = "error") -> Encoding:
-        """How tables become numbers for a fitted model."""
-        names = getattr(model, "feature_names_in_", None)
-        given = int(model.n_features_in_) if names is None else [str(name) for name in names]
-        if unknown == "ignore":
-            for encoder in leaves(model):
-                if isinstance(encoder, OneHotEncoder):
-                    encoder.set_params(handle_unknown="ignore")
-        return cls(target, model[:-1] if isinstance(model, Pipeline) else None, given, unknown=unknown)
+    def of_model(cls, model: Any, unknown: Literal["error", "ignore"] = "error") -> Encoding:
+        """How tables become numbers for a model of ``olsen fit``; others are refused."""
+        if not hasattr(model, "target_name_"):
+            raise ModelFileError(
+                "the model was fitted and saved in Python, and predicts there: olsen.load(path).predict(frame). The "
+                "command reads models of olsen fit."
+            )
+        encoding = cls(model.target_name_, model[0], unknown=unknown)
+        for steps, _ in encoding._parts:
+            if unknown == "ignore" and isinstance(steps[-1], OneHotEncoder):
+                steps[-1].set_params(handle_unknown="ignore")
+        return encoding
+
+    @property
+    def _parts(self) -> list[tuple[list[Any], list[str]]]:
+        """Transformers of every group of columns, first the parser, and the names of the columns."""
+        parts = [(part, names) for _, part, names in self.before.transformers_ if names]  # the remainder has none
+        return [(list(part) if isinstance(part, Pipeline) else [part], names) for part, names in parts]
 
     @cached_property
     def columns(self) -> list[InputColumn]:
         """What is known of the columns of the table that are in use."""
-        names = [f"column {j + 1}" for j in range(self.given)] if isinstance(self.given, int) else self.given
-        first = self.before[0] if self.before is not None and len(self.before) else None
-        if not isinstance(first, ColumnTransformer):
-            parts = [(self.before, list(range(len(names))))]
-        else:
-            places = first._transformer_to_input_indices
-            parts = [(one, places[name]) for name, one, _ in first.transformers_ if not isinstance(one, str)]
         found: dict[str, InputColumn] = {}
-        for one, own in parts:
-            steps = list(leaves(one))
-            for place, j in enumerate(own):
-                found[names[j]] = _described(names[j], steps, place, found.get(names[j]))
+        for steps, names in self._parts:
+            fills, last = any(isinstance(step, SimpleImputer) for step in steps), steps[-1]
+            known = tuple(last.categories[0]) if isinstance(last, (OneHotEncoder, OrdinalEncoder)) else None
+            for name in names:  # a column whose gaps are marked comes once more
+                found.setdefault(name, InputColumn(name, steps[0], known, isinstance(last, OrdinalEncoder), fills))
         return list(found.values())
 
     @cached_property
     def names(self) -> list[str]:
         """Names of the encoded columns."""
-        names = [column.name for column in self.columns]
-        if self.before is None or not len(self.before):
-            return names
-        return [str(name) for name in self.before.get_feature_names_out(names if isinstance(self.given, int) else None)]
+        return [str(name) for name in self.before.get_feature_names_out()]
 
     @property
     def needed(self) -> list[str]:
         """Names of the columns of a table that are in use, the target left out."""
-        if isinstance(self.given, int):
-            raise TableError(
-                "the model was fitted in Python on columns without names, which are taken in their order from a table "
-                "in memory, but this one is read in blocks; fit the model on a data frame."
-            )
         return [column.name for column in self.columns]
 
-    def features(self, table: Any, first_row: int = 0) -> Array:
-        """Encoded columns of a table, which must hold all columns in use, of the same kind, without missing cells.
-
-        Gaps are filled in columns whose means were learned. `first_row` is the number of the table's first row, where
-        it is part of a larger one.
-        """
-        table = self._own_columns(table)
-        gaps = [column.name for column in self.columns if not column.fills and table.column(column.name).null_count]
-        refuse_missing(table, gaps, first_row, target=self.target, stage=self.stage)
-        self._refuse_unknown(table, first_row)
-        if not table.num_rows:
-            return np.empty((0, len(self.names)))
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X does not have valid feature names|Found unknown categories")
-            X = self._rows(table, first_row)
-            encoded = X if self.before is None or not len(self.before) else self.before.transform(X)
-        encoded = encoded.toarray() if hasattr(encoded, "toarray") else np.asarray(encoded, dtype=float)
-        self._refuse_infinite(encoded, table, first_row)
-        return np.asfortranarray(encoded)
-
-    def response(self, table: Any, first_row: int = 0) -> Array:
-        """The target column as numbers, without missing cells."""
-        column = table.select([self.target]).replace_schema_metadata({FIRST_ROW: str(first_row).encode()})
-        values = self.response_parser.transform(column)
-        self._refuse_infinite(values, column, first_row)
-        return np.asarray(values[:, 0], dtype=float)
-
-    def _rows(self, table: Any, first_row: int) -> Any:
-        """Rows as the first step takes them: our own columns as they are, others as numbers and texts."""
-        if any(column.parser is not None for column in self.columns):
-            metadata = {**(table.schema.metadata or {}), FIRST_ROW: str(first_row).encode()}
-            return table.replace_schema_metadata(metadata)
-        held = {column.name: _cells(table, column) for column in self.columns}
-        if isinstance(self.given, int) or self.before is None or not isinstance(self.before[0], ColumnTransformer):
-            texts = any(values.dtype == object for values in held.values())
-            return np.column_stack([values.astype(object) if texts else values for values in held.values()])
-        frame = from_extra("pandas", "cli' pandas'", "A pipeline that was fitted on data frames").DataFrame(held)
-        return frame.reindex(columns=self.given)  # columns that are dropped may be missing
-
-    def _own_columns(self, table: Any) -> Any:
+    def own_columns(self, table: Any) -> Any:
         """The columns in use of a table; an error if some are missing."""
-        if isinstance(self.given, int):
-            rest = [name for name in table.column_names if name != self.target]
-            if len(rest) != self.given:
-                raise TableError(
-                    f"the table has {counted(len(rest), 'column')} besides the target, but the model was fitted in "
-                    f"Python on {counted(self.given, 'column')} without names, so columns are matched by position; "
-                    f"give the same number, or fit the model on a data frame."
-                )
-            return table.select(rest).rename_columns([f"column {j + 1}" for j in range(self.given)])
         held = set(table.column_names)  # a fresh list every time it is asked for
         if missing := [name for name in self.needed if name not in held]:
             extra = [name for name in table.column_names if name not in {*self.needed, self.target}]
@@ -418,68 +378,42 @@ class Encoding:
             raise TableError(f"the table lacks {lacks} of the model: {listed(missing)}{hint}.")
         return table.select(self.needed)
 
+    def features(self, table: Any, first_row: int = 0) -> Array:
+        """Encoded columns of a table, which must hold all columns in use, of the same kind, without missing cells.
+
+        Gaps are filled in columns whose means were learned. `first_row` is the number of the table's first row, where
+        it is part of a larger one.
+        """
+        table = _from_row(self.own_columns(table), first_row)
+        gaps = [column.name for column in self.columns if not column.fills and table.column(column.name).null_count]
+        refuse_missing(table, gaps, first_row, target=self.target, stage=self.stage)
+        self._refuse_unknown(table, first_row)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names|Found unknown categories")
+            encoded = np.asarray(self.before.transform(table), dtype=float)
+        if not np.isfinite(encoded).all():
+            filled = [column.name for column in self.columns if column.fills]
+            refuse_missing(table, self.needed, first_row, filled=filled, target=self.target, stage=self.stage)
+            raise _infinite(encoded, self.names, first_row)
+        return np.asfortranarray(encoded)
+
+    def response(self, table: Any, first_row: int = 0) -> Array:
+        """The target column as numbers, without missing cells."""
+        return numbers_of(table, self.target, self.response_parser, first_row, self.stage)
+
     def _refuse_unknown(self, table: Any, first_row: int) -> None:
         """Raise for categories that the model has not seen, or count them."""
         for column in self.columns:
-            if column.categories is None or column.lenient:
+            if column.categories is None:
                 continue
-            held = _cells(table, column)
-            strange = [v for v in dict.fromkeys(held) if v not in set(column.categories) and v == v]
+            held = column.parser.transform(table.select([column.name]))[:, 0]
+            strange = [text for text in dict.fromkeys(held) if text not in set(column.categories) and text == text]
             if strange and (column.ordered or self.unknown == "error"):
                 row = first_row + list(held).index(strange[0]) + 1
                 ignore = "" if column.ordered else ", or take them for none of these with --unknown ignore"
                 raise TableError(
                     f"column {quoted(column.name)} holds {listed(strange, 5)}, which the model has not seen; it knows "
-                    f"{listed([v for v in column.categories if v == v], 8)}. Correct these cells, the first in row "
-                    f"{row}{ignore}."
+                    f"{listed(column.categories, 8)}. Correct these cells, the first in row {row}{ignore}."
                 )
             if strange:
                 self.ignored[column.name] += int(np.isin(held, strange).sum())
-
-    def _refuse_infinite(self, encoded: Array, table: Any, first_row: int) -> None:
-        """Raise for cells that are missing or infinite, among those of columns that are not filled."""
-        if np.isfinite(encoded).all():
-            return
-        filled = {column.name for column in self.columns if column.fills} - {self.target}
-        refuse_missing(table, table.column_names, first_row, filled=filled, target=self.target, stage=self.stage)
-        row, j = np.argwhere(~np.isfinite(encoded))[0]
-        name = quoted(self.names[j] if table.column_names != [self.target] else self.target)
-        raise TableError(f"column {name} is infinite in row {first_row + row + 1}; correct that cell.")
-
-
-# What a fitted transformer says about the columns that it takes
-
-
-def leaves(step: Any) -> Iterator[Any]:
-    """The transformers inside of pipelines and column transformers, in their order."""
-    if isinstance(step, Pipeline):
-        for _, one in step.steps:
-            yield from leaves(one)
-    elif isinstance(step, ColumnTransformer):
-        for _, one, _ in step.transformers_:
-            yield from leaves(one)
-    elif step is not None and not isinstance(step, str):
-        yield step
-
-
-def _described(name: str, steps: list[Any], place: int, other: InputColumn | None) -> InputColumn:
-    """A column by the transformers that take it; `other` is what those of another part have said."""
-    encoder = next((leaf for leaf in steps if isinstance(leaf, (OneHotEncoder, OrdinalEncoder))), None)
-    fills = any(isinstance(leaf, (SimpleImputer, MissingIndicator)) for leaf in steps)
-    parser = next((leaf for leaf in steps if isinstance(leaf, TableColumns)), None)
-    if encoder is None:
-        return (other or InputColumn(name, parser))._replace(fills=fills)
-    known = tuple(encoder.categories_[place])
-    fills = fills or any(value is None or value != value for value in known)
-    ordered = isinstance(encoder, OrdinalEncoder)
-    lenient = encoder.handle_unknown != "error" and parser is None  # of our own, unknown cells are counted
-    return InputColumn(name, parser, known, ordered, fills, lenient)
-
-
-def _cells(table: Any, known: InputColumn) -> NDArray[Any]:
-    """Cells of a column as an encoder, or a model of numbers, takes them."""
-    text = known.categories is not None and any(isinstance(value, str) for value in known.categories)
-    cells = np.array(TableColumns("text" if text else "number").transform(table.select([known.name]))[:, 0])
-    if known.categories is not None and any(value is None for value in known.categories):  # a gap, as pandas 2 has it
-        cells[cells != cells] = None
-    return cells

@@ -21,6 +21,8 @@ from .._estimators.inputs import options_of
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
 from .._moments import Moments
+from .._selection.fold_data import FOLDS, SEED
+from ..subsets import row_groups
 from .columns import distinct_texts, refuse_missing
 from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
 from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
@@ -151,12 +153,12 @@ def fit(
     width = len(encoding.names)
     size = min(table.n_rows, SAMPLE_ROWS, max(200, SAMPLE_CELLS // max(1, width)))
     wanted = np.sort(np.random.default_rng(model.random_state).choice(table.n_rows, size, replace=False))
-    taken: dict[int, tuple[Array, Array]] = {}  # first row of a block -> rows of it that are in the sample
+    taken: dict[int, tuple[Array, Array, NDArray[Any]]] = {}  # first row of a block -> its sampled rows, folds
 
     def encoded(part: Any, first: int) -> tuple[Array, Array, None]:
         X, y = encoding.features(part, first), encoding.response(part, first)
         here = wanted[slice(*np.searchsorted(wanted, [first, first + len(y)]))] - first
-        taken[first] = X[here], y[here]
+        taken[first] = X[here], y[here], row_groups(first, len(y), FOLDS, SEED)[here]
         return X, y, None
 
     def read() -> Iterator[tuple[Array, Array, None]]:
@@ -165,8 +167,10 @@ def fit(
 
     engine = Blocks(BlockSource(read, f"table {table.path.name}", n_rows=table.n_rows), options_of(model))
     model.fit(engine, None)
-    X, y = zip(*taken.values(), strict=True)
-    return engine.summary.parts, np.concatenate(X), np.concatenate(y)
+    X, y, fold = (np.concatenate(parts) for parts in zip(*taken.values(), strict=True))
+    if (fits := model._result().folds) is not None:  # intervals rest on the errors of the sample
+        model._keep_errors([fit.residuals(X[fold == f], y[fold == f, None]) for f, fit in enumerate(fits)])
+    return engine.summary.parts, X, y
 
 
 def predictions(
@@ -175,5 +179,5 @@ def predictions(
     """Predictions of consecutive rows, from a function of a part of the table and the number of its first row."""
     if not table.n_rows:
         raise TableError(f"{table.path.name} has a header but no rows.")
-    encoding.features(table.schema.empty_table())  # wrong columns and types are refused before any row is read
+    encoding.own_columns(table.schema.empty_table())  # wrong columns are refused before any row is read
     return _blocks(table, encoding.needed, _block_rows(len(encoding.names)), predict, tell, "predicting")

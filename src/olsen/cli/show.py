@@ -22,22 +22,25 @@ MOST_NAMED = 8  # columns with text, and columns kept, that are named on a termi
 def contents(path: Path) -> dict[str, Any]:
     """What a model file holds, as plain types; it is checked before anything is built from it, as for predictions."""
     saved = _persistence.read(path)
+    pipeline = saved["model"]
     with _persistence.damaged_model(path.name), zipfile.ZipFile(path) as archive:
-        encoding = Encoding.of_model(saved.model, saved.target)
-        model: Any = saved.ensemble
+        encoding = Encoding.of_model(pipeline)
+        model: Any = pipeline[-1]
         names, columns, design, coef = encoding.names, encoding.columns, model._result().design, np.ravel(model.coef_)
         tuned = isinstance(model, OLSEnsembleRegressorCV)
         shares = model.inclusion_shares_ if tuned else {}
         selected = np.flatnonzero(np.ravel(model.selected_) if tuned else np.zeros(0))
         frequency = np.ravel(model.selection_frequency_) if tuned else np.zeros(0)
-        effect = coef * saved.spread if len(saved.spread) else np.full(len(coef), np.nan)
-        largest = np.argsort(-np.abs(effect if len(saved.spread) else coef), kind="stable")[:MOST_COEFFICIENTS]
+        rows = model._result().rows
+        effect = np.full(len(coef), np.nan) if rows is None else coef * rows.X.std(axis=0)
+        largest = np.argsort(-np.abs(coef if rows is None else effect), kind="stable")[:MOST_COEFFICIENTS]
         return {
             "file": {
-                "name": path.name, "bytes": path.stat().st_size, "format": _persistence.FORMAT, **saved.versions,
+                "name": path.name, "bytes": path.stat().st_size, "format": _persistence.FORMAT,
+                "olsen": str(saved["olsen"]), "sklearn": str(saved["sklearn"]),
                 "written": f"{datetime(*archive.getinfo(_persistence.SCHEMA).date_time):%Y-%m-%d %H:%M}",
             },
-            "target": saved.target,
+            "target": encoding.target,
             "rows": int(design.n_rows if design.n_given is None else design.n_given),
             "columns": {
                 "table": len(columns), "encoded": len(names),
@@ -52,7 +55,7 @@ def contents(path: Path) -> dict[str, Any]:
             "schemes": dict(shares[0] if isinstance(shares, list) else shares),  # one target in a table of them
             "kept": [{"name": names[j], "frequency": float(frequency[j])}
                      for j in sorted(selected, key=lambda j: -frequency[j])] if len(frequency) else None,
-            "error": _error(model if tuned else None, saved.residuals**2),
+            "error": _error(model),
             "coefficients": [
                 {"name": names[j], "coefficient": float(coef[j]), "drawn": float(model.inclusion_[j]),
                  "effect": float(effect[j]) if math.isfinite(effect[j]) else None}
@@ -62,14 +65,10 @@ def contents(path: Path) -> dict[str, Any]:
         }  # fmt: skip
 
 
-def _error(tuned: Any, squares: Any) -> dict[str, float]:
-    """Root mean squared error and its standard error (delta method), as tuning found it or from errors in the file."""
-    mse, spread = math.nan, math.nan
-    if tuned is not None:
-        mse, spread = -tuned.best_score_, tuned.cv_results_["standard_error"][tuned.best_index_]
-    elif len(squares):
-        mse, spread = squares.mean(), squares.std() / math.sqrt(len(squares))
-    rmse = math.sqrt(max(mse, 0.0))
+def _error(model: Any) -> dict[str, float]:
+    """Root mean squared error and its standard error (delta method), as tuning found it."""
+    rmse = math.sqrt(max(-model.best_score_, 0.0))
+    spread = model.cv_results_["standard_error"][model.best_index_]
     return {"rmse": rmse, "standard_error": float(spread) / (2 * rmse) if rmse > 0 else math.nan}
 
 

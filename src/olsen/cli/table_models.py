@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,7 @@ from sklearn.pipeline import Pipeline
 from .._engines import NeedsRows
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory, versions
-from .._moments import Moments
-from .._persistence import ModelFileError, SavedModel, damaged_model
+from .._persistence import ModelFileError, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error
 from . import large_tables, terminal
@@ -109,8 +107,8 @@ def _embedded() -> Any:
 def fit(
     model: OLSEnsembleRegressorCV, data: Path | None, options: TableOptions, *, out_of_core: bool,
     standard_errors: bool, compared: bool, command: str,
-) -> tuple[dict[str, Any], SavedModel]:  # fmt: skip
-    """Fit a model on a table: the summary and what to save."""
+) -> tuple[dict[str, Any], Pipeline]:  # fmt: skip
+    """Fit a model on a table: the summary, and the pipeline to save."""
     large = open_large(data, out_of_core)
     about: dict[str, Any] = {"seed": model.random_state, "command": command}
     if large is not None:
@@ -134,12 +132,12 @@ def fit(
             model, X, y, encoding.names, weight=rows.weight, standard_errors=standard_errors, data_name=rows.name,
             target=encoding.target, messages=rows.messages, **about,
         )  # fmt: skip
-    return summary, _saved(model, encoding, np.abs(y - report.left_out_predictions(model, X)[0]), X.std(axis=0))
+    return summary, _pipeline(model, encoding)
 
 
 def _fit_blocks(
     model: OLSEnsembleRegressorCV, table: large_tables.ParquetTable, options: TableOptions, about: dict[str, Any]
-) -> tuple[dict[str, Any], SavedModel]:
+) -> tuple[dict[str, Any], Pipeline]:
     """The same from one pass over a table that is never loaded."""
     if options != TableOptions(options.target, options.drop, id=options.id):
         raise terminal.UsageError(
@@ -153,14 +151,13 @@ def _fit_blocks(
         folds, X, y = large_tables.fit(model, table, encoding, tell)
     summary = report.summarise_folds(model, folds, X, y, encoding.names, data_name=table.path.name,
                                      target=encoding.target, messages=messages, **about)  # fmt: skip
-    whole = Moments.merge_all(folds)
-    spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
-    return summary, _saved(model, encoding, report.sampled_errors(model, folds, X, y), spread)
+    return summary, _pipeline(model, encoding)
 
 
-def _saved(model: OLSEnsembleRegressorCV, encoding: Encoding, errors: Array, spread: Array) -> SavedModel:
-    pipeline = Pipeline([("columns", encoding.before[0]), ("ensemble", model)])
-    return SavedModel(pipeline, encoding.target, np.sort(errors), spread)
+def _pipeline(model: OLSEnsembleRegressorCV, encoding: Encoding) -> Pipeline:
+    pipeline = Pipeline([("columns", encoding.before), ("ensemble", model)])
+    vars(pipeline)["target_name_"] = encoding.target
+    return pipeline
 
 
 def compare(data: Path | None, options: TableOptions, command: str, **settings: Any) -> dict[str, Any]:
@@ -219,8 +216,8 @@ def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool)
 
 
 def predictions(
-    saved: SavedModel, encoding: Encoding, name: str, table: Any, beside: dict[str, list[str]], coverage: float | None,
-    tell: terminal.Tell | None,
+    model: OLSEnsembleRegressorCV, encoding: Encoding, name: str, table: Any, beside: dict[str, list[str]],
+    coverage: float | None, tell: terminal.Tell | None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Predictions of consecutive rows of a table, `beside` what names them, by a model in a file of this name.
 
@@ -231,7 +228,7 @@ def predictions(
 
     def predict(part: Any, first_row: int = 0) -> Array:
         with damaged_model(name, TableError):
-            return _predicted(saved, encoding.features(part, first_row), first_row, coverage)
+            return _predicted(model, encoding.features(part, first_row), first_row, coverage)
 
     if isinstance(table, large_tables.ParquetTable):
         found = large_tables.predictions(table, encoding, predict, tell)
@@ -243,27 +240,23 @@ def predictions(
         yield {**beside, **dict(zip(columns, values.T, strict=False))}
 
 
-def _predicted(saved: SavedModel, X: Array, first_row: int, coverage: float | None) -> Array:
-    """Predictions, (rows, 1), with a `coverage` also the limits of intervals, (rows, 3).
-
-    These are those of ``predict_interval`` where the file holds what they need, otherwise of one width.
-    """
+def _predicted(model: OLSEnsembleRegressorCV, X: Array, first_row: int, coverage: float | None) -> Array:
+    """Predictions, (rows, 1), with a `coverage` also the limits of intervals, (rows, 3)."""
     with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        found = np.ravel(saved.ensemble.predict(X)).astype(float)
+        found = np.ravel(model.predict(X)).astype(float)
         if not np.isfinite(found).all():
             row = first_row + int(np.argmin(np.isfinite(found))) + 1
             raise TableError(
                 f"the prediction of row {row} is not finite: its cells or the model's coefficients are too large."
             )
-        if coverage is None or not len(found):
-            return np.tile(found[:, None], 1 if coverage is None else 3)
-        with suppress(NeedsRows):
-            return np.column_stack([found, saved.ensemble.predict_interval(X, coverage).reshape(-1, 2)])
-    if not len(saved.residuals):
-        raise ModelFileError(
-            "the model has no errors of left-out rows, from which intervals are made: it was saved from a pickle, or "
-            "after a fit in blocks. Fit it in memory and save it again."
-        )
-    half = report.half_width(saved.residuals, coverage)
-    return np.column_stack([found, found - half, found + half])
+        if coverage is None:
+            return found[:, None]
+        try:
+            return np.column_stack([found, model.predict_interval(X, coverage).reshape(-1, 2)])
+        except NeedsRows:
+            raise ModelFileError(
+                "--interval needs the training rows of a model of uniform members, and the file has none: it was "
+                "fitted with --no-intervals, in blocks, or on more than 64 MiB of rows. Fit without --inclusion "
+                "uniform, or without --no-intervals on a sample of the rows."
+            ) from None
