@@ -311,10 +311,8 @@ def test_risk_is_the_theory(olsen):
 def test_reproduce_says_how_far_simulation_is_from_theory(olsen, tmp_path):
     code, out, _ = olsen("reproduce", "figure1", "figure5", "--scale", "quick", "--out", tmp_path)
     assert code == 0 and "SE from exact theory" in out and (tmp_path / "figure5.pdf").exists()
-    code, out, _ = olsen(
-        "reproduce", "figure1", "--scale", "quick", "--out", tmp_path / "again", "--json", "--format", "parquet"
-    )
-    assert json.loads(out)[0]["name"] == "figure1" and (tmp_path / "again" / "figure1.parquet").exists()
+    code, out, _ = olsen("reproduce", "figure1", "--scale", "quick", "--out", tmp_path / "again", "--json")
+    assert json.loads(out)[0]["name"] == "figure1" and (tmp_path / "again" / "figure1.csv").exists()
 
 
 # the program itself

@@ -1,6 +1,5 @@
 """Simulation: problems have the moments they claim, methods are the estimators they name, runs resume exactly."""
 
-import json
 import math
 from itertools import product
 
@@ -132,26 +131,8 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(tmp_path, monkeypatch):
     resumed = simulation.run(CELLS, trials=12, seed=3, store=tmp_path)
     for one, other in zip(whole, resumed, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
-    assert len(calls) - kept < 12 * len(CELLS) - 15, "finished chunks are not run again"
+    assert len(calls) - kept == 12 * (len(CELLS) - 1), "finished cells are not run again"
     assert not [f for f in tmp_path.iterdir() if f.name.startswith(".")], "no half-written file is left"
-
-
-def test_more_trials_keep_those_there_are(tmp_path):
-    few, more, again = (simulation.run(CELLS[:1], trials=n, store=tmp_path)[0] for n in (4, 9, 4))
-    np.testing.assert_array_equal(more.values[:4], few.values)
-    assert again.trials == 4
-
-
-def test_tables_and_manifests_survive_the_disk(tmp_path):
-    table = simulation.tidy(simulation.run(CELLS[:2], trials=3))
-    assert {"n", "p", "sigma", "method", "k", "quantity", "mean", "standard_error", "trials"} <= set(table)
-    for suffix in (".csv", ".parquet"):
-        simulation.write_table(table, tmp_path / f"table{suffix}")
-        back = simulation.read_table(tmp_path / f"table{suffix}")
-        assert back["mean"] == table["mean"] and back["quantity"] == table["quantity"]
-    simulation.write_manifest(tmp_path / "m.json", seed=5, seconds=1.2345, trials=3)
-    manifest = json.loads((tmp_path / "m.json").read_text())
-    assert manifest["seed"] == 5 and manifest["trials"] == 3 and "numpy" in manifest["versions"]
 
 
 def test_simulated_risk_matches_finite_sample_theory(seed):

@@ -75,13 +75,11 @@ def test_intervals_hold_the_prediction_also_after_a_fit_from_a_file(data, tmp_pa
     np.testing.assert_allclose(blocks.coef_, model.coef_)
 
 
-def test_theory_and_simulation_agree(tmp_path):
+def test_theory_and_simulation_agree():
     problem = olsen.simulation.LinearProblem(n=40, p=20, sigma=1.0)
     (found,) = olsen.simulation.run([(problem, olsen.simulation.Ensemble(8, k=(10,)))], trials=200, seed=0)
     expected = olsen.theory.expected_risk(40, 20, 8, 1.0, k=10)
     assert abs(found.mean[0, 0] - expected) < 5 * found.standard_error[0, 0], (found.mean, expected)
-    olsen.simulation.write_table({"k": [1.0, 2.0]}, tmp_path / "t.csv")
-    assert olsen.simulation.read_table(tmp_path / "t.csv") == {"k": [1.0, 2.0]}
 
 
 def test_pickles_come_back_in_another_process(data):
@@ -106,15 +104,13 @@ def test_the_command_names_its_extra():
 
 def test_what_needs_an_extra_names_it(tmp_path):
     """In one line, and before the work."""
-    figures, simulation, fit = olsen.figures, olsen.simulation, olsen.OLSEnsembleRegressor().fit
-    table, out, parquet = figures.compute("figure1", "quick"), tmp_path / "out", tmp_path / "t.parquet"
+    figures, fit = olsen.figures, olsen.OLSEnsembleRegressor().fit
+    table, out = figures.compute("figure1", "quick"), tmp_path / "out"
     (tmp_path / "t.zarr").mkdir()
     (tmp_path / "read.parquet").write_bytes(b"PAR1")
     for extra, asked in (
         ("plot", lambda: figures.draw("figure1", table)),  # its numbers need no extra
         ("plot", lambda: figures.reproduce(["figure1"], scale="quick", out=out)),
-        ("parquet", lambda: simulation.write_table({"k": [1.0]}, parquet)),
-        ("parquet", lambda: simulation.read_table(tmp_path / "read.parquet")),
         ("parquet", lambda: fit(str(tmp_path / "read.parquet"), "y")),
         ("zarr", lambda: fit(str(tmp_path / "t.zarr"), np.ones(3))),
     ):

@@ -452,7 +452,6 @@ def reproduce(
     out: Path = Path("figures"),
     seed: Seed = 2020,
     jobs: Jobs = -1,
-    format: Literal["csv", "parquet"] = "csv",
     force: bool = False,
     json: bool = False,
 ) -> None:
@@ -472,8 +471,6 @@ def reproduce(
         Seed of the simulation, not negative.
     jobs : int
         Threads; -1 means all cores.
-    format : str
-        Format of the tables.
     force : bool
         Replace the files of figures that are in the folder already; trials are kept.
     json : bool
@@ -490,10 +487,10 @@ def reproduce(
 
     if unknown := [name for name in figures if name not in RECIPES]:
         raise UsageError(f"unknown figure {', '.join(unknown)}; choose from {', '.join(RECIPES)}.")
-    outputs.check_figures(out, figures or RECIPES, f".{format}", force)
+    outputs.check_figures(out, figures or RECIPES, force)
     with terminal.progress(unit="trials") as progress:
         reports = make(
-            figures or None, scale=scale, out=out, seed=seed, n_jobs=jobs, suffix=f".{format}", progress=progress,
+            figures or None, scale=scale, out=out, seed=seed, n_jobs=jobs, progress=progress,
             finished=None if json else lambda report: print(_figure_line(report), flush=True),
         )  # fmt: skip
     if json:

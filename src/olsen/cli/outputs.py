@@ -55,11 +55,11 @@ def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | 
         files.check_writable(path)
 
 
-def check_figures(folder: Path, names: Iterable[str], suffix: str, force: bool) -> None:
+def check_figures(folder: Path, names: Iterable[str], force: bool) -> None:
     """The same for the figures of a folder: table, manifest and pictures of each."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file; the name of a folder is needed.")
-    for path in (folder / f"{name}{ending}" for name in names for ending in (suffix, ".json", ".pdf", ".png")):
+    for path in (folder / f"{name}{ending}" for name in names for ending in (".csv", ".json", ".pdf", ".png")):
         _refuse_existing(path, f"{path}", force)
     for path in (folder / "any", folder / "trials" / "any"):
         files.check_writable(path)

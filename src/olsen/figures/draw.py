@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution import from_extra
-from ..simulation.storage import atomically
+from .._execution.files import atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,7 @@ def draw(name: str, table: Table) -> Figure:
     name : str
         ``"figure1"`` to ``"figure10"``.
     table : mapping of columns
-        As :func:`olsen.figures.compute` returns it, or :func:`olsen.simulation.read_table` reads it.
+        As :func:`olsen.figures.compute` returns it.
 
     Returns
     -------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -9,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .._execution import from_extra
-from ..simulation.storage import write_manifest, write_table
+from .._execution import from_extra, versions
+from .._execution.files import atomically
 from .draw import draw, save
 from .plans import PLANS, deviation
 from .recipes import RECIPES
@@ -40,7 +42,7 @@ def compute(
     n_jobs : int, default=None
         Threads over trials; -1 means all cores. Results do not depend on it.
     store : path, default=None
-        Folder that keeps finished trials, so that a stopped run can go on.
+        Folder that keeps the trials of finished points, so that a stopped run can go on.
     progress : callable, default=None
         Called with the numbers of finished trials and of all trials.
 
@@ -68,7 +70,6 @@ def reproduce(
     out: str | os.PathLike[str] = "figures",
     seed: int = 2020,
     n_jobs: int | None = -1,
-    suffix: str = ".csv",
     progress: Callable[[str, int, int], None] | None = None,
     finished: Callable[[dict[str, Any]], None] | None = None,
 ) -> list[dict[str, Any]]:
@@ -81,13 +82,11 @@ def reproduce(
     scale : {"paper", "quick"}, default="paper"
         The captions' constants, or fewer trials and points.
     out : path, default="figures"
-        Folder. Finished trials are kept in ``out/trials``: a stopped run goes on where it stopped.
+        Folder. Trials of finished points are kept in ``out/trials``: a stopped run goes on where it stopped.
     seed : int, default=2020
         Seed of the simulation; the default is the year of the paper.
     n_jobs : int, default=-1
         Threads over trials.
-    suffix : {".csv", ".parquet"}, default=".csv"
-        Format of the tables.
     progress : callable, default=None
         Called with the figure's name and the numbers of finished trials and of all trials.
     finished : callable, default=None
@@ -104,14 +103,23 @@ def reproduce(
         start = time.perf_counter()
         report = partial(progress, name) if progress else None
         table = compute(name, scale, seed=seed, n_jobs=n_jobs, store=Path(out) / "trials", progress=report)
-        write_table(table, Path(out) / f"{name}{suffix}")
+        atomically(Path(out) / f"{name}.csv", partial(_write_csv, table))
         files = save(draw(name, table), out, name)
         seconds, recipe, found = time.perf_counter() - start, RECIPES[name], deviation(table)
-        write_manifest(
-            Path(out) / f"{name}.json", seed=seed, seconds=seconds, figure=name, title=recipe.title,
-            scale=scale, constants=vars(recipe.at(scale)), deviation=found,
-        )  # fmt: skip
+        manifest = {
+            "figure": name, "title": recipe.title, "scale": scale, "constants": vars(recipe.at(scale)), "seed": seed,
+            "seconds": round(seconds, 3), "deviation": found, "versions": versions(),
+        }  # fmt: skip
+        text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+        atomically(Path(out) / f"{name}.json", partial(Path.write_text, data=text, encoding="utf-8"))
         reports.append({"name": name, "title": recipe.title, "seconds": seconds, "files": files, "deviation": found})
         if finished:
             finished(reports[-1])
     return reports
+
+
+def _write_csv(columns: dict[str, list[Any]], file: Path) -> None:
+    with open(file, "w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))

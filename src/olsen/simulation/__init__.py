@@ -4,9 +4,8 @@ Nothing here knows the theory, so that agreement with it is evidence.
 """
 
 from .methods import Dropout, Ensemble, Estimator, Ridge
-from .montecarlo import Estimate, run, tidy
+from .montecarlo import Estimate, run
 from .problems import LinearProblem, Sample
-from .storage import read_table, write_manifest, write_table
 
 __all__ = [
     "Dropout",
@@ -16,9 +15,5 @@ __all__ = [
     "LinearProblem",
     "Ridge",
     "Sample",
-    "read_table",
     "run",
-    "tidy",
-    "write_manifest",
-    "write_table",
 ]

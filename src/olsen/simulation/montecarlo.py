@@ -6,10 +6,13 @@ same data, and their differences are paired; different problems are independent.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,12 +20,12 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from .. import __version__
+from .._execution.files import atomically
 from .._execution.threads import count_threads, one_blas_thread
-from .methods import QUANTITIES, Method
+from .methods import Method
 from .problems import LinearProblem
-from .storage import TrialStore, describe, digest
 
-__all__ = ["Estimate", "run", "tidy"]
+__all__ = ["Estimate", "run"]
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,7 @@ def run(
     n_jobs : int, default=None
         Threads over trials; -1 means all cores. Results do not depend on it.
     store : path, default=None
-        Folder that keeps finished trials: a run that was stopped goes on from there, and asking for more trials keeps
-        those there are.
+        Folder that keeps the trials of finished cells: a run that was stopped goes on from there.
     progress : callable, default=None
         Called with the numbers of finished trials and of all trials.
 
@@ -98,57 +100,48 @@ def run(
     >>> bool(abs(ensemble.mean[0, 0] - ridge.mean[0, 0]) < 0.1)
     True
     """
-    cells = list(cells)
-    stores = [
-        TrialStore(store, {"problem": describe(p), "method": describe(m), "seed": seed, "olsen": __version__})
-        for p, m in cells
-    ]
-    missing = [store.missing(trials) for store in stores]
-    chunk = 5  # trials between two writes
-    todo = [(c, some[i : i + chunk]) for c, some in enumerate(missing) for i in range(0, len(some), chunk)]
+    cells, files, found = list(cells), [], []
+    for problem, method in cells:
+        cell = {"problem": _describe(problem), "method": _describe(method), "seed": seed, "olsen": __version__}
+        files.append(Path(store or "") / f"{_digest({**cell, 'trials': trials})}.npy")
+        found.append([] if store is None else _stored(files[-1]))
+    todo = [(c, number) for c, values in enumerate(found) if not len(values) for number in range(trials)]
     total = trials * len(cells)
-    done = total - sum(map(len, missing))
     if progress:
-        progress(done, total)
-
-    def work(cell: int, numbers: list[int]) -> tuple[int, list[int], NDArray[np.float64]]:
-        return cell, numbers, np.stack([_trial(*cells[cell], seed, number) for number in numbers])
-
+        progress(total - len(todo), total)
     # threads suffice: solvers release the interpreter lock
-    parallel = Parallel(count_threads(n_jobs), require="sharedmem", return_as="generator_unordered")
+    parallel = Parallel(count_threads(n_jobs), require="sharedmem", return_as="generator")
     with one_blas_thread():  # held here, once: threads that set and reset it themselves would undo each other
-        for cell, numbers, values in parallel(delayed(work)(*item) for item in todo):
-            stores[cell].add(numbers, values)
-            done += len(numbers)
+        results = parallel(delayed(_trial)(*cells[c], seed, number) for c, number in todo)
+        for done, ((c, _), values) in enumerate(zip(todo, results, strict=True), start=total - len(todo) + 1):
+            found[c].append(values)
+            if store is not None and len(found[c]) == trials:
+                atomically(files[c], partial(np.save, arr=found[c]), durable=False)  # it can be computed again
             if progress:
                 progress(done, total)
-    return [Estimate(p, m, s.values(trials)) for (p, m), s in zip(cells, stores, strict=True)]
+    return [Estimate(*cell, np.stack(values)) for cell, values in zip(cells, found, strict=True)]
 
 
-def tidy(estimates: Iterable[Estimate]) -> dict[str, list[Any]]:
-    """One row for every estimate, number of members and quantity; the columns of problems and methods in front.
+def _stored(file: Path) -> Any:
+    """Values of a cell; none where there is no such file or a damaged one, as a power failure may leave it."""
+    try:
+        return np.load(file)
+    except (OSError, EOFError, ValueError):
+        return []
 
-    Examples
-    --------
-    >>> from olsen.simulation import Ensemble, LinearProblem, run, tidy
-    >>> table = tidy(run([(LinearProblem(30, 20), Ensemble(5, k=(1, 10)))], trials=3))
-    >>> table["k"], table["quantity"][:3], sorted(table)[-3:]
-    ([1, 1, 1, 10, 10, 10], ['risk', 'bias', 'variance'], ['standard_error', 'strength', 'trials'])
-    """
-    rows = []
-    for estimate in estimates:
-        found = {**describe(estimate.method), **describe(estimate.problem), "method": type(estimate.method).__name__}
-        fixed = {name: str(value) if isinstance(value, (tuple, list)) else value for name, value in found.items()}
-        mean, error = estimate.mean, estimate.standard_error
-        for (i, k), (j, quantity) in product(enumerate(estimate.method.k), enumerate(QUANTITIES)):
-            values = {"mean": float(mean[i, j]), "standard_error": float(error[i, j]), "trials": estimate.trials}
-            rows.append({**fixed, "k": k, "quantity": quantity, **values})
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "class"))
-    return {name: [row.get(name) for row in rows] for name in names}
+
+def _describe(item: LinearProblem | Method) -> dict[str, Any]:
+    """A problem or a method as its class and its fields."""
+    return {"class": type(item).__name__, **asdict(item)}
+
+
+def _digest(description: dict[str, Any]) -> str:
+    """Short name of a description, the same in every run."""
+    return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:20]
 
 
 def _trial(problem: LinearProblem, method: Method, seed: int, number: int) -> NDArray[np.float64]:
-    sequence = np.random.SeedSequence([seed, int(digest(describe(problem))[:15], 16), number])
+    sequence = np.random.SeedSequence([seed, int(_digest(_describe(problem))[:15], 16), number])
     data, members = sequence.spawn(2)
     sample = problem.draw(np.random.default_rng(data))
     return method.evaluate(sample, int(members.generate_state(1, np.uint64)[0] >> 1))
