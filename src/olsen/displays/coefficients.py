@@ -12,8 +12,6 @@ from .._estimators.inputs import check_arguments, validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, SKY
 from ._scaffold import PALE, Array, as_text, column_names, finish, one_target, panels, scale_of_names, split_model
 
-__all__ = ["CoefficientDisplay"]
-
 
 @dataclass(eq=False, repr=False)
 class CoefficientDisplay:

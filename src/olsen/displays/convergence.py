@@ -10,8 +10,6 @@ from .._estimators.inputs import validate_new_rows
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
 from ._scaffold import Array, finish, log_members, panels, split_model, targets_as_columns
 
-__all__ = ["ConvergenceDisplay"]
-
 
 @dataclass(eq=False, repr=False)
 class ConvergenceDisplay:

@@ -12,8 +12,6 @@ from .._estimators.pipelines import predict_interval
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
 from ._scaffold import PALE, Array, finish, one_target, panels, split_model, targets_as_columns
 
-__all__ = ["IntervalDisplay"]
-
 
 @dataclass(eq=False, repr=False)
 class IntervalDisplay:

@@ -10,8 +10,6 @@ from .._estimators.inputs import check_arguments
 from ..figures.draw import BLUE, VERMILLION
 from ._scaffold import Array, as_text, column_names, finish, one_target, panels, split_model
 
-__all__ = ["SubsetDisplay"]
-
 
 @dataclass(eq=False, repr=False)
 class SubsetDisplay:

@@ -12,8 +12,6 @@ from ..figures.draw import BLACK, GREY
 from ..simulation import Ensemble, LinearProblem, Ridge, run
 from ._scaffold import FEW, SERIES, Array, finish, panels, split_model
 
-__all__ = ["RiskCurveDisplay"]
-
 
 @dataclass(eq=False, repr=False)
 class RiskCurveDisplay:

@@ -8,8 +8,6 @@ import numpy as np
 from ..figures.draw import BLACK, BLUE, VERMILLION
 from ._scaffold import FEW, PALE, Array, finish, log_members, panels, split_model
 
-__all__ = ["TuningCurveDisplay"]
-
 CRITERIA = {"loo": "leave-one-out", "kfold": "k-fold", "gcv": "generalised cross-validation", "oob": "out-of-bag"}
 
 

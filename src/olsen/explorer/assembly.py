@@ -14,8 +14,6 @@ from pathlib import Path
 from .. import __version__
 from .._execution.files import atomically
 
-__all__ = ["bundle", "explore", "page", "write"]
-
 SOURCES = resources.files(__package__).joinpath("page")
 DATA = "soil.json"
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.mjs)";\n', flags=re.M)

@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from .._estimators.ensemble import OLSEnsembleRegressor
 from ..datasets import load_soil_carbon
 
-__all__ = ["MEMBERS", "SIZES", "UNIT", "export", "fit", "ridge_error", "split"]
-
 SIZES = (5, 10, 20, 40, 80, 160, 320, 440)
 MEMBERS = (1, 2, 4, 16, 64, 256)
 UNIT = 0.001  # of carbon, g per 100 g

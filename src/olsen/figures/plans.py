@@ -26,8 +26,6 @@ from ..simulation.methods import QUANTITIES, Method
 from ..subsets import Determinantal, draw_members
 from .recipes import members
 
-__all__ = ["PLANS", "Plan", "deviation"]
-
 COLUMNS = ("panel", "series", "kind", "x", "mean", "standard_error", "trials", "expected", "status")
 INF = math.inf
 Floats: TypeAlias = NDArray[np.float64]

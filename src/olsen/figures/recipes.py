@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["RECIPES", "SCALES", "Recipe", "members"]
-
 SCALES = ("paper", "quick")
 
 
@@ -95,16 +93,9 @@ RECIPES: Mapping[str, Recipe] = {
     ),
     "figure7": Recipe(
         "unequal covariance",
-        {
-            "n": 100,
-            "p": 100,
-            "sigma": 0.3,
-            "covariances": (("diagonal", 0.01), ("ar1", 0.8)),
-            "members": 100,
-            "n_subsets": 200,
-        },
-        paper={"trials": 150, "shares": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), "line_points": 36},
-        quick={"trials": 20, "shares": (0.15, 0.3, 0.45, 0.6, 0.75), "line_points": 11},
+        {"n": 100, "p": 100, "sigma": 0.3, "covariances": (("diagonal", 0.01), ("ar1", 0.8)), "members": 100},
+        paper={"trials": 150, "shares": (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8), "line_points": 36, "n_subsets": 200},
+        quick={"trials": 20, "shares": (0.15, 0.3, 0.45, 0.6, 0.75), "line_points": 11, "n_subsets": 200},
     ),
     "figure8": Recipe(
         "dropout, ensemble and ridge",

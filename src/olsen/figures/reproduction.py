@@ -17,8 +17,6 @@ from .draw import draw, save
 from .plans import PLANS, deviation
 from .recipes import RECIPES
 
-__all__ = ["compute", "reproduce"]
-
 
 def compute(
     name: str,

@@ -19,8 +19,6 @@ from .._dropout.estimator import DropoutRegressor
 from ..equivalence import inclusion_probabilities
 from .problems import Sample
 
-__all__ = ["QUANTITIES", "Dropout", "Ensemble", "Estimator", "Ridge"]
-
 QUANTITIES = ("risk", "bias", "variance")
 
 

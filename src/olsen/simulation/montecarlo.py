@@ -25,8 +25,6 @@ from .._execution.threads import count_threads, one_blas_thread
 from .methods import Method
 from .problems import LinearProblem
 
-__all__ = ["Estimate", "run"]
-
 
 @dataclass(frozen=True)
 class Estimate:

@@ -17,8 +17,6 @@ from sklearn.utils._param_validation import StrOptions, validate_parameter_const
 
 from .._estimators.inputs import COUNT, Number
 
-__all__ = ["COVARIANCES", "LinearProblem", "Sample"]
-
 COVARIANCES = {"identity": 0.0, "diagonal": 0.01, "ar1": 0.7, "equicorrelated": 0.3, "spiked": 10.0}  # default strength
 
 
