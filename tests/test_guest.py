@@ -10,18 +10,16 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from unittest.mock import Mock
 
 import joblib
 import numpy as np
 import pytest
-import scipy
 import sklearn
 from sklearn.utils import validation
 
 from loops import case
 from olsen import OLSEnsembleRegressor
-from olsen._execution import arrays, memory, messages, threads
+from olsen._execution import arrays, memory, messages
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="files of Linux")
 
@@ -279,24 +277,6 @@ def test_the_namespace_comes_from_a_private_function_of_scikit_learn(monkeypatch
         monkeypatch.setattr(arrays, "_get_namespace", None)
         assert arrays.space_of(strict.ones(3)) == expected
         assert arrays.space_of(np.ones(3)) is None and arrays.space_of([1.0]) is None
-
-
-def test_the_product_that_lets_other_threads_run_comes_from_the_table_of_scipy(monkeypatch):
-    """``__pyx_capi__``, through SciPy's LowLevelCallable. Without it the wrapper of the same routine does the work."""
-    assert threads._dsyrk() is not None, gone(scipy, "linalg.cython_blas.dsyrk with the arguments that it had")
-    rng = np.random.default_rng(0)
-    Z, start = rng.standard_normal((30, 7)), np.asfortranarray(rng.standard_normal((7, 7)))
-    results = [start.copy(order="F"), start.copy(order="F")]
-    threads.add_gram(Z, results[0])
-    monkeypatch.setattr(threads, "_dsyrk", lambda: None)
-    threads.add_gram(Z, results[1])
-    np.testing.assert_allclose(results[0], start + np.tril(Z.T @ Z), rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(results[0], results[1])
-    monkeypatch.undo()
-    for signature in ("void (char *, char *, long *)", None):  # of other integers; not in the table
-        found = Mock(return_value=Mock(signature=signature), side_effect=None if signature else ValueError("not found"))
-        monkeypatch.setattr(threads, "LowLevelCallable", Mock(from_cython=found))
-        assert threads._dsyrk.__wrapped__() is None and found.called
 
 
 def test_callbacks_use_private_names_of_scikit_learn():

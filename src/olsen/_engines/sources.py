@@ -243,6 +243,11 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
     raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
 
 
+def _block_rows(p: int, itemsize: int = 8) -> int:
+    """Rows of a block; half as many as columns at least, or adding Gram matrices would take longer than making them."""
+    return max(1, BLOCK_BYTES // (p * itemsize), p // 2)
+
+
 @contextmanager
 def _reading(kind: str) -> Iterator[None]:
     """Errors of the library that reads a file, with what may be the reason."""
@@ -312,7 +317,7 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str, place: Any) -> BlockS
     if targets is None:
         raise ValueError(f"y is None, but the {kind} holds X only: give y as an array or as a .npy file.")
     chunk = (getattr(X, "chunks", None) or [1])[0]
-    rows = max(1, BLOCK_BYTES // (p * X.dtype.itemsize) // chunk) * chunk
+    rows = max(1, _block_rows(p, X.dtype.itemsize) // chunk) * chunk
     refuse_change = _watch(place, y, sample_weight)
 
     def read() -> Iterator[Triple]:
@@ -358,12 +363,12 @@ def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, files: Sequenc
         n = int(dataset.count_rows())
     given = [(y, "y"), (sample_weight, "sample_weight")]
     beside = [a if named_columns(a) else _beside(a, name, n, kind) for a, name in given]
-    refuse_change, columns, rows = _watch(*files, y, sample_weight), [*names, *taken], BLOCK_BYTES // (8 * len(names))
+    refuse_change, columns, rows = _watch(*files, y, sample_weight), [*names, *taken], _block_rows(len(names))
 
     def read() -> Iterator[Triple]:
-        start, most = 0, max(1, rows)
-        batches = _to_the_end(dataset.to_batches(columns=columns, batch_size=most), kind) if not files else None
-        for batch in batches or parquet_batches(files, columns, most, kind):
+        start = 0
+        batches = _to_the_end(dataset.to_batches(columns=columns, batch_size=rows), kind) if not files else None
+        for batch in batches or parquet_batches(files, columns, rows, kind):
             here = slice(start, start + batch.num_rows)
             target, weight = (
                 _stack_columns(batch, a) if named_columns(a) else a if a is None else a[here] for a in beside

@@ -1,4 +1,4 @@
-"""Threads over members, how many threads BLAS uses meanwhile, and a BLAS routine that lets other threads run.
+"""Threads over members, and how many threads BLAS uses meanwhile.
 
 Members are independent and their kernels release the interpreter lock, so plain threads are enough: no data is copied
 and no process is started. BLAS is held to one thread meanwhile; otherwise every thread would start its own set of BLAS
@@ -14,25 +14,18 @@ OpenBLAS built on OpenMP has a number for each thread instead: there only the th
 
 from __future__ import annotations
 
-import ctypes
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
-from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_void_p
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
 
 import joblib
-import numpy as np
-from numpy.typing import NDArray
-from scipy import LowLevelCallable
-from scipy.linalg import blas, cython_blas
 from threadpoolctl import ThreadpoolController
 
 from . import memory
@@ -259,45 +252,3 @@ def _start_again() -> None:
 if hasattr(os, "register_at_fork"):
     # while nobody changes a number: threadpoolctl has a lock of its own, which the child could never leave
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_start_again)
-
-
-def add_gram(Z: NDArray[np.float64], M: NDArray[np.float64]) -> None:
-    """Add Z'Z to the lower triangle of M, in place; Z in C order, M in Fortran order, both float64.
-
-    SciPy's wrappers hold the interpreter lock, NumPy's product cannot add to what is there; SciPy's table of BLAS
-    routines for compiled callers, called through ctypes, does both. Where that table is not as expected, the wrapper
-    does the same work, one thread at a time.
-
-    >>> M = np.zeros((2, 2), order="F")
-    >>> add_gram(np.array([[1.0, 2.0], [3.0, 4.0]]), M)
-    >>> np.tril(M).tolist()
-    [[10.0, 0.0], [14.0, 20.0]]
-    """
-    rows, width = Z.shape
-    if not (Z.flags.c_contiguous and M.flags.f_contiguous and Z.dtype == M.dtype == np.float64):
-        raise TypeError("Z must be C-ordered and M Fortran-ordered, both float64.")
-    if not rows:
-        return
-    dsyrk = _dsyrk()
-    if dsyrk is None:
-        blas.dsyrk(1.0, Z.T, beta=1.0, c=M, lower=1, overwrite_c=1)
-    else:
-        n, k, one = byref(c_int(width)), byref(c_int(rows)), byref(c_double(1.0))
-        dsyrk(b"L", b"N", n, k, one, Z.ctypes.data, n, one, M.ctypes.data, n)
-
-
-@cache
-def _dsyrk() -> Callable[..., None] | None:
-    """The routine for compiled callers, or None if it is not there or takes other arguments (integers of 64 bits)."""
-    try:
-        found = LowLevelCallable.from_cython(cython_blas, "dsyrk")
-    except ValueError:
-        return None
-    # of Fortran's dsyrk(uplo, trans, n, k, alpha, a, lda, beta, c, ldc); Cython has a name of its own for double
-    expected = r"void \(char \*, char \*, int \*, int \*, (\w+ \*), \1, int \*, \1, \1, int \*\)"
-    if not re.fullmatch(expected, found.signature):
-        return None
-    pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, c_char_p)  # of our own: pythonapi's is everybody's
-    address = pointer(("PyCapsule_GetPointer", ctypes.pythonapi))(found.function, found.signature.encode())
-    i, x, A = POINTER(c_int), POINTER(c_double), c_void_p
-    return ctypes.CFUNCTYPE(None, c_char_p, c_char_p, i, i, x, A, i, x, A, i)(address)

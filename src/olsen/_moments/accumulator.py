@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import add_gram
 from .._trust import constant_columns, refuse_extremes
-from .moments import Moments, mirror_lower, weighted_mean
+from .moments import Moments, weighted_mean
 
 Array = NDArray[np.float64]
 MERGE = 32  # blocks summed about one shift
@@ -38,10 +37,11 @@ class Accumulator:
         if self._blocks == MERGE:
             self._close()
         if self._M is None:
-            self._M = np.zeros((self.p + self.q + 1,) * 2, order="F")
+            self._M = np.zeros((self.p + self.q + 1,) * 2)
             if self.centre:  # with the weights: a row far out that counts little must not move the shift
                 self._shift[:-1] = np.r_[weighted_mean(X, weight), weighted_mean(Y, weight)]
-        step = max(1, (1 << 21) // (8 * len(self._M)))  # rows that stay in a cache while they are centred and squared
+        # rows that stay in a cache while they are centred and squared; enough of them to pay for adding a square matrix
+        step = max((1 << 21) // (8 * len(self._M)), 3 * len(self._M))
         for start in range(0, len(X), step):
             here = slice(start, start + step)
             Z = np.empty((len(X[here]), len(self._M)))
@@ -49,7 +49,7 @@ class Accumulator:
             Z -= self._shift  # after the cast: numpy casts and subtracts at once at half the speed
             if weight is not None:
                 Z *= np.sqrt(weight[here])[:, None]
-            add_gram(Z, self._M)
+            self._M += Z.T @ Z
             tiny = np.diagonal(self._M)[:-1] < 1e-300
             if tiny.any():  # constant columns, mostly; else squares have left the range of double precision
                 self._refuse(np.where(tiny, np.abs(Z[:, :-1]).max(axis=0, initial=0.0), 0.0))
@@ -83,7 +83,7 @@ class Accumulator:
     def _close(self) -> Moments | None:
         """End a run of blocks about one shift."""
         if self._M is not None:
-            p, weight, M = self.p, float(self._M[-1, -1]), mirror_lower(self._M).T
+            p, weight, M = self.p, float(self._M[-1, -1]), self._M
             offset = M[-1, :-1] / weight if self.centre else np.zeros(p + self.q)
             M, mean = M[:-1, :-1] - weight * np.outer(offset, offset), self._shift[:-1] + offset
             sums = (mean[:p], mean[p:], M[:p, :p], M[:p, p:], np.diagonal(M)[p:].copy())
