@@ -245,12 +245,11 @@ class OLSEnsembleRegressor(FittedEnsemble):
         """
         with unchanged_on_failure(self):
             self._check_parameters()
-            before = self._fitted
-            batch = open_training(self, X, y, sample_weight, reset=before is None, min_rows=1)
+            batch = open_training(self, X, y, sample_weight, reset=self._fitted is None, min_rows=1)
             if not isinstance(batch, Memory):
                 raise ValueError("partial_fit takes arrays in memory. Give files, blocks and other kinds to fit.")
             stream = self._rows_so_far(batch).add(batch)
-            design = self._design(stream, self._seed(before), self.max_features, 1.0)
+            design = self._design(stream, self._seed(self._fitted), self.max_features, 1.0)
             self._adopt(self._fit_members(stream, design, self.n_estimators, None, self.scale), stream, X)
         return self
 
@@ -350,8 +349,7 @@ def member_coefficients(
             rows = [np.arange(n)] * len(features) if samples is None else samples
             samples = Subsets.from_lists([own[weight[own] > 0] for own in rows], n)
     data = sp.csc_array(X) if sp.issparse(X) else X
-    Y = np.asarray(y, dtype=np.float64).reshape(-1, 1)
-    problem = _members.Problem(data, Y, weight, fit_intercept)
+    problem = _members.Problem(data, np.asarray(y, dtype=np.float64).reshape(-1, 1), weight, fit_intercept)
     problem.refuse_extremes()
     solution = _members.solve(problem, features, samples, solver=solver, sharing=Threads(n_threads))
     coef = np.zeros((len(features), p))

@@ -22,7 +22,7 @@ from .._execution import messages
 from .._selection.combining import Combination, combine
 from ..subsets import Design, Subsets
 from . import inputs
-from .result import FittedResult, fingerprint, restored, same_rows
+from .result import FittedResult, fingerprint, restored
 from .summary import SummaryMixin
 from .uncertainty import UncertaintyMixin
 
@@ -211,7 +211,7 @@ class FittedEnsemble(
         before = self._fitted
         if not self.warm_start or before is None or before.rows is None or engine.problem is None:
             return None
-        return before if same_rows(before.fingerprint, fingerprint(engine.problem)) else None
+        return before if before.same_rows(engine.problem) else None
 
     def _seed(self, kept: FittedResult | None) -> int:
         """Drawn once from `random_state`; a warm start from the same object keeps its seed."""
@@ -245,7 +245,7 @@ class FittedEnsemble(
             members,
             how.scale,
             advantage=how.advantage,
-            fingerprint=fingerprint(engine.problem),
+            fingerprint=None if engine.problem is None else fingerprint(engine.problem),
             why_no_rows=engine.why_no_rows,
             data=engine.reopen(),
             random_state=self.random_state,

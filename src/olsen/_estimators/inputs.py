@@ -156,9 +156,10 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
 
 def refuse_text_columns(X: Any) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
-    if nw.dependencies.is_polars_lazyframe(X):
+    array = isinstance(X, np.ndarray)  # the questions take longer than all other checks
+    if not array and nw.dependencies.is_polars_lazyframe(X):
         raise ValueError("X is a lazy frame, which holds no rows yet; call .collect() first.")
-    if not nw.dependencies.is_into_dataframe(X):
+    if array or not nw.dependencies.is_into_dataframe(X):
         return
     names = list(getattr(X, "columns", []))
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)

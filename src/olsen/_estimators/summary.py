@@ -420,7 +420,7 @@ def _explained(model: Any) -> Iterator[tuple[str, str]]:
     rows = model._result().rows
     if rows is None:
         return
-    share = np.full(len(rows.Y), 1 / len(rows.Y)) if rows.weight is None else rows.weight / rows.weight.sum()
+    share = rows.weights / rows.total_weight
     away = (rows.Y - share @ rows.Y) / (1 - share)[:, None]
     spread = float(np.mean(share @ away**2))
     if spread > 0:

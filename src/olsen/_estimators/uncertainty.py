@@ -10,7 +10,6 @@ from statistics import NormalDist
 from typing import Any, TypeVar
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
@@ -219,10 +218,8 @@ class UncertaintyMixin(BaseEstimator):
         if rows is None:
             moments = self._moments("effects")
             return np.asarray(b @ moments.G[np.ix_(own, own)] / moments.weight)
-        X = np.asarray(rows.X[:, own].toarray() if sp.issparse(rows.X) else rows.X[:, own], dtype=np.float64)
-        share = np.full(len(X), 1 / len(X)) if rows.weight is None else rows.weight / rows.weight.sum()
-        centred = X - share @ X * rows.fit_intercept
-        return np.asarray((share * (b @ centred.T)) @ centred)
+        A = rows.submatrix(np.array(own), None).A
+        return np.asarray((b @ A.T) @ A / rows.total_weight)
 
     # Of new rows
 
@@ -307,10 +304,13 @@ class UncertaintyMixin(BaseEstimator):
     def _draw_variance(self, what: str) -> tuple[float, int]:
         """Variance of predictions over draws of one group of members, summed over targets, and members in a group."""
         fitted = self._result()
-        data, members = fitted.need_data(what), fitted.members
+        data, members, count = (
+            fitted.need_data(what),
+            fitted.members,
+            len(fitted.members) or PILOT,
+        )  # of infinitely many, some
         if len(members) and np.ptp(members.weights) > 0:
             raise ValueError("members are stacked, and another draw would get weights of its own. Use mixing='mean'.")
-        count = len(members) or PILOT  # of infinitely many, some
         draws = [solve_draws(data, drawable(data, design), count, fitted.scale) for design in fitted.designs]
         of_targets = draws if len(draws) > 1 else draws * self._n_targets  # whether or not they have their own schemes
         if len(members):

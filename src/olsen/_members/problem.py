@@ -242,8 +242,8 @@ def _padded(n: int) -> int:
 def _entries_are_ordinary(X: Any) -> bool:
     """Whether the largest entry of every column that is not zero is an ordinary number; if not, it may be so still.
 
-    A pass over many rows as they are stored costs half of one that keeps columns apart. It tells that no entry is too
-    large; that no column is too small, the first rows tell for all but a few.
+    The sum of squares, one pass over many rows as they are stored, tells that no entry is too large; that no column is
+    too small, the first rows tell for all but a few.
     """
     if X.dtype == np.float32:  # which holds no others
         return True
@@ -255,7 +255,7 @@ def _entries_are_ordinary(X: Any) -> bool:
     largest = _largest(X[:, few])
     if np.any((largest > 0) & (largest < ORDINARY[0])):
         return False
-    return float(X.max()) <= ORDINARY[1] and float(X.min()) >= -ORDINARY[1]
+    return bool(np.vdot(X, X) <= ORDINARY[1] ** 2)
 
 
 def _largest(X: NDArray[Any]) -> Array:
