@@ -14,6 +14,9 @@ PIP := -m pip --quiet --disable-pip-version-check
 # Two workers with a core each: libraries that wait in threads of their own would slow them down.
 PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
+# Installed without bytecode, which the first import writes, whatever the user's settings: many tests start processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run reproduce test lint style types pytest test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
 
 $(BIN)/python:

@@ -183,7 +183,7 @@ loads("from olsen.cli import main; main(['--version'])", "numpy", "scipy", "skle
 for name in [name for name in sys.modules if name.startswith(("cyclopts", "olsen.cli"))]:
     del sys.modules[name]  # so that they count again
 loads("from olsen import OLSEnsembleRegressor", "torch", "dask", "matplotlib", "polars", "skops", "cyclopts")
-loads("from olsen._persistence import _skops; _skops()", "torch", "dask")
+loads("from olsen._persistence import load_skops; load_skops()", "torch", "dask")
 """  # scikit-learn loads pandas itself where there is one
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["[]", olsen.__version__, "[]", "[]", "[]"], done.stderr

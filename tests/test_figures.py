@@ -2,9 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -99,21 +96,6 @@ def test_reproduce_writes_table_manifest_and_pictures(tmp_path, monkeypatch):
     before = [out[suffix].read_bytes() for suffix in ("csv", "png")]
     figures.reproduce(["figure8"], scale="quick", out=tmp_path)
     assert before == [out[suffix].read_bytes() for suffix in ("csv", "png")]
-
-
-def test_killed_halfway_it_finishes_with_identical_tables(tmp_path, olsen):
-    """The process is killed without warning as soon as some trials are on disk."""
-    command = ["reproduce", "figure4", "--scale", "quick", "--jobs", "1", "--out"]
-    killed, whole = (tmp_path / name / "figure4.csv" for name in ("killed", "whole"))
-    process = subprocess.Popen([sys.executable, "-m", "olsen", *command, str(killed.parent)])
-    while process.poll() is None and not list(killed.parent.glob("trials/*.npy")):
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    assert list(killed.parent.glob("trials/*.npy")) and not killed.exists(), "it was killed before the end"
-    for table in (killed, whole):
-        assert olsen(*command, table.parent)[0] == 0
-    assert killed.read_bytes() == whole.read_bytes()
 
 
 def test_deviation_ignores_what_theory_does_not_know():

@@ -55,10 +55,16 @@ def nodes_of(node, path=()):
         yield from nodes_of(child, (*path, key))
 
 
-def at(node, path):
-    for key in path:
-        node = node[key]
-    return node
+def changed(node, path, new):
+    """A copy with another node at this place, None: with none; what lies beside the path is shared."""
+    if not path:
+        return new
+    copied, (key, *rest) = copy.copy(node), path
+    if new is None and not rest:
+        del copied[key]
+    else:
+        copied[key] = changed(node.get(key) if isinstance(node, dict) else node[key], rest, new)
+    return copied
 
 
 class Model:
@@ -75,14 +81,10 @@ class Model:
         return [found[i] for i in rng.choice(len(found), min(count, len(found)), replace=False)]
 
     def replaced(self, path, node):
-        schema = copy.deepcopy(self.schema)
-        at(schema, path[:-1])[path[-1]] = node
-        return archive_of({**self.parts, SCHEMA: json.dumps(schema)})
+        return archive_of({**self.parts, SCHEMA: json.dumps(changed(self.schema, path, node))})
 
     def without(self, path):
-        schema = copy.deepcopy(self.schema)
-        del at(schema, path[:-1])[path[-1]]
-        return archive_of({**self.parts, SCHEMA: json.dumps(schema)})
+        return self.replaced(path, None)
 
 
 def single(text):
@@ -190,7 +192,7 @@ def foreign_types(model, canary):
     }  # fmt: skip
     for name, node in hostile.items():
         for path in (("content", "sklearn"), ("content", "model"), ("key_types",), ("content", "model", "content")):
-            yield f"{name} as {path[-1]}", model.replaced(path, copy.deepcopy(node))
+            yield f"{name} as {path[-1]}", model.replaced(path, node)
 
 
 def bombs(model):
@@ -211,8 +213,7 @@ def bombs(model):
     node = model.nodes[model.coef]
     again = {"__class__": "list", "__module__": "builtins", "__loader__": "ListNode",
              "content": [{**node, "__id__": i} for i in range(500)]}  # fmt: skip
-    schema = copy.deepcopy(model.schema)
-    schema["content"]["sklearn"] = again
+    schema = changed(model.schema, ("content", "sklearn"), again)
     yield "one part 500 times", archive_of({**large, SCHEMA: json.dumps(schema)})
 
 

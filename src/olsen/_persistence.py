@@ -145,14 +145,14 @@ def write(path: Path, model: Any, rows: bool) -> None:
     else:
         kept = model._for_file(rows)
     versions = {"format": FORMAT, "olsen": __version__, "sklearn": sklearn.__version__}
-    dumped = _skops().dumps({**versions, "model": kept})
+    dumped = load_skops().dumps({**versions, "model": kept})
     with zipfile.ZipFile(io.BytesIO(dumped)) as archive:
         if foreign := _foreign_types(json.loads(archive.read(SCHEMA)), {}):
             raise _refused(", ".join(sorted(foreign)))
     atomically(path, lambda file: file.write_bytes(dumped))
 
 
-def _skops() -> Any:
+def load_skops() -> Any:
     """skops.io, without torch and Dask: it lists scikit-learn's estimators, and walks through their wrappers."""
     wrappers = [f"sklearn.externals.array_api_compat.{library}" for library in ("torch", "dask")]
     hidden = {name: None for name in wrappers if name not in sys.modules and "skops.io" not in sys.modules}
@@ -177,7 +177,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise ModelFileError(f"there is no model file {str(path)[:LONGEST_NAME]}.")
-    name, loads = path.name[:LONGEST_NAME], _skops().loads
+    name, loads = path.name[:LONGEST_NAME], load_skops().loads
     data = path.read_bytes()
     with damaged_model(name), warnings.catch_warnings():
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # of another patch version; see below

@@ -38,7 +38,6 @@ PROGRAM = "import sys; from olsen.cli import main; sys.exit(main())"
 INPUTS = ("t.csv", "m.skops")
 KILLS = [("fit", "SIGKILL")] * 17 + [("predict", "SIGKILL")] * 17 + [("reproduce", "SIGKILL")] * 16
 HEARD = [("fit", "SIGTERM")] * 4 + [("fit", "SIGINT")] * 4
-WRITING = "writing"  # a moment: as soon as a temporary file is there
 
 
 def start(folder, arguments):
@@ -108,16 +107,14 @@ def made(tmp_path_factory):
 
 
 def kill(made, place, name, earlier, moment, number="SIGKILL"):
-    """Start a command and end it, after some seconds or when it writes; how it ended, and what went wrong."""
+    """Start a command and end it, after some seconds or when files are there; how it ended, and what went wrong."""
     shutil.copytree(made / f"{name} {'old' if earlier else 'new'}", place)
     if not earlier:
         shutil.rmtree(place / "out")
     with start(place, COMMANDS[name][0]) as process:
-        if moment == WRITING:
-            while process.poll() is None and not hidden(place):
-                time.sleep(0.001)
-        else:
-            time.sleep(moment)
+        while callable(moment) and process.poll() is None and not moment(place):
+            time.sleep(0.001)
+        time.sleep(0 if callable(moment) else moment)
         ended, sent = process.poll() is not None, time.monotonic()
         process.send_signal(getattr(signal, number))
         _, said = process.communicate()
@@ -153,16 +150,17 @@ def differences(made, place, name):
 
 
 def test_a_few_kills(made, tmp_path, seed):
-    """Of each command one: at a random moment, or as it begins to write."""
+    """Of each command one: as it begins to write, and where some trials of a simulation are there."""
     draw = random.Random(seed)
-    moments = {"fit": WRITING, "predict": WRITING, "reproduce": draw.uniform(0, 4)}
-    plan = [(tmp_path / name, name, draw.random() < 0.5, moment) for name, moment in moments.items()]
+    plan = [(tmp_path / name, name, draw.random() < 0.5, hidden) for name in ("fit", "predict")]
+    plan.append((tmp_path / "reproduce", "reproduce", False, lambda place: list(place.glob("out/trials/*.npy"))))
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda one: kill(made, *one), plan))
-    for (place, name, _, moment), (_, wrong, _) in zip(plan, outcomes, strict=True):
+    assert not (tmp_path / "reproduce" / "out" / "figure4.csv").exists(), "it was killed before the end"
+    for (place, name, *_), (_, wrong, _) in zip(plan, outcomes, strict=True):
         run_here(place, COMMANDS[name][0])
         wrong += differences(made, place, name)
-        assert not wrong, f"{name} killed at {moment}, seed {seed}: {wrong}"
+        assert not wrong, f"{name}, seed {seed}: {wrong}"
 
 
 @pytest.mark.faults

@@ -20,7 +20,6 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter, convert
 
 from .. import __version__
-from .._execution import from_extra
 from .._execution.files import atomically
 from .._report.formatting import escape_control, quoted
 from . import __doc__ as PACKAGE
@@ -183,14 +182,13 @@ def fit(
     olsen fit big.parquet --target price --out price.skops    larger than memory
     """
     outputs.check({"table": data}, {"--out": (out, "a model"), "--report": (report, "a report")}, force)
-    if out is not None:
-        from_extra("skops.io", "cli", "--out")  # said before a long fit, not after it
-
     from .. import OLSEnsembleRegressorCV, _persistence
     from .._report.pages import render
     from .._report.summary import as_text
     from . import table_models
 
+    if out is not None:
+        _persistence.load_skops()  # if it is missing, that is said before a long fit
     number = math.inf if members == "all" else members
     model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
     summary, pipeline = table_models.fit(
