@@ -137,7 +137,7 @@ def half_outputs(made, place, name, earlier):
     found, wrong = contents(place / "out"), []
     for one, said in found.items():
         whole = said == new.get(one) or (earlier and said == old.get(one))
-        if not whole and not (one.startswith("trials") and np.load(place / "out" / one)["values"].size):
+        if not whole and not (one.startswith("trials") and np.load(place / "out" / one).size):
             wrong.append(f"half of {one}")
     return [*wrong, *(f"lost {one}" for one in old if earlier and one not in found)]
 
