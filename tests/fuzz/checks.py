@@ -255,7 +255,7 @@ def others(case, model, X, y, weight, members):
     """Checks that every tenth case or so pays for; the seed decides."""
     turn = case.seed % 8
     if turn == 0 and case.engine == "memory":
-        return tuned(case, model, X, y, weight)
+        return tuned(case, model, X, y, weight, members)
     if turn == 1 and case.engine == "memory" and case.n <= 12 and not case.coins:
         return intervals(case, model, X, y, weight, members)
     if turn == 2 and case.engine in ("memory", "csr", "csc"):
@@ -265,13 +265,18 @@ def others(case, model, X, y, weight, members):
     return ""
 
 
-def tuned(case, model, X, y, weight):
-    """With one size, no scale and uniform probabilities the tuned ensemble is the plain one."""
+def tuned(case, model, X, y, weight, members):
+    """With one size, no scale and uniform probabilities the tuned ensemble is the plain one.
+
+    To the last bit, except that masked_cg takes steps on the Gram matrix where tuning has made one, which a plain fit
+    may do without: each is then within the bound of the exact answer.
+    """
     if case.rows or case.size > int(0.85 * (np.count_nonzero(np.ones(case.n) if weight is None else weight) - 1)):
         return ""
     cv = olsen.OLSEnsembleRegressorCV(max_features=[case.size], scale=1.0, inclusion="uniform", **parameters(case))
     cv.fit(X, y, weight)
-    if not np.array_equal(cv.coef_, model.coef_):
+    allowed = 2 * coefficient_bound(case, members, X)[0].T if case.solver == "masked_cg" else 0.0
+    if np.any(np.abs(cv.coef_ - model.coef_) > allowed):
         return "the tuned ensemble of one size differs from the plain one"
     if nan := [name for name, values in cv.cv_results_.items() if np.isnan(values).any()]:
         return f"cv_results_ holds NaN in {nan}"
