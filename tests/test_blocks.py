@@ -65,13 +65,6 @@ def write_parquet(folder, X, y, weight):
     return folder / "one.parquet", folder / "many"
 
 
-def write_zarr(folder, X):
-    zarr = pytest.importorskip("zarr")
-    stored = zarr.create_array(str(folder / "x.zarr"), shape=X.shape, chunks=(150, 5), dtype=X.dtype)
-    stored[:] = X
-    return stored
-
-
 def open_dataset(path):
     return pytest.importorskip("pyarrow.dataset").dataset(path)
 
@@ -89,8 +82,6 @@ SOURCES = {
     "parquet": lambda folder, *rows: (write_parquet(folder, *rows)[0], "target", "w"),
     "folder": lambda folder, *rows: (write_parquet(folder, *rows)[1], "target", "w"),
     "dataset": lambda folder, *rows: (open_dataset(write_parquet(folder, *rows)[0]), "target", "w"),
-    "zarr": lambda folder, *rows: (write_zarr(folder, rows[0]), *rows[1:]),
-    "zarr path": lambda folder, *rows: (str(write_zarr(folder, rows[0]).store.root), *rows[1:]),
     "function": lambda folder, *rows: (cut(97, *rows), None, None),
     "iterator": lambda folder, *rows: (cut(64, *rows)(), None, None),
     "sparse blocks": lambda folder, *rows: (((sp.csr_array(X), *other) for X, *other in cut(50, *rows)()), None, None),
@@ -163,7 +154,6 @@ def test_one_weight_for_all_rows(seed, tmp_path):
     pytest.importorskip("pyarrow.parquet").write_table(rows, parquet)
     given = {
         "npy": (write_npy(tmp_path, X, y, y)[0], y, 2.0),
-        "zarr": (write_zarr(tmp_path, X), y, 2.0),
         "parquet": (parquet, "target", 2),
         "blocks": ((lambda: ((*block, 2.0) for block in cut(200, X, y)())), None),
     }
@@ -361,6 +351,8 @@ def test_bad_files_are_named(seed, tmp_path):
     ):
         with case(name, target):
             assert_refused(ensemble(seed), (tmp_path / name, target), *facts)
+    (tmp_path / "X.zarr").mkdir()
+    assert_refused(ensemble(seed), (tmp_path / "X.zarr", y), "X.zarr", ".npy or .parquet", "iterator of blocks")
     assert_refused(ensemble(seed), (tmp_path / "nothing.npy", y), "nothing.npy", error=FileNotFoundError)
     assert_refused(ensemble(seed), (cut(10, X, y)(), y), "pass y=None")
     (tmp_path / "many" / "2.parquet").write_bytes((tmp_path / "one.parquet").read_bytes()[:1000])
@@ -369,19 +361,6 @@ def test_bad_files_are_named(seed, tmp_path):
         whole = (tmp_path / name).read_bytes()
         (tmp_path / name).write_bytes(whole[: len(whole) // 2])
         assert_refused(ensemble(seed), (tmp_path / name, y if name == "X.npy" else "target"), "cut short")
-
-
-def test_a_zarr_group_is_refused(seed, tmp_path):
-    zarr = pytest.importorskip("zarr")
-    X, y, _ = data(seed)
-    group = zarr.open_group(str(tmp_path / "g.zarr"), mode="w")
-    assert_refused(ensemble(seed), (tmp_path / "g.zarr", y), "no array")
-    group.create_array("rows", shape=X.shape, dtype=X.dtype)[:] = X
-    for given in (tmp_path / "g.zarr", group):
-        assert_refused(ensemble(seed), (given, y), "group", "'rows'")
-    assert_same(ensemble(seed).fit(group["rows"], y), ensemble(seed).fit(X, y))
-    (tmp_path / "empty.zarr").mkdir()
-    assert_refused(ensemble(seed), (tmp_path / "empty.zarr", y), "empty.zarr")
 
 
 def test_blocks_without_rows_and_without_weight_add_nothing_and_rows_are_reported(seed, capsys):

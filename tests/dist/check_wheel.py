@@ -18,7 +18,7 @@ import pytest
 import olsen
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-EXTRAS = ("cyclopts", "matplotlib", "pyarrow", "skops", "dask", "distributed", "zarr", "pandas", "polars")
+EXTRAS = ("cyclopts", "matplotlib", "pyarrow", "skops", "dask", "distributed", "pandas", "polars")
 
 
 @pytest.fixture
@@ -106,13 +106,11 @@ def test_what_needs_an_extra_names_it(tmp_path):
     """In one line, and before the work."""
     figures, fit = olsen.figures, olsen.OLSEnsembleRegressor().fit
     table, out = figures.compute("figure1", "quick"), tmp_path / "out"
-    (tmp_path / "t.zarr").mkdir()
     (tmp_path / "read.parquet").write_bytes(b"PAR1")
     for extra, asked in (
         ("plot", lambda: figures.draw("figure1", table)),  # its numbers need no extra
         ("plot", lambda: figures.reproduce(["figure1"], scale="quick", out=out)),
         ("parquet", lambda: fit(str(tmp_path / "read.parquet"), "y")),
-        ("zarr", lambda: fit(str(tmp_path / "t.zarr"), np.ones(3))),
     ):
         with pytest.raises(ImportError) as caught:
             asked()

@@ -29,18 +29,10 @@ def write_parquet(folder, X, y):
     return (folder / "t.parquet", "y"), folder / "t.parquet"
 
 
-def write_zarr(folder, X, y):
-    zarr = pytest.importorskip("zarr")
-    array = zarr.create_array(str(folder / "X.zarr"), shape=X.shape, chunks=(10_000, X.shape[1]), dtype=X.dtype)
-    array[:] = X
-    return (folder / "X.zarr", y), folder / "X.zarr" / "c" / "6" / "0"
-
-
 WRITERS = {
     "npy": write_npy,
     "npy, Fortran order": lambda folder, X, y: write_npy(folder, np.asfortranarray(X), y),
     "Parquet": write_parquet,
-    "Zarr": write_zarr,
 }
 
 

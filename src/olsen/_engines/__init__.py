@@ -46,7 +46,7 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
     ==========================================================  ==================
     Dask array or data frame, more rows than columns            Blocks
     array of another library, if scikit-learn follows those     Device
-    path, large memory map, zarr, blocks (see ``sources``)      Blocks
+    path, large memory map, blocks (see ``sources``)            Blocks
     array, sparse matrix or data frame                          Memory
     an engine                                                   itself
     ==========================================================  ==================

@@ -1,4 +1,4 @@
-"""Data that are read row block by row block: files, memory maps, chunked arrays, iterators.
+"""Data that are read row block by row block: files, memory maps, iterators.
 
 Which inputs `fit` reads in blocks, and where y and weights come from:
 
@@ -7,7 +7,6 @@ X                                                     y and sample_weight
 ====================================================  ===========================================================
 path ending in ``.npy``                               array, memory map or path ending in ``.npy``
 ``numpy.memmap`` of more than a quarter of memory     the same
-``zarr.Array``, or path ending in ``.zarr``           the same, or another zarr array
 path to a Parquet file or folder, pyarrow Dataset     name of a column, or the same as above
 iterator of (X, y) or (X, y, weight) blocks           None: they come with the blocks; read once
 function that returns such an iterator                None; read again when needed
@@ -17,7 +16,7 @@ Everything else is an array or a data frame and is loaded as a whole. Blocks are
 sums them decides on the type. A single number as sample_weight is the weight of every row.
 
 Files that change between their opening and the end of a pass are refused (size, time of change, identity): rows of two
-versions would be summed, and zarr silently reads a missing chunk as zeros.
+versions would be summed.
 """
 
 from __future__ import annotations
@@ -215,9 +214,6 @@ def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
         return _open_path(Path(X), *beside)
     if isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > memory.available_bytes() / 4:
         return _slices(X, *beside, "memory map", X.filename)
-    if module == "zarr":
-        root = getattr(getattr(X, "store", None), "root", None)  # where it is, if that is a folder of this machine
-        return _slices(X, *beside, "zarr array", root / X.path if isinstance(root, Path) else root)
     if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
         return _parquet(X, *beside, "Arrow dataset", [])
     if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
@@ -230,17 +226,15 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
         raise FileNotFoundError(f"X is the path {str(path)!r}, but there is no such file.")
     if path.suffix == ".npy":
         return _slices(_NpyRows(path), y, sample_weight, f"file {path}", path)
-    if path.suffix == ".zarr":
-        zarr, kind = from_extra("zarr", "zarr", "Reading zarr arrays"), f"zarr array {path}"
-        with _reading(kind):
-            found = zarr.open(str(path), mode="r")
-        return _slices(found, y, sample_weight, kind, path)
-    if path.suffix in (".parquet", ".pq") or path.is_dir():
+    if path.suffix in (".parquet", ".pq") or (path.is_dir() and path.suffix != ".zarr"):
         datasets, kind = from_extra("pyarrow.dataset", "parquet", "Reading Parquet"), f"Parquet {path}"
         with _reading(kind):
             dataset = datasets.dataset(str(path), format="parquet")
         return _parquet(dataset, y, sample_weight, kind, dataset.files)
-    raise ValueError(f"X is the path {str(path)!r}; files ending in .npy, .parquet or .zarr can be read, this cannot.")
+    raise ValueError(
+        f"X is the path {str(path)!r}; files ending in .npy or .parquet can be read, this cannot. Pass a function that "
+        f"returns an iterator of blocks (X, y)."
+    )
 
 
 def _block_rows(p: int, itemsize: int = 8) -> int:
@@ -253,29 +247,26 @@ def _reading(kind: str) -> Iterator[None]:
     """Errors of the library that reads a file, with what may be the reason."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError) as error:  # of zarr's codecs, too; ArrowInvalid is a ValueError
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         if getattr(error, "errno", None) == errno.ENOMEM:
             raise MemoryError(f"{kind} is larger than what this process may map into memory (ulimit -v).") from error
         raise ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.") from error
 
 
 def _watch(*given: Any) -> Callable[[], None]:
-    """A function that raises if one of these files, or one below these folders, is another than now.
+    """A function that raises if one of these files is another than now.
 
-    What is given and no path of a file or folder is passed over: arrays, names of columns, None.
+    What is given and no path of a file is passed over: arrays, names of columns, None.
     """
-    paths = [path for path in given if isinstance(path, (str, Path)) and os.path.exists(path)]
 
-    def states() -> dict[str, tuple[int, int, int]]:
-        inside = [os.path.join(folder, name) for path in paths for folder, _, files in os.walk(path) for name in files]
-        found = {str(name): os.stat(name) for name in (*paths, *inside) if os.path.isfile(name)}
-        return {name: (entry.st_ino, entry.st_size, entry.st_mtime_ns) for name, entry in found.items()}
+    def states() -> list[tuple[str, int, int, int]]:
+        found = [(str(name), os.stat(name)) for name in given if isinstance(name, (str, Path)) and os.path.isfile(name)]
+        return [(name, entry.st_ino, entry.st_size, entry.st_mtime_ns) for name, entry in found]
 
     before = states()
 
     def refuse_change() -> None:
-        changed = sorted({name for name, _ in before.items() ^ states().items()})
-        if changed:
+        if changed := sorted({name for name, *_ in {*before} ^ {*states()}}):
             raise ValueError(
                 f"files changed while they were read, so rows of two versions would be mixed: {some_of(changed)}. Fit "
                 f"again when nobody writes to them, or fit a copy."
@@ -306,19 +297,14 @@ class _NpyRows:
 
 
 def _slices(X: Any, y: Any, sample_weight: Any, kind: str, place: Any) -> BlockSource:
-    """Blocks of something that has a shape and can be sliced by rows; whole chunks of chunked storage."""
-    if not hasattr(X, "shape"):
-        inside = some_of(sorted(X.array_keys())) or "no array"
-        raise ValueError(f"the {kind} is a group, which holds {inside}. Pass one array of it as X, y as another.")
+    """Blocks of something that has a shape and can be sliced by rows."""
     if len(X.shape) != 2:
         raise ValueError(f"the {kind} has shape {tuple(X.shape)}; expected 2D, rows by columns.")
     n, p = X.shape
     targets, weights = _beside(y, "y", n, kind), _beside(sample_weight, "sample_weight", n, kind)
     if targets is None:
         raise ValueError(f"y is None, but the {kind} holds X only: give y as an array or as a .npy file.")
-    chunk = (getattr(X, "chunks", None) or [1])[0]
-    rows = max(1, _block_rows(p, X.dtype.itemsize) // chunk) * chunk
-    refuse_change = _watch(place, y, sample_weight)
+    rows, refuse_change = _block_rows(p, X.dtype.itemsize), _watch(place, y, sample_weight)
 
     def read() -> Iterator[Triple]:
         for start in range(0, n, rows):
@@ -332,7 +318,7 @@ def _slices(X: Any, y: Any, sample_weight: Any, kind: str, place: Any) -> BlockS
 
 
 def _beside(given: Any, name: str, n: int, kind: str) -> Any:
-    """y or weights that stand beside X: an array, something chunked, or a .npy file, of n rows."""
+    """y or weights that stand beside X: an array or a .npy file, of n rows."""
     if given is None:
         return None
     if isinstance(given, (str, Path)):

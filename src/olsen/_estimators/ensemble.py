@@ -200,7 +200,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
         ----------
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Training data. Sparse data are not made dense as a whole. Data that do not fit in memory: a path to a
-            ``.npy``, Parquet or Zarr file, a large ``numpy.memmap``, an iterator of ``(X, y)`` or ``(X, y, weight)``
+            ``.npy`` or Parquet file, a large ``numpy.memmap``, an iterator of ``(X, y)`` or ``(X, y, weight)``
             blocks (better: a function that returns one), a Dask array or data frame. Arrays on a GPU, if scikit-learn
             was told to follow them (``array_api_dispatch``).
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
