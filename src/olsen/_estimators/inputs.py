@@ -57,8 +57,7 @@ ARGUMENTS = {
     "method": [StrOptions({"auto", "jackknife+", "jackknife", "cv+", "normal"})],
     "share": [POSITIVE],
     "k": [Number(Real, 1, None, closed="both")],
-    "kind": [StrOptions({"auto", "bars", "profile"})],
-    **{name: [COUNT] for name in ("n_members", "n_threads", "n_bins", "max_bins", "top")},
+    **{name: [COUNT] for name in ("n_members", "n_threads", "top")},
     "fit_intercept": ["boolean"],
     "solver": [StrOptions(set(ASKED_FOR))],
 }

@@ -8,6 +8,7 @@ what is written as data stays as it is.
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from typing import Any
 
@@ -44,6 +45,22 @@ def quoted(text: object, longest: int = LONGEST_NAME) -> str:
 def _cut(text: str, longest: int) -> str:
     tail = (longest - 1) // 2
     return text if len(text) <= longest else f"{text[: longest - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def scale_of_names(names: list[str]) -> tuple[list[float], str] | None:
+    """Numbers and unit of columns along a scale ("1100 nm", "nm1100", "1100"), or None where names are no such scale.
+
+    All have one number each, with the same text around it, and the numbers rise or fall throughout. Numbers that only
+    count the columns (x0, x1, ...; w0001, w0002, ...) are no scale.
+    """
+    found = [re.fullmatch(r"(\D*?)([-+]?\d+(?:\.\d*)?)((?:[^\d.].*)?)", name.strip()) for name in names]
+    numbers = [float(match[2]) for match in found if match]
+    around = {" ".join((match[1], match[3])).strip(" _:-[]()") if match else None for match in found}
+    ordered, n = sorted(set(numbers)), len(found)
+    counted_only = numbers in (list(range(n)), list(range(1, n + 1)))
+    if n < 3 or None in around or len(around) > 1 or counted_only or numbers not in (ordered, ordered[::-1]):
+        return None
+    return numbers, around.pop() or ""
 
 
 def counted(n: int, noun: str) -> str:

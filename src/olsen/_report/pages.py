@@ -12,10 +12,8 @@ import re
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
-
 from .charts import Chart, Row, escape, row_chart
-from .formatting import counted, interval_text, number, percent, shortened, size_of_members, with_error
+from .formatting import counted, interval_text, number, percent, scale_of_names, shortened, size_of_members, with_error
 
 SCHEMES = {
     "uniform": "all columns with equal probability",
@@ -25,7 +23,6 @@ SCHEMES = {
     "sparse": "one step beyond the lasso, fewer columns still",
     "nothing": "the mean of the target",
 }
-NUMBERED = re.compile(r"(\D*?)([-+]?\d+(?:\.\d+)?)((?:[^\d.].*)?)")
 
 
 def render(summary: dict[str, Any]) -> str:
@@ -205,19 +202,9 @@ def _curve_chart(curve: dict[str, Any]) -> tuple[str, str]:
 
 
 def _profile(columns: dict[str, Any], n_columns: int) -> str:
-    """Coefficients over the numbers that are the names of the columns; nothing if they are no such numbers.
-
-    At least 30 columns with the same text around numbers in order; those that are merely counted (x1, x2, x3, ...) are
-    on no scale.
-    """
-    found = [match for match in (NUMBERED.fullmatch(name.strip()) for name in columns["name"]) if match]
-    places = [float(match[2]) for match in found]
-    around = {(match[1], match[3]) for match in found}
-    if len(found) < max(30, n_columns) or len(around) > 1:
-        return ""
-    label = " ".join(around.pop()).strip()
-    steps = np.diff(places)
-    if not ((steps > 0).all() or (steps < 0).all()) or (label and places[0] in (0, 1) and (steps == 1).all()):
+    """Coefficients over the numbers that are the names of at least 30 columns; nothing if they are no such numbers."""
+    places, label = scale_of_names(columns["name"]) or ([], "")
+    if len(places) < max(30, n_columns):
         return ""
     values, ends = columns["coefficient"], (min(places), max(places))
     labels = shortened(label or "name of the column", 40), "coefficient"

@@ -5,7 +5,6 @@ Colours are those of the figures, told apart with any colour vision; markers and
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -91,25 +90,6 @@ def column_names(parts: PipelineParts, given: ArrayLike | None = None) -> NDArra
     if len(names) != count:
         raise ValueError(f"feature_names has {len(names)} names, but the estimator was fitted on {count} columns.")
     return names
-
-
-def scale_of_names(names: NDArray[np.object_]) -> tuple[Array, str] | None:
-    """Numbers and unit of columns along a scale ("1100 nm", "nm1100", "1100"), or None where names are no such scale.
-
-    All must have one number each, with the same text around it, and the numbers must rise or fall throughout. Numbers
-    that only count the columns (x0, x1, ...; w0001, w0002, ...) are no scale.
-    """
-    found = [re.fullmatch(r"([^\d.-]*)(-?\d+(?:\.\d*)?(?:e-?\d+)?)([^\d.]*)", name.strip()) for name in names]
-    around = {(match[1], match[3]) if match else None for match in found}
-    if len(names) < 3 or len(around) > 1 or None in around:
-        return None
-    numbers = np.array([float(match[2]) for match in found if match])
-    step = np.diff(numbers)
-    counts = numbers[0] in (0, 1) and bool((step == 1).all())
-    if counts or not ((step > 0).all() or (step < 0).all()):
-        return None
-    before, after = next(texts for texts in around if texts)
-    return numbers, (after or before).strip(" _:-[]()")
 
 
 def one_target(values: Array, target: int | None, axis: int = 0, single: int = 1) -> Array:

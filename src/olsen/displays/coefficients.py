@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import StandardScaler
 
-from .._engines import NeedsRows
 from .._estimators.inputs import check_arguments, validate_new_rows
+from .._report.formatting import scale_of_names
 from ..figures.draw import BLACK, BLUE, GREY, SKY
-from ._scaffold import PALE, Array, as_text, column_names, finish, one_target, panels, scale_of_names, split_model
+from ._scaffold import PALE, Array, as_text, column_names, finish, one_target, panels, split_model
 
 
 @dataclass(eq=False, repr=False)
@@ -29,8 +29,6 @@ class CoefficientDisplay:
         What the intervals are for.
     scaled : bool, default=False
         Whether `coef` are effects of one standard deviation of each column.
-    no_interval : str, default="no intervals"
-        What the legend says where there are none.
 
     Attributes
     ----------
@@ -75,7 +73,6 @@ class CoefficientDisplay:
     interval: Array | None = None
     coverage: float = 0.9
     scaled: bool = False
-    no_interval: str = "no intervals"
 
     def __post_init__(self) -> None:
         self.coef = np.asarray(self.coef, dtype=np.float64)
@@ -89,7 +86,6 @@ class CoefficientDisplay:
         *,
         X: Any = None,
         coverage: float = 0.9,
-        kind: str = "auto",
         top: int = 20,
         target: int | None = None,
         feature_names: ArrayLike | None = None,
@@ -106,9 +102,6 @@ class CoefficientDisplay:
             columns in different units compare.
         coverage : float, default=0.9
             Of the intervals.
-        kind : {"auto", "bars", "profile"}, default="auto"
-            Bars of the largest, or a line over all columns. ``"auto"``: a line where the names are numbers that rise or
-            fall throughout, with or without a unit ("1100 nm"); bars otherwise.
         top : int, default=20
             Number of bars.
         target : int, default=None
@@ -127,25 +120,25 @@ class CoefficientDisplay:
         check_arguments("CoefficientDisplay", coverage=coverage)
         estimator = parts.estimator
         coef = one_target(np.asarray(estimator.coef_, dtype=np.float64), target)
-        interval, why = _interval(estimator, coverage, target)
+        try:
+            interval = one_target(np.asarray(estimator.coef_interval(coverage)), target, single=2)
+        except (AttributeError, ValueError):  # other models have none, ensembles none without their training data
+            interval = None
         if X is not None:
             rows = validate_new_rows(estimator, parts.transform(X))
             spread = np.sqrt(StandardScaler(with_mean=False).fit(rows).var_)
             coef = coef * spread
             interval = None if interval is None else interval * spread[:, None]
         names = column_names(parts, feature_names)
-        display = cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None, no_interval=why)
-        return display.plot(ax, kind=kind, top=top)
+        return cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None).plot(ax, top=top)
 
-    def plot(self, ax: Any = None, *, kind: str = "auto", top: int = 20) -> Self:
-        """Draw bars or a profile.
+    def plot(self, ax: Any = None, *, top: int = 20) -> Self:
+        """Draw all coefficients along a scale where names are numbers that rise or fall, otherwise the largest as bars.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
             Where to draw; None: a new figure.
-        kind : {"auto", "bars", "profile"}, default="auto"
-            As in :meth:`from_estimator`.
         top : int, default=20
             Number of bars.
 
@@ -153,18 +146,18 @@ class CoefficientDisplay:
         -------
         display : CoefficientDisplay
         """
-        check_arguments("CoefficientDisplay", kind=kind, top=top)
-        scale = scale_of_names(self.feature_names)
-        self.kind_ = ("bars" if scale is None else "profile") if kind == "auto" else kind
+        check_arguments("CoefficientDisplay", top=top)
+        scale = scale_of_names(list(self.feature_names))
+        self.kind_ = "bars" if scale is None else "profile"
         self.figure_, self.ax_, _ = panels(ax)
         self.bars_ = self.line_ = self.intervals_ = None
         label, unit = "coefficient", "\n(units of the target per unit of the column)"
         if self.scaled:
             label, unit = "effect of one standard deviation", "\n(units of the target)"
-        if self.kind_ == "bars":
+        if scale is None:
             self._draw_bars(self.ax_, int(top), label + unit)
         else:
-            self._draw_profile(self.ax_, scale or (np.arange(len(self.coef)), ""), label + unit)
+            self._draw_profile(self.ax_, *scale, label + unit)
         return self
 
     def _draw_bars(self, ax: Any, top: int, label: str) -> None:
@@ -172,7 +165,7 @@ class CoefficientDisplay:
 
         shown = self.shown_ = np.argsort(-np.abs(self.coef), kind="stable")[:top]
         places, colors = np.arange(len(shown)), np.full(len(shown), SKY)
-        handles: list[Any] = [Patch(facecolor="none", edgecolor="none", label=self.no_interval)]
+        handles: list[Any] = [Patch(facecolor="none", edgecolor="none", label="no intervals")]
         if self.interval is not None:
             low, high = self.interval[shown].T
             colors = np.where((low > 0) | (high < 0), SKY, "white")
@@ -193,27 +186,13 @@ class CoefficientDisplay:
             ax.set_ylabel(f"the {len(shown)} largest of {len(self.coef)} columns")
         finish(ax, len(handles), handles=handles, xlabel=label)
 
-    def _draw_profile(self, ax: Any, scale: tuple[Any, str], label: str) -> None:
-        x, unit = scale
+    def _draw_profile(self, ax: Any, x: list[float], unit: str, label: str) -> None:
         self.shown_ = np.arange(len(self.coef))
         ax.axhline(0.0, color=GREY, lw=0.8)
-        name = f"coefficient ({self.no_interval})"
+        name = "coefficient (no intervals)"
         if self.interval is not None:
             name, band = "coefficient", {"color": PALE, "alpha": 0.8, "lw": 0}
             self.intervals_ = ax.fill_between(x, *self.interval.T, **band, label=f"{self.coverage:.0%} interval")
         (self.line_,) = ax.plot(x, self.coef, "-", color=BLUE, lw=1.2, label=name)
         ax.margins(x=0.01)
         finish(ax, 2, xlabel=unit or "column", ylabel=label)
-
-
-def _interval(estimator: Any, coverage: float, target: int | None) -> tuple[Array | None, str]:
-    """Intervals of one target, or None and why there are none."""
-    if not hasattr(estimator, "coef_interval"):
-        return None, f"{type(estimator).__name__} gives no intervals"
-    try:
-        found = np.asarray(estimator.coef_interval(coverage), dtype=np.float64)
-    except NeedsRows:
-        return None, "no intervals: training data not kept"
-    except ValueError:  # not the coverage, which was checked before
-        return None, "no intervals for this fit"
-    return one_target(found, target, single=2), ""

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .._estimators.inputs import validate_new_rows
-from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
+from ..figures.draw import BLUE, GREY, VERMILLION
 from ._scaffold import Array, finish, log_members, panels, split_model, targets_as_columns
 
 
@@ -33,8 +33,6 @@ class ConvergenceDisplay:
         Its mean over orders.
     limit : float, default=None
         C, an estimate of what infinitely many members would come to.
-    cv_error : array-like of shape (n_points,), default=None
-        Errors by cross-validation on the training data, of tuned uniform members.
 
     Attributes
     ----------
@@ -48,8 +46,6 @@ class ConvergenceDisplay:
         Mean over orders.
     limit_line_ : matplotlib Line2D or None
         The limit.
-    cv_line_ : matplotlib Line2D or None
-        Errors by cross-validation.
 
     Examples
     --------
@@ -70,7 +66,6 @@ class ConvergenceDisplay:
     _: KW_ONLY
     expected: Array | None = None
     limit: float | None = None
-    cv_error: Array | None = None
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any, *, target: int | None = None, ax: Any = None) -> Self:
@@ -109,16 +104,10 @@ class ConvergenceDisplay:
         error, own = np.mean([running for running, _ in sums], axis=0), np.mean([single for _, single in sums])
         k = np.arange(1, len(error) + 1)
         equal = bool(np.ptp(estimator.weights_) == 0) and len(k) > 1
-        pair = (error[-1] - own / len(k)) / (1 - 1 / len(k)) if equal else 0.0
-        uniform = getattr(estimator, "inclusion_kind_", None) == "uniform" and len(chosen) == n_targets
-        display = cls(
-            k,
-            error,
-            expected=pair + (own - pair) / k if equal else None,
-            limit=float(pair) if equal else None,
-            cv_error=np.array([estimator.risk_curve(int(i))[estimator.best_index_] for i in k]) if uniform else None,
-        )
-        return display.plot(ax)
+        if not equal:
+            return cls(k, error).plot(ax)
+        pair = (error[-1] - own / len(k)) / (1 - 1 / len(k))
+        return cls(k, error, expected=pair + (own - pair) / k, limit=float(pair)).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw errors over the number of members.
@@ -134,17 +123,14 @@ class ConvergenceDisplay:
         """
         self.figure_, ax, _ = panels(ax)
         self.ax_, k = ax, self.n_members
-        (self.line_,) = ax.plot(k, self.error, "-", color=BLUE, lw=1.5, label="given rows, members as drawn")
-        self.expected_line_ = self.limit_line_ = self.cv_line_ = None
+        (self.line_,) = ax.plot(k, self.error, "-", color=BLUE, lw=1.5, label="members as drawn")
+        self.expected_line_ = self.limit_line_ = None
         if self.expected is not None:
-            name = "given rows, mean over orders ($C + (A - C)/k$)"
+            name = "mean over orders ($C + (A - C)/k$)"
             (self.expected_line_,) = ax.plot(k, self.expected, "--", color=VERMILLION, label=name)
         if self.limit is not None:
             name = f"infinitely many, estimated: {self.limit:.4g}"
             self.limit_line_ = ax.axhline(self.limit, color=GREY, ls=":", label=name, zorder=0)
-        if self.cv_error is not None:
-            name = "training rows, cross-validated"
-            (self.cv_line_,) = ax.plot(k, self.cv_error, "-.", color=BLACK, lw=1.0, label=name)
         log_members(ax)
         finish(ax, "upper right", xlabel="members $k$", ylabel="mean squared error")
         return self

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length
 
-from .._estimators.inputs import check_arguments
 from .._estimators.pipelines import predict_interval
 from ..figures.draw import BLACK, BLUE, GREY, VERMILLION
 from ._scaffold import PALE, Array, finish, one_target, panels, split_model, targets_as_columns
@@ -27,16 +26,13 @@ class IntervalDisplay:
         What was observed; None: intervals only.
     coverage : float, default=None
         What the intervals are for; None: not known.
-    n_bins : int, default=8
-        Bins of the prediction, of equal counts, for which coverage is shown; fewer where they would hold less than ten
-        rows.
 
     Attributes
     ----------
     inside : ndarray of shape (n_samples,), dtype=bool, or None
         Which observations their intervals hold.
     bin_edges : ndarray of shape (n_bins + 1,) or None
-        Edges of the bins.
+        Edges of eight bins of the prediction, of equal counts; of fewer where they would hold less than ten rows.
     bin_centers : ndarray of shape (n_bins,) or None
         Mean prediction of every bin.
     bin_coverage : ndarray of shape (n_bins,) or None
@@ -83,7 +79,6 @@ class IntervalDisplay:
     _: KW_ONLY
     y_true: Any = None
     coverage: float | None = None
-    n_bins: int = 8
 
     def __post_init__(self) -> None:
         self.y_pred = targets_as_columns(self.y_pred, len(self.y_pred), 1)[:, 0]
@@ -93,8 +88,6 @@ class IntervalDisplay:
                 f"interval has shape {self.interval.shape}, but must be (n_samples, 2): lower and upper ends, in this "
                 f"order, of one target."
             )
-        given = {} if self.coverage is None else {"coverage": self.coverage}
-        check_arguments("IntervalDisplay", n_bins=self.n_bins, **given)
         check_consistent_length(self.y_pred, self.interval)
         self.inside: NDArray[np.bool_] | None = None
         self.bin_edges = self.bin_centers = self.bin_coverage = self.bin_standard_error = None
@@ -102,7 +95,7 @@ class IntervalDisplay:
             self.y_true = targets_as_columns(self.y_true, len(self.y_pred), 1)[:, 0]
             low, high = self.interval.T
             self.inside = (low <= self.y_true) & (self.y_true <= high)
-            found = _by_bins(self.y_pred, self.inside, self.n_bins)
+            found = _by_bins(self.y_pred, self.inside)
             self.bin_edges, self.bin_centers, self.bin_coverage, self.bin_standard_error = found
 
     @classmethod
@@ -115,7 +108,6 @@ class IntervalDisplay:
         coverage: float = 0.9,
         method: str = "auto",
         target: int | None = None,
-        n_bins: int = 8,
         ax: Any = None,
     ) -> Self:
         """Draw the intervals that an estimator gives for rows.
@@ -134,8 +126,6 @@ class IntervalDisplay:
             As in ``predict_interval``.
         target : int, default=None
             Which of several targets.
-        n_bins : int, default=8
-            Bins for coverage.
         ax : matplotlib Axes or two of them, default=None
             Where to draw; None: a new figure.
 
@@ -157,18 +147,11 @@ class IntervalDisplay:
             n_targets = 1 if prediction.ndim == 1 else prediction.shape[1]
             y = one_target(targets_as_columns(y, len(prediction), n_targets), target, axis=1)
         prediction = one_target(prediction, target, axis=1)
-        return cls(prediction, interval, y_true=y, coverage=coverage, n_bins=n_bins).plot(ax)
+        return cls(prediction, interval, y_true=y, coverage=coverage).plot(ax)
 
     @classmethod
     def from_predictions(
-        cls,
-        y_true: ArrayLike,
-        y_pred: ArrayLike,
-        interval: ArrayLike,
-        *,
-        coverage: float | None = None,
-        n_bins: int = 8,
-        ax: Any = None,
+        cls, y_true: ArrayLike, y_pred: ArrayLike, interval: ArrayLike, *, coverage: float | None = None, ax: Any = None
     ) -> Self:
         """Draw intervals of any origin.
 
@@ -180,8 +163,6 @@ class IntervalDisplay:
             Lower and upper ends.
         coverage : float, default=None
             What the intervals are for.
-        n_bins : int, default=8
-            Bins for coverage.
         ax : matplotlib Axes or two of them, default=None
             Where to draw; None: a new figure.
 
@@ -190,7 +171,7 @@ class IntervalDisplay:
         display : IntervalDisplay
             With the drawing done.
         """
-        return cls(y_pred, interval, y_true=y_true, coverage=coverage, n_bins=n_bins).plot(ax)
+        return cls(y_pred, interval, y_true=y_true, coverage=coverage).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw intervals, and coverage where observations are known.
@@ -239,9 +220,9 @@ class IntervalDisplay:
         finish(ax, 2, xlabel="predicted (bins of equal counts)", ylabel="coverage, %", **limits)
 
 
-def _by_bins(prediction: Array, inside: NDArray[np.bool_], most: int) -> tuple[Array, ...]:
+def _by_bins(prediction: Array, inside: NDArray[np.bool_]) -> tuple[Array, ...]:
     """Edges of bins of equal counts, mean prediction, share inside, and its standard error; ties share a bin."""
-    wanted = max(1, min(most, len(prediction) // 10))
+    wanted = max(1, min(8, len(prediction) // 10))
     edges = np.unique(np.quantile(prediction, np.linspace(0, 1, wanted + 1)))
     if len(edges) == 1:
         edges = np.repeat(edges, 2)

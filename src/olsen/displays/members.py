@@ -17,14 +17,12 @@ class SubsetDisplay:
 
     Parameters
     ----------
-    columns : array-like of shape (n_members, n_column_bins)
-        Share of the columns of a bin that a member has; bins of one column have shares 0 and 1.
-    rows : array-like of shape (n_members, n_row_bins), default=None
-        The same for rows; None: all members have all rows.
+    columns : array-like of shape (n_members, n_features)
+        One where a member has the column, zero elsewhere.
     feature_names : array-like of shape (n_features,)
         Names of the columns.
-    n_rows : int, default=None
-        Number of rows that ``rows`` stands for.
+    rows : array-like of shape (n_members, n_rows), default=None
+        The same for rows; None: all members have all rows.
 
     Attributes
     ----------
@@ -38,8 +36,6 @@ class SubsetDisplay:
         Columns.
     rows_image_ : matplotlib AxesImage or None
         Rows.
-    colorbars_ : list of matplotlib Colorbar
-        Where items are in bins.
 
     Examples
     --------
@@ -59,7 +55,6 @@ class SubsetDisplay:
     feature_names: NDArray[np.object_]
     _: KW_ONLY
     rows: Array | None = None
-    n_rows: int | None = None
 
     @classmethod
     def from_estimator(
@@ -67,7 +62,6 @@ class SubsetDisplay:
         estimator: Any,
         *,
         n_members: int = 20,
-        max_bins: int = 120,
         feature_names: ArrayLike | None = None,
         target: int | None = None,
         ax: Any = None,
@@ -80,8 +74,6 @@ class SubsetDisplay:
             A fitted one, or a pipeline with one; subsets are drawn again from its seed.
         n_members : int, default=20
             How many of the first members to show.
-        max_bins : int, default=120
-            Neighbouring columns (and rows) are put together in bins where there are more.
         feature_names : array-like of shape (n_features,), default=None
             Names of the columns; None: those seen in `fit`.
         target : int, default=None
@@ -96,7 +88,7 @@ class SubsetDisplay:
         """
         parts = split_model(estimator, cls, "feature_subsets_", "Fit an OLSEnsembleRegressor instead.")
         estimator = parts.estimator
-        check_arguments("SubsetDisplay", n_members=n_members, max_bins=max_bins)
+        check_arguments("SubsetDisplay", n_members=n_members)
         count = min(n_members, estimator.n_estimators_)
         features, samples = estimator.feature_subsets_, estimator.sample_subsets_
         if isinstance(features, list):
@@ -104,13 +96,9 @@ class SubsetDisplay:
         given = [samples[i] for i in range(count)]
         n_rows = 1 + max(int(rows.max(initial=0)) for rows in given)
         all_rows = all(np.array_equal(given[0], rows) for rows in given)
-        display = cls(
-            _shares([features[i] for i in range(count)], estimator.n_features_in_, max_bins),
-            column_names(parts, feature_names),
-            rows=None if all_rows else _shares(given, n_rows, max_bins),
-            n_rows=None if all_rows else n_rows,
-        )
-        return display.plot(ax)
+        columns = _marked([features[i] for i in range(count)], estimator.n_features_in_)
+        rows = None if all_rows else _marked(given, n_rows)
+        return cls(columns, column_names(parts, feature_names), rows=rows).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the images.
@@ -125,34 +113,13 @@ class SubsetDisplay:
         display : SubsetDisplay
         """
         self.figure_, self.ax_, self.rows_ax_ = panels(ax, self.rows is not None, ncols=2)
-        self.colorbars_: list[Any] = []
-        self.image_ = self._draw(self.ax_, self.columns, len(self.feature_names), "column", BLUE)
+        self.image_ = _draw(self.ax_, self.columns, "column", BLUE)
         self._name_columns(self.ax_, np.asarray(self.feature_names, dtype=object))
         self.rows_image_ = None
         if self.rows_ax_ is not None and self.rows is not None:
-            n_rows = self.n_rows or self.rows.shape[1]
-            self.rows_image_ = self._draw(self.rows_ax_, self.rows, n_rows, "row", VERMILLION)
+            self.rows_image_ = _draw(self.rows_ax_, self.rows, "row", VERMILLION)
             self.rows_ax_.set_ylabel("")
         return self
-
-    def _draw(self, ax: Any, shares: Array, n_items: int, item: str, color: str) -> Any:
-        from matplotlib.colors import LinearSegmentedColormap
-
-        members, bins = shares.shape
-        image = ax.imshow(
-            shares, cmap=LinearSegmentedColormap.from_list("share", ["white", color]), vmin=0.0,
-            vmax=float(shares.max(initial=0.0)) or 1.0, aspect="auto", interpolation="nearest",
-            extent=(-0.5, n_items - 0.5, members + 0.5, 0.5),
-        )  # fmt: skip
-        for line in np.arange(1.5, members):
-            ax.axhline(line, color="#CCCCCC", lw=0.5)
-        if bins < n_items:
-            few, many = n_items // bins, -(-n_items // bins)
-            label = f"share used of {few if few == many else f'{few}-{many}'} neighbouring {item}s"
-            self.colorbars_.append(ax.figure.colorbar(image, ax=ax, label=label))
-        finish(ax, xlabel=f"{item}s", ylabel="member")
-        ax.yaxis.get_major_locator().set_params(integer=True)
-        return image
 
     def _name_columns(self, ax: Any, names: NDArray[np.object_]) -> None:
         """All names where there are up to 25, six otherwise; turned where they would touch each other."""
@@ -166,8 +133,19 @@ class SubsetDisplay:
             ax.axvline(line, color="#CCCCCC", lw=0.5)
 
 
-def _shares(given: list[NDArray[np.int64]], n_items: int, max_bins: int) -> Array:
-    """Share of every bin of neighbouring items that each member has, (members, bins)."""
-    bins = np.arange(n_items) * min(max_bins, n_items) // n_items
-    size = np.bincount(bins)
-    return np.array([np.bincount(bins[items], minlength=len(size)) / size for items in given])
+def _draw(ax: Any, marked: Array, item: str, color: str) -> Any:
+    from matplotlib.colors import ListedColormap
+
+    members, count = marked.shape
+    extent = (-0.5, count - 0.5, members + 0.5, 0.5)
+    image = ax.imshow(marked, cmap=ListedColormap(["white", color]), vmin=0.0, vmax=1.0, aspect="auto", extent=extent)
+    for line in np.arange(1.5, members):
+        ax.axhline(line, color="#CCCCCC", lw=0.5)
+    finish(ax, xlabel=f"{item}s", ylabel="member")
+    ax.yaxis.get_major_locator().set_params(integer=True)
+    return image
+
+
+def _marked(given: list[NDArray[np.int64]], n_items: int) -> Array:
+    """One for the items that each member has, (members, items)."""
+    return np.array([np.bincount(items, minlength=n_items) for items in given], dtype=np.float64)

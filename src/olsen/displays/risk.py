@@ -131,8 +131,6 @@ class RiskCurveDisplay:
         *,
         alpha: ArrayLike | None = None,
         k: Sequence[float] | None = None,
-        max_samples: int | float = 1.0,
-        design: str = "independent",
         trials: int = 20,
         seed: int = 0,
         ridge: bool = True,
@@ -149,10 +147,6 @@ class RiskCurveDisplay:
             Shares of the columns, rounded to whole columns; None: ten up to 0.9 rows a column.
         k : sequence of int or inf, default=None
             Numbers of members, one curve for each; None: 1, 10 and 100.
-        max_samples : int or float, default=1.0
-            Rows per member.
-        design : {"independent", "balanced"}, default="independent"
-            How members are drawn.
         trials : int, default=20
             Data sets, the same for all curves and points: with few of them, all lie too high or too low together.
         seed : int, default=0
@@ -170,8 +164,6 @@ class RiskCurveDisplay:
         display : RiskCurveDisplay
             With the drawing done.
         """
-        if not isinstance(problem, LinearProblem):
-            raise TypeError(f"problem={problem!r:.60} must be an olsen.simulation.LinearProblem.")
         p = problem.p
         shares = np.linspace(0.0, min(1.0, 0.9 * problem.n / p), 11)[1:] if alpha is None else np.atleast_1d(alpha)
         if not ((shares > 0) & (shares <= 1)).all():
@@ -181,7 +173,7 @@ class RiskCurveDisplay:
             raise ValueError(f"k={k!r} must hold whole numbers of members, at least 1, or inf.")
         members = tuple(count if np.isinf(count) else int(count) for count in counts.tolist())
         sizes = np.unique(np.maximum(1, np.rint(shares * p).astype(int)))
-        cells: list[Any] = [(problem, Ensemble(int(m), max_samples, members, design=design)) for m in sizes]
+        cells: list[Any] = [(problem, Ensemble(int(m), k=members)) for m in sizes]
         cells += [(problem, Ridge(p * problem.sigma**2))] if ridge else []
         found = run(cells, trials=trials, seed=seed, n_jobs=n_jobs)
         reference = float(found.pop().mean[0, 0]) if ridge else None

@@ -38,8 +38,6 @@ class TuningCurveDisplay:
     shares : dict, default=None
         Share of the ensemble that each sampling scheme has, where several share it: the curve is then that of uniform
         members, and the chosen mixture stands beside it.
-    ridge : float, default=None
-        Mean squared error of ridge regression, to compare with.
 
     Attributes
     ----------
@@ -57,8 +55,6 @@ class TuningCurveDisplay:
         One standard error to either side.
     best_ : matplotlib ErrorbarContainer
         The chosen size, or the mixture at its mean size, with its standard error.
-    ridge_line_ : matplotlib Line2D or None
-        The error of ridge regression.
 
     Notes
     -----
@@ -71,9 +67,9 @@ class TuningCurveDisplay:
     >>> from olsen.displays import TuningCurveDisplay
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = OLSEnsembleRegressorCV(50, inclusion="uniform", random_state=0).fit(X, y)
-    >>> display = TuningCurveDisplay.from_estimator(model, X, y)
-    >>> display.best_size == model.max_features_, display.ridge > 0
-    (True, True)
+    >>> display = TuningCurveDisplay.from_estimator(model)
+    >>> display.best_size == model.max_features_
+    True
     """
 
     __module__ = "olsen.displays"
@@ -89,23 +85,15 @@ class TuningCurveDisplay:
     criterion: str = "loo"
     best_error: float | None = None
     shares: dict[str, float] | None = None
-    ridge: float | None = None
 
     @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any = None, y: Any = None, *, ridge: float | None = None, ax: Any = None
-    ) -> Self:
+    def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
         """Draw what a tuned estimator found.
 
         Parameters
         ----------
         estimator : OLSEnsembleRegressorCV
             A fitted one, or a pipeline with one.
-        X, y : array-like, default=None
-            The training data. If given, the leave-one-out error of :class:`sklearn.linear_model.RidgeCV` on
-            standardised columns, at the best of 61 penalties, is drawn beside the curve.
-        ridge : float, default=None
-            An error of ridge regression that is known already, instead of X and y.
         ax : matplotlib Axes or two of them, default=None
             Where to draw; None: a new figure.
 
@@ -114,18 +102,7 @@ class TuningCurveDisplay:
         display : TuningCurveDisplay
             With the drawing done. Several targets: errors are means over them.
         """
-        parts = split_model(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.")
-        estimator = parts.estimator
-        if (X is None) != (y is None):
-            raise ValueError("the error of ridge regression needs both X and y; give both, or none.")
-        if X is not None and ridge is None:
-            X = parts.transform(X)
-            if np.shape(X)[1:] != (estimator.n_features_in_,):
-                raise ValueError(
-                    f"X has shape {np.shape(X)}, but the estimator was fitted on {estimator.n_features_in_} columns; "
-                    f"give the rows it was fitted to."
-                )
-            ridge = _ridge_error(X, y)
+        estimator = split_model(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.").estimator
         found = estimator.cv_results_
         uniform = ~found["mixture"]
         shares = estimator.inclusion_shares_
@@ -140,7 +117,6 @@ class TuningCurveDisplay:
             criterion=estimator.criterion_,
             best_error=float(found["standard_error"][estimator.best_index_]),
             shares=None if estimator.inclusion_kind_ == "uniform" else shares,
-            ridge=ridge,
         )
         return display.plot(ax)
 
@@ -181,24 +157,10 @@ class TuningCurveDisplay:
             log_members(ax)
         heights = np.r_[mse, self.mse_infinity]
         if heights[np.isfinite(heights)].max(initial=0.0) > 4 * self.best_mse > 0:  # a peak leaves the panel
-            ax.set_ylim(0.0, max(4 * self.best_mse, 1.1 * (self.ridge or 0.0)))
-        self.ridge_line_ = None
-        if self.ridge is not None:
-            self.ridge_line_ = ax.axhline(self.ridge, color=BLACK, ls=":", label="ridge, leave-one-out")
+            ax.set_ylim(0.0, 4 * self.best_mse)
         error_name = f"mean squared error, {CRITERIA.get(self.criterion, self.criterion)}"
         finish(ax, "best", xlabel="columns in a member", ylabel=error_name)
         return self
-
-
-def _ridge_error(X: Any, y: Any) -> float:
-    """Mean squared leave-one-out error of ridge regression at its best penalty."""
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    X = X.toarray() if hasattr(X, "toarray") else X  # columns are centred
-    ridge = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-8.0, 4.0, 61) * len(y))).fit(X, y)
-    return -float(np.mean(ridge[-1].best_score_))
 
 
 def _draw_shares(ax: Any, shares: dict[str, float]) -> None:
