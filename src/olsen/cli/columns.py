@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from .._execution import messages
 from .._report.formatting import counted, quoted, shortened
-from .tables import BLANKS, TableError, listed, option, separator_of, text_names
+from .tables import BLANKS, TableError, is_text, listed, option, separator_of
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -99,33 +99,31 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(X, pa.Table):
             frame = nw.from_native(X, eager_only=True)
             X = frame.to_arrow().select(frame.columns)
-        texts, separator = set(text_names(X.schema)), separator_of(X)
         first_row = int((X.schema.metadata or {}).get(FIRST_ROW, 0))
         return np.column_stack([
             _texts(column) if self.kind == "text"
-            else self._days(column, name, first_row, name in texts) if self.kind == "date"
-            else self._numbers(column, name, first_row, name in texts, separator)
+            else self._days(column, name, first_row) if self.kind == "date"
+            else self._numbers(column, name, first_row, separator_of(X))
             for name, column in zip(X.column_names, X.columns, strict=True)
         ])  # fmt: skip
 
-    def _days(self, column: Any, name: str, first_row: int, is_text: bool) -> Array:
-
-        if is_text:
+    def _days(self, column: Any, name: str, first_row: int) -> Array:
+        if is_text(column.type):
             texts, codes = distinct_texts(column)
             values = np.array([days(text, self.order) for text in texts.to_pylist()], dtype=float)
             return _all_read(values, texts, codes, name, f"dates such as {DATES[self.order]} are expected", first_row)
-        if not pa.types.is_date(column.type) and not pa.types.is_timestamp(column.type):
+        if not is_temporal(column.type):
             raise TableError(f"column {quoted(name)} is of type {shortened(column.type)}, but dates are expected.")
         moments = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast("int64")
         return np.asarray(moments.cast("float64", safe=False).to_numpy(), dtype=float) / MICROSECONDS_A_DAY
 
-    def _numbers(self, column: Any, name: str, first_row: int, is_text: bool, separator: str) -> Array:
-        plain = plain_numbers(column)
+    def _numbers(self, column: Any, name: str, first_row: int, separator: str) -> Array:
+        plain, texts = plain_numbers(column), is_text(column.type)
         if plain is not None:
-            if is_text and self.decimal == "," and separator not in ("", ","):
+            if texts and self.decimal == "," and separator not in ("", ","):
                 refuse_doubtful_points(column.drop_null(), f"column {quoted(name)}")
             return plain
-        if not is_text:
+        if not texts:
             kind = shortened(column.type)
             raise TableError(f"column {quoted(name)} is of type {kind}, not numbers; turn it into numbers.")
         texts, codes = distinct_texts(column)
@@ -237,40 +235,37 @@ def plain_numbers(column: Any) -> Array | None:
         return None
 
 
-def plain_columns(
-    table: Any, names: Iterable[str], decimals: set[str], what: str = "column"
-) -> tuple[dict[str, Array], list[str]]:
-    """Those columns of a training table that are plain numbers, and notes about numbers that may be identifiers.
+def is_plain(table: Any, name: str, decimals: set[str], where: str, notes: list[str]) -> bool:
+    """Whether a column of a training table holds plain numbers, with a note where they may be identifiers.
 
     Texts are plain numbers only in a text file; with decimal commas in other columns, points must be without doubt.
     """
+    column, about = table.column(name), ""
+    texts, whole, head = is_text(column.type), pa.types.is_integer(column.type), column.slice(0, 1000)
+    values = plain_numbers(column) if separator_of(table) or not texts else None
+    if values is None:
+        if not texts and not is_temporal(column.type):
+            drop = f", or leave it out with {option('--drop', name)}" if where.startswith("column") else ""
+            raise TableError(f"{where} is of type {shortened(column.type)}, not numbers; turn it into numbers{drop}.")
+        return False
+    if texts:
+        if "," in decimals:
+            refuse_doubtful_points(column.drop_null(), where)
+        whole = pc.all(pc.match_substring_regex(head, r"^[+-]?\d+$")).as_py()
+        row = pc.index(pc.match_substring_regex(head, r"^0\d+$"), True).as_py() if whole else -1
+        about = f"numbers with leading zeros: {quoted(head[row])} is {values[row]:g}" if row >= 0 else ""
+    if whole and np.nanmax(np.abs(values), initial=0) > 2**53:
+        about = "whole numbers above 2^53, rounded to 16 digits"
+    elif whole and not about and np.ptp(values) == len(values) - 1 and (np.diff(np.sort(values)) == 1).all():
+        about = f"the whole numbers from {values.min():g} to {values.max():g}, each once"
+    if about:
+        notes.append(f"{where} holds {about}; if they are identifiers, leave it out with {option('--id', name)}.")
+    return True
 
-    found, notes, texts, separator = {}, [], set(text_names(table.schema)), separator_of(table)
-    for name in names:
-        column, about = table.column(name), ""
-        values = plain_numbers(column) if separator or name not in texts else None
-        if values is None:
-            if name not in texts and not pa.types.is_date(column.type) and not pa.types.is_timestamp(column.type):
-                drop = f", or leave the column out with {option('--drop', name)}" if what == "column" else ""
-                kind = shortened(column.type)
-                raise TableError(f"{what} {quoted(name)} is of type {kind}, not numbers; turn it into numbers{drop}.")
-            continue
-        if name in texts and "," in decimals:
-            refuse_doubtful_points(column.drop_null(), f"{what} {quoted(name)}")
-        found[name] = values
-        whole, head = pa.types.is_integer(column.type), column.slice(0, 1000)
-        if name in texts:
-            whole = pc.all(pc.match_substring_regex(head, r"^[+-]?\d+$")).as_py()
-            row = pc.index(pc.match_substring_regex(head, r"^0\d+$"), True).as_py() if whole else -1
-            about = f"numbers with leading zeros: {quoted(head[row])} is {values[row]:g}" if row >= 0 else ""
-        if whole and np.nanmax(np.abs(values), initial=0) > 2**53:
-            about = "whole numbers above 2^53, rounded to 16 digits"
-        elif whole and not about and np.ptp(values) == len(values) - 1 and (np.diff(np.sort(values)) == 1).all():
-            about = f"the whole numbers from {values.min():g} to {values.max():g}, each once"
-        if about:
-            advice = f"if they are identifiers, leave it out with {option('--id', name)}"
-            notes.append(f"column {quoted(name)} holds {about}; {advice}.")
-    return found, notes
+
+def is_temporal(kind: Any) -> bool:
+    """Whether a column of this type holds dates, with or without times."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def fits_format(texts: Any, decimal: str) -> Mask:

@@ -12,7 +12,6 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -127,7 +126,6 @@ def fit(
     table: TableOptions = TableOptions(),  # noqa: B008 (frozen)
     out: Path | None = None,
     report: Path | None = None,
-    compare: bool = False,
     out_of_core: bool = False,
     members: Members = "all",
     inclusion: Literal["auto", "uniform", "ridge"] = "auto",
@@ -144,15 +142,12 @@ def fit(
     Parameters
     ----------
     data : path
-        Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
+        Table: CSV (also packed), Parquet or a folder of it, Excel, or - for standard input. Without one, the
         embedded soil spectra are used.
     out : path
         Where to save the model (a .skops file). Without it the model is not kept.
     report : path
         Where to write a report (one self-contained .html or .htm file). Without it there is none.
-    compare : bool
-        Put the error beside those of ridge, lasso, elastic net, PLS, least squares and the mean of the target on the
-        same five folds, as olsen compare does. It takes several times as long.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     members : int or "all"
@@ -178,7 +173,7 @@ def fit(
     olsen fit                                   the embedded data
     olsen fit wine.csv --target quality         tune, fit, print
     olsen fit wine.csv --target quality --out wine.skops --report wine.html
-    olsen fit wine.csv --target quality --id id --missing mean --compare
+    olsen fit wine.csv --target quality --id id --missing mean
     olsen fit big.parquet --target price --out price.skops    larger than memory
     """
     outputs.check({"table": data}, {"--out": (out, "a model"), "--report": (report, "a report")}, force)
@@ -192,14 +187,13 @@ def fit(
     number = math.inf if members == "all" else members
     model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
     summary, pipeline = table_models.fit(
-        model, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, compared=compare,
-        command=_command(),
-    )  # fmt: skip
+        model, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, command=_command()
+    )
     if out is not None:
         _persistence.write(out, pipeline, rows=not no_intervals)
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
-    hint = "" if compare or summary["data"]["out_of_core"] else "\n\nOther models on the same folds: --compare"
+    hint = "" if summary["data"]["out_of_core"] else "\n\nBeside other models: olsen compare"
     _show_with_files(summary, as_text(summary) + hint, json, out, report)
 
 
@@ -276,8 +270,8 @@ def predict(
         encoding = Encoding.of_model(pipeline, unknown)
         _ = encoding.columns, encoding.names
     table, names = table_models.open_rows(data, encoding, list(id), out_of_core)
-    quiet = out is None and not json  # a bar would be mixed with predictions on the screen
-    with nullcontext() if quiet else terminal.progress(unit="rows") as tell, terminal.warnings_as_notes(notes):
+    shown = out is not None or json  # a bar would be mixed with predictions on the screen
+    with terminal.progress(unit="rows", shown=shown) as tell, terminal.warnings_as_notes(notes):
         found = table_models.predictions(pipeline[-1], encoding, model.name, table, names, interval, tell)
         parts = list(found) if json else found
         if out is not None:
@@ -338,7 +332,7 @@ def compare(
     Parameters
     ----------
     data : path
-        Table: CSV (also packed), Parquet or a folder of it, Arrow, Excel, or - for standard input. Without one, the
+        Table: CSV (also packed), Parquet or a folder of it, Excel, or - for standard input. Without one, the
         embedded soil spectra are used.
     report : path
         Where to write a page with the table and a plot (one self-contained .html or .htm file). Without it there is

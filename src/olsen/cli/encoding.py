@@ -84,7 +84,7 @@ def learn_encoding(
         raise UsageError(f"--target is needed, the column to predict; the table has {listed(table.column_names, 12)}.")
     orders = _orders(ordinal, table.column_names)
     refuse_absent([target, *drop, *dates, *orders], table)
-    left_out, special = {target, *drop}, {*dates, *orders}
+    left_out = {target, *drop}
     names = [name for name in table.column_names if name not in left_out]
     if not names:
         raise TableError(f"the table has no column besides the target {quoted(target)}.")
@@ -96,13 +96,9 @@ def learn_encoding(
     filled = names if missing == "mean" else []
     gaps = refuse_missing(table, [target, *names], filled=set(filled), target=target, stage=stage)
     found = {} if distinct is None else distinct([n for n in text_names(table.schema) if n not in left_out])
-    plain, notes = cells.plain_columns(table, [name for name in names if name not in special], decimals)
-    messages += notes
     decided = [
-        InputColumn(name, TableColumns()) if name in plain
-        else _decided(table, name, found.get(name), name in dates, orders.get(name), decimals, messages)
-        for name in names
-    ]  # fmt: skip
+        _decided(table, name, found.get(name), name in dates, orders.get(name), decimals, messages) for name in names
+    ]
     marked = [name for name, count in gaps.items() if count >= MARKED_GAPS]
     parsers = {**{column.name: column.parser for column in decided}, target: response}
     for mark in ".,":
@@ -184,7 +180,7 @@ def _numbers(where: str, texts: Any, decimals: set[str]) -> TableColumns | None:
 def _target(table: Any, target: str, decimals: set[str]) -> TableColumns:
     """How the numbers of the target are written."""
     where = f"the target {quoted(target)}"
-    if target in cells.plain_columns(table, [target], decimals, "the target")[0]:
+    if cells.is_plain(table, target, decimals, where, []):
         return TableColumns()
     texts, codes = distinct_texts(table.column(target))
     parser = _numbers(where, texts, decimals)
@@ -202,34 +198,31 @@ def _decided(
     table: Any, name: str, values: list[str] | None, dates: bool, levels: list[str] | None, decimals: set[str],
     messages: list[str],
 ) -> InputColumn:  # fmt: skip
-    """What a column is that is not plain numbers; `values` are its texts, where `table` is the head of a larger one."""
-
+    """What a column is; `values` are its texts, where `table` is the head of a larger one."""
     column, where = table.column(name), f"column {quoted(name)}"
-    temporal = pa.types.is_date(column.type) or pa.types.is_timestamp(column.type)
-    order: Any = "ymd"
-    if not dates or not temporal:
-        texts = distinct_texts(column if values is None else pa.chunked_array([pa.array(values, "string")]))[0]
-        if levels is not None:
-            return _ordered(sorted(set(texts.to_pylist())), name, levels, messages)
-        if not dates and not temporal:
-            parser = _numbers(where, texts, decimals)
-            if parser is not None:
-                return InputColumn(name, parser)
-        order = order if temporal else cells.date_order(texts.to_pylist(), where)
-        if not dates and order is None:
-            return _categorical(texts, name, table.num_rows, messages)
-        if not dates:
-            raise TableError(
-                f"{where} holds dates such as {quoted(column.drop_null()[0])}; turn them into days since 1970-01-01 "
-                f"with {option('--dates', name)}, or leave the column out with {option('--drop', name)}."
-            )
-        if order is None:
-            orders = list(cells.DATES)
-            strange = [text for text in texts.to_pylist() if all(cells.days(text, o) is None for o in orders)]
-            raise TableError(
-                f"{where} holds {listed(strange or texts.to_pylist(), 3)}, not only dates in one form; correct these "
-                f"cells, or leave out {option('--dates', name)}."
-            )
+    if levels is None and not dates and cells.is_plain(table, name, decimals, where, messages):
+        return InputColumn(name, TableColumns())
+    texts = distinct_texts(column if values is None else pa.chunked_array([pa.array(values, "string")]))[0]
+    if levels is not None:
+        return _ordered(sorted(set(texts.to_pylist())), name, levels, messages)
+    temporal = cells.is_temporal(column.type)
+    parser = None if dates or temporal else _numbers(where, texts, decimals)
+    if parser is not None:
+        return InputColumn(name, parser)
+    order = "ymd" if temporal else cells.date_order(texts.to_pylist(), where)
+    if not dates and order is None:
+        return _categorical(texts, name, table.num_rows, messages)
+    if not dates:
+        raise TableError(
+            f"{where} holds dates such as {quoted(column.drop_null()[0])}; turn them into days since 1970-01-01 "
+            f"with {option('--dates', name)}, or leave the column out with {option('--drop', name)}."
+        )
+    if order is None:
+        strange = [text for text in texts.to_pylist() if all(cells.days(text, form) is None for form in cells.DATES)]
+        raise TableError(
+            f"{where} holds {listed(strange or texts.to_pylist(), 3)}, not only dates in one form; correct these "
+            f"cells, or leave out {option('--dates', name)}."
+        )
     messages.append(f"{where} holds dates, which become days since 1970-01-01.")
     return InputColumn(name, TableColumns("date", order=order))
 

@@ -26,7 +26,7 @@ from ..subsets import row_groups
 from .columns import distinct_texts, refuse_missing
 from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
 from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
-from .terminal import Tell
+from .terminal import Tell, silent
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
@@ -89,7 +89,7 @@ def open_table(path: Path) -> ParquetTable:
     return ParquetTable(path, files, schema, n_rows, n_bytes)
 
 
-def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell | None) -> Encoding:
+def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> Encoding:
     """Decide how a table becomes numbers; raise if its first rows show that it cannot be used."""
     if table.n_rows < FEWEST_ROWS:
         raise TableError(
@@ -121,14 +121,13 @@ def _blocks(
     columns: list[str],
     rows: int,
     work: Callable[[Any, int], T],
-    tell: Tell | None = None,
+    tell: Tell = silent,
     doing: str = "",
 ) -> Iterator[T]:
     """What `work` makes of consecutive rows and the number of the first; `tell` hears how many rows are done."""
 
     first = 0
-    if tell:
-        tell(doing, 0, table.n_rows)
+    tell(doing, 0, table.n_rows)
     texts = [name for name in text_names(table.schema) if name in columns]
     for batch in parquet_batches(table.files, columns, rows, table.path.name, texts):
         try:
@@ -138,8 +137,7 @@ def _blocks(
             raise TableError(f"{table.path.name}, in the block of {block}: {error}") from error
         yield done
         first += batch.num_rows
-        if tell:
-            tell(doing, first, table.n_rows)
+        tell(doing, first, table.n_rows)
 
 
 def _block_rows(width: int) -> int:
@@ -147,7 +145,7 @@ def _block_rows(width: int) -> int:
 
 
 def fit(
-    model: OLSEnsembleRegressorCV, table: ParquetTable, encoding: Encoding, tell: Tell | None = None
+    model: OLSEnsembleRegressorCV, table: ParquetTable, encoding: Encoding, tell: Tell
 ) -> tuple[list[Moments], Array, Array]:
     """Tune and fit on a table that is read in blocks: the moments of the folds, and a few random rows, encoded."""
     width = len(encoding.names)
@@ -174,7 +172,7 @@ def fit(
 
 
 def predictions(
-    table: ParquetTable, encoding: Encoding, predict: Callable[[Any, int], Array], tell: Tell | None
+    table: ParquetTable, encoding: Encoding, predict: Callable[[Any, int], Array], tell: Tell
 ) -> Iterator[Array]:
     """Predictions of consecutive rows, from a function of a part of the table and the number of its first row."""
     if not table.n_rows:

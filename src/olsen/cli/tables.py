@@ -40,12 +40,9 @@ STANDARD_INPUT = Path("/dev/stdin")
 BLOCK_BYTES = 1 << 24  # of text that is parsed at a time; a row must fit into it
 COLUMN_BYTES = 10_000  # of memory that the reader of text takes for a column, however short (9.3 kB with pyarrow 26)
 
-SEPARATED = "columns are separated by"  # how a message begins that says no more than that
-SEPARATORS = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
+SEPARATORS = ";\t,|"
 PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
-TABLES = {
-    b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow stream", b"PK\x03\x04": "xlsx",
-}  # fmt: skip
+TABLES = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx"}
 
 
 class TableError(ValueError):
@@ -81,13 +78,14 @@ def one_line(error: Exception) -> str:
     return escape_control(" ".join(str(error).split())[:200])
 
 
+def is_text(kind: Any) -> bool:
+    """Whether a column of this type holds texts, or is a dictionary of texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def text_names(schema: Any) -> list[str]:
-    """Names of the columns that hold texts, or dictionaries of texts."""
-
-    def is_text(kind: Any) -> bool:
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
+    """Names of the columns that hold texts."""
     return [field.name for field in schema if is_text(field.type)]
 
 
@@ -170,8 +168,8 @@ def _open(path: Path) -> tuple[Source, str]:
     kind = _starts(TABLES, head) or "text"
     if kind == "text" and b"\x00" in head:
         raise TableError(
-            f"{source.name} holds zero bytes: it is damaged, or neither text in UTF-8 or Windows-1252 nor Parquet, "
-            f"Arrow or Excel (.xlsx); save the table as one of these."
+            f"{source.name} holds zero bytes: it is damaged, or neither text in UTF-8 or Windows-1252 nor Parquet "
+            f"or Excel (.xlsx); save the table as one of these."
         )
     return source, kind
 
@@ -214,7 +212,7 @@ def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) ->
     Parameters
     ----------
     path : path
-        A file of text, Parquet, Arrow, Feather or Excel, also compressed with gzip, bzip2 or zstd; a folder of Parquet
+        A file of text, Parquet or Excel, also compressed with gzip, bzip2 or zstd; a folder of Parquet
         files; a pipe; or ``-`` for standard input.
     verbatim : iterable of str
         Columns of a text file in which no text stands for a missing cell, such as identifiers.
@@ -229,8 +227,8 @@ def read_table(path: str | os.PathLike[str], *, verbatim: Iterable[str] = ()) ->
     source, kind = _open(Path(path))
     messages: list[str] = []
     with terminal.progress(f"reading {source.name}"):
-        if kind in ("parquet", "arrow", "arrow stream"):
-            table = _read_parquet(source) if kind == "parquet" else _read_arrow(source, kind)
+        if kind == "parquet":
+            table = _read_parquet(source)
         else:
             table = _read_text(source, messages) if kind == "text" else _read_workbook(source, messages)
             table = _with_names(table, source.name, messages)
@@ -258,17 +256,6 @@ def _read_parquet(source: Source) -> Any:
         return dataset(read_dictionary=text_names(dataset().schema)).read()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise TableError(damaged_parquet(source.name, error)) from error
-
-
-def _read_arrow(source: Source, kind: str) -> Any:
-
-    try:
-        with source.open() as file:
-            table = (pa.ipc.open_file if kind == "arrow" else pa.ipc.open_stream)(file).read_all()
-            table.validate(full=True)
-            return table
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise TableError(f"{source.name} is a damaged Arrow file, save it again: {one_line(error)}") from error
 
 
 def _read_workbook(source: Source, messages: list[str]) -> Any:
@@ -397,8 +384,6 @@ def _dialect(source: Source, messages: list[str]) -> _Dialect:
         raise TableError(f"{source.name} cannot be read as a table: in its header, {error}.") from None
     if encoding != "utf-8":
         messages.append("the file is not UTF-8; read as Windows-1252 (cp1252).")
-    if separator != ",":
-        messages.append(f"{SEPARATED} {SEPARATORS[separator]}.")
     return _Dialect(encoding, separator, len(names))
 
 

@@ -41,14 +41,18 @@ def warnings_as_notes(notes: list[str]) -> Iterator[None]:
         notes.append(text)
 
 
+def silent(doing: str, done: float, total: float) -> None:
+    """Show nothing."""
+
+
 @contextmanager
-def progress(text: str = "", unit: str = "") -> Iterator[Tell | None]:
-    """A function that shows how far some work is, a bar for each kind of it, with the time left; None in a pipe.
+def progress(text: str = "", unit: str = "", shown: bool = True) -> Iterator[Tell]:
+    """A function that shows how far some work is, a bar for each kind of it, with the time left; silent in a pipe.
 
     With a `text` it is shown with the time that has passed, for work that cannot tell how far it is.
     """
-    if not sys.stderr.isatty():
-        yield None
+    if not shown or not sys.stderr.isatty():
+        yield silent
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
