@@ -214,6 +214,9 @@ def test_weights_and_groups_are_those_of_python(olsen, here):
     weight = np.array([r["w"] for r in table], dtype=float)
     model = OLSEnsembleRegressorCV(50, random_state=0).fit(X, y, sample_weight=weight)
     assert code == 0 and json.loads(out)["data"]["rows"] == 80 and "40 rows" in out, "rows of weight zero are left out"
+    error = json.loads(out)["errors"][0]["rmse"]
+    assert error**2 == pytest.approx(-model.best_score_, rel=1e-9)
+    assert json.loads(out)["model"]["inclusion"] == model.inclusion_kind_
     found = [float(r["y"]) for r in predictions(olsen("predict", "w.skops", "t.csv")[1])]
     np.testing.assert_allclose(found, model.predict(X), rtol=1e-9)
     code, out, _ = olsen(*fit, "--drop", "w", "--groups", "team")

@@ -3,7 +3,6 @@
 import copy
 import io
 import itertools
-import json
 import operator
 import pickle
 import re
@@ -354,35 +353,6 @@ def test_the_sizes_given_and_one_standard_error(inclusion, seed):
     assert model.max_features_ <= best.max_features_
     size, mse, error = (model.cv_results_[name] for name in ("size", "mse", "standard_error"))
     assert model.max_features_ == size[mse <= mse.min() + error[np.argmin(mse)]].min()
-
-
-def test_the_error_is_that_of_new_rows(seed):
-    """At a given size, over 40 data sets: the mean difference from the exact error is within 4 standard errors."""
-    rng, difference = np.random.default_rng(seed), []
-    covariance = 1 + 0.25 * np.eye(P)
-    settings = {"n_estimators": 200, "max_features": [3], "scale": 1.0}
-    for trial in range(40):
-        beta = rng.standard_normal(P)
-        X = rng.multivariate_normal(np.zeros(P), covariance, 60)
-        model = tuned(trial, **settings).fit(X, X @ beta + 2 * rng.standard_normal(60))
-        wrong = model.coef_ - beta
-        difference.append(-model.best_score_ - (4 + wrong @ covariance @ wrong + model.intercept_**2))
-    assert abs(np.mean(difference)) < 4 * np.std(difference, ddof=1) / np.sqrt(len(difference))
-
-
-def test_the_command_tells_the_error_of_the_model(olsen, seed, tmp_path):
-    """And which inclusion was chosen."""
-    for module in ("pyarrow", "cyclopts", "skops"):
-        pytest.importorskip(module)
-    X, y = correlated(seed, noise=1.5)
-    header = ",".join([*(f"x{j}" for j in range(P)), "y"])
-    np.savetxt(tmp_path / "t.csv", np.column_stack([X, y]), delimiter=",", header=header, comments="")
-    options = ("--target", "y", "--members", 20, "--seed", seed, "--jobs", 1, "--json")
-    code, out, _ = olsen("fit", tmp_path / "t.csv", *options)
-    summary, model = json.loads(out), tuned(seed, n_estimators=20, n_jobs=1).fit(X, y)
-    errors = {line["name"]: line["rmse"] for line in summary["errors"]}
-    assert code == 0 and errors["ensemble, 20 members"] ** 2 == pytest.approx(-model.best_score_, rel=1e-9)
-    assert summary["model"]["inclusion"] == model.inclusion_kind_
 
 
 def test_groups_are_used_and_other_arguments_refused(seed):
