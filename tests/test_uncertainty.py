@@ -140,7 +140,7 @@ KINDS = (
 )  # fmt: skip
 MEMBERS = {
     "few columns": {"max_features": 4},
-    "most columns": {"max_features": 11, "n_estimators": 60},  # by what they leave out
+    "most columns": {"max_features": 11, "n_estimators": 34},  # by what they leave out, in two batches
     "of many sizes": {"max_features": 0.5, "sampling": "bernoulli"},
     "on some rows": {"max_features": 6, "max_samples": 0.4},
     "as many columns as rows": {"max_features": 10, "max_samples": 8},
