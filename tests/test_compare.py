@@ -23,7 +23,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 
-from olsen.cli import compare
+from olsen.cli import compare, table_models
 
 DESCENT = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}
 BY_HAND = {
@@ -225,6 +225,26 @@ def test_tables_are_read_as_for_a_fit(olsen, tmp_path):
     assert code == 0 and (found["rows"], found["columns"]) == (45, 3), err  # rows of weight zero are left out
     code, _, err = olsen(*arguments, "--folds", 11)
     assert code == 1 and "10 groups" in err
+
+
+def test_fit_and_compare_say_the_same_to_the_last_digit(olsen, tmp_path, monkeypatch):
+    """Of the embedded data (every 50th column), in the table and in the report, and of one with weights and groups."""
+    whole = table_models._embedded()
+    monkeypatch.setattr(table_models, "_embedded", lambda: whole.select([*range(0, 700, 50), 700]).slice(0, 200))
+    X, y = problem(n=40, p=3, noise=3.0)
+    path = write(tmp_path / "t.csv", np.column_stack([X, np.arange(40) % 8, 1 + np.arange(40) % 3]), y, [*"abcgw"])
+    page, beside = tmp_path / "r.html", ("--groups", "g", "--weight", "w", "--seed", "2")
+    for arguments in ((), (path, "--target", "y", *beside)):
+        alone = json.loads(olsen("fit", *arguments, "--json")[1])
+        assert [line["name"] for line in alone["errors"]][:1] == ["ensemble"] and alone["errors"][0]["r2"] < 1
+        fitted = json.loads(olsen("fit", *arguments, "--compare", "--report", page, "--force", "--json")[1])["errors"]
+        compared = json.loads(olsen("compare", *arguments, "--json")[1])["models"]
+        with case(arguments):
+            for key in ("name", "rmse", "r2"):
+                assert [line[key] for line in fitted] == [line[key] for line in compared]
+            rows = page.read_text(encoding="utf-8").partition("Error of prediction")[2].partition("</table>")[0]
+            places = [rows.find(f">{number:.4g}<") for number in (line["rmse"] for line in compared)]
+            assert min(places) > 0
 
 
 # show

@@ -54,7 +54,7 @@ def test_the_report_opens_without_a_word_and_without_the_network(browser, report
         box = page.locator(f"figure#{name} svg").bounding_box()
         assert box["width"] > 250 and box["height"] > 60, name
         assert page.locator(f"figure#{name} svg").is_visible()
-    assert page.locator("#errors tbody tr").count() == 1, "other models are in olsen compare"
+    assert page.locator("#errors tbody tr").count() == 1, "other models only by --compare"
     assert page.locator("figure#predicted circle").count() >= 15
     assert page.locator("pre").inner_text().startswith("olsen ")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "nothing sticks out at the side"

@@ -1,6 +1,7 @@
 """The summary of a fit as a dict of plain types: for the terminal, for ``--json``, and for the HTML page.
 
-R2 compares the error of the ensemble with that of the mean of the target, judged on rows left out too.
+R2 compares the error of the ensemble with that of the mean of the target, judged on rows left out too. Other models
+stand beside it where they were compared (``--compare``).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ def summarise(
     left_out: Array | None = None,
     weight: Array | None = None,
     groups: tuple[str, list[Any]] | None = None,
+    compared: list[dict[str, Any]] | None = None,
     **about: Any,
 ) -> dict[str, Any]:
     """Collect the summary of a fitted `OLSEnsembleRegressorCV` with one target.
@@ -60,6 +62,8 @@ def summarise(
         Of the rows, positive.
     groups : tuple, default=None
         Name of the groups that were left out, and the rows of each fold.
+    compared : list of dict, default=None
+        Errors of the ensemble and of other models that were compared on folds of their own.
     **about : dict
         ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, the
         ``command`` that made it, and whether to have ``standard_errors`` of effects, which take thirty fits.
@@ -81,7 +85,7 @@ def summarise(
     sums = np.bincount(fold, weight).astype(float)
     means = np.bincount(fold, weight * y) / sums
     inside = float(weight @ (y - means[fold]) ** 2)
-    errors = _errors(model, _error_of_mean(sums, means, inside), note)
+    errors = compared or _errors(model, _error_of_mean(sums, means, inside), note)
     points = {**_thinned(y, predicted), "left_out": were_left_out}
     if model._result().folds is not None:  # in which the model was chosen: they know what new rows meet
         half = float(np.mean(np.diff(model._cv_plus().interval(X[:MOST_POINTS], COVERAGE)))) / 2

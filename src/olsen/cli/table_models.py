@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
 
@@ -19,7 +20,7 @@ from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory, versions
 from .._persistence import ModelFileError, damaged_model
 from .._report import summary as report
-from .._report.formatting import counted, quoted
+from .._report.formatting import counted, quoted, with_error
 from . import large_tables, terminal
 from .columns import texts_of
 from .commands import TableOptions
@@ -105,15 +106,19 @@ def _embedded() -> Any:
 
 def fit(
     model: OLSEnsembleRegressorCV, data: Path | None, options: TableOptions, *, out_of_core: bool,
-    standard_errors: bool, command: str,
+    standard_errors: bool, compared: bool, command: str,
 ) -> tuple[dict[str, Any], Pipeline]:  # fmt: skip
     """Fit a model on a table: the summary, and the pipeline to save."""
     large = open_large(data, out_of_core)
     about: dict[str, Any] = {"seed": model.random_state, "command": command}
     if large is not None:
+        if compared:
+            raise terminal.UsageError("--compare needs the table in memory, but it is read in blocks; use a sample.")
         return _fit_blocks(model, large, options, about)
     rows = training_data(data, options)
     X, y, encoding, given = rows.X, rows.y, rows.encoding, {}
+    if compared:
+        about["compared"] = _errors(_compare(rows, ensemble=clone(model), seed=model.random_state, jobs=model.n_jobs))
     if rows.groups is not None:
         if len(set(rows.groups)) < 2:
             raise TableError(f"--groups {quoted(options.groups)} has one group only; errors need rows of other groups.")
@@ -157,16 +162,33 @@ def _pipeline(model: OLSEnsembleRegressorCV, encoding: Encoding) -> Pipeline:
 
 def compare(data: Path | None, options: TableOptions, command: str, **settings: Any) -> dict[str, Any]:
     """The comparison on a table, or on the embedded data, with what is known about the table."""
-    from . import compare as comparing
-
     if open_large(data, forced=False) is not None:
         raise TableError(f"{data} is too large to be loaded, which comparing needs; compare on a sample of its rows.")
     rows = training_data(data, options)
+    found = _compare(rows, **settings)
+    about = {"name": rows.name, "rows": len(rows.y), "columns": rows.X.shape[1], "target": rows.encoding.target,
+             "messages": rows.messages + report.caution(len(rows.y))}  # fmt: skip
+    return {"data": about, **found, "command": command, "versions": versions()}
+
+
+def _compare(rows: TrainingData, **settings: Any) -> dict[str, Any]:
+    """The comparison on the rows of a table; what went wrong is added to its messages."""
+    from . import compare as comparing
+
     with terminal.progress(unit="models") as tell:
         found = comparing.run(rows.X, rows.y, weight=rows.weight, groups=rows.groups, tell=tell, **settings)
-    about = {"name": rows.name, "rows": len(rows.y), "columns": rows.X.shape[1], "target": rows.encoding.target,
-             "messages": rows.messages + found.pop("notes") + report.caution(len(rows.y))}  # fmt: skip
-    return {"data": about, **found, "command": command, "versions": versions()}
+    rows.messages.extend(found.pop("notes"))
+    return found
+
+
+def _errors(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The lines of a comparison as errors of a summary."""
+    ours = f"{found['folds']}-fold cross-validation, difference to the ensemble ± its standard error below"
+    return [
+        {"name": line["name"], "rmse": line["rmse"], "r2": line["r2"],
+         "note": with_error(line["rmse_difference"], line["rmse_standard_error"]) or ours}
+        for line in found["models"]
+    ]  # fmt: skip
 
 
 # Predictions
