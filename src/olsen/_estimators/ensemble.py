@@ -75,6 +75,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
           on a Gram matrix of each (``solver_`` is then ``"member_gram"``).
         - ``"orthogonal"``: QR on the data; slower, and as accurate as least squares can be.
         - ``"masked_cg"``: all members at once by conjugate gradients, for large or sparse X; needs no Gram matrix.
+          Members with rows of their own are solved as with ``"gram"``.
 
         Members whose Gram matrix is nearly singular are solved again by ``"orthogonal"``, whatever was chosen.
     rcond : float, default=None

@@ -89,7 +89,7 @@ def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver:
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept
     wide = sizes > rows
-    if solver == "masked_cg":  # serves members of both kinds
+    if solver == "masked_cg" and samples is None:  # serves members of both kinds
         return SOLVERS[solver](problem, features, samples, sharing)
     if wide.all():
         return SOLVERS["interpolator"](problem, features, samples, sharing)
@@ -98,7 +98,7 @@ def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver:
     name = solver
     if solver == "auto":
         name = choose(n, p, int(np.count_nonzero(~wide)), m=float(sizes[~wide].mean()), rows=drawn, nnz=nnz)
-    elif solver == "gram" and drawn is not None:
+    elif solver != "orthogonal" and drawn is not None:
         name = "member_gram"  # rows differ from member to member, so there is no Gram to share
     if not wide.any():
         return SOLVERS[name](problem, features, samples, sharing)

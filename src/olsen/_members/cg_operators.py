@@ -53,6 +53,12 @@ class Rows:
         problem = replace(problem, X=sp.csr_array(problem.X)) if sp.issparse(problem.X) else problem
         return cls(problem, problem.means[0])
 
+    @cached_property
+    def root(self) -> Any:
+        """Roots of the weights, (n, 1)."""
+        weight, space = self.problem.weight, self.problem.space
+        return space.zeros((self.problem.shape[0], 1)) + 1 if weight is None else space.xp.sqrt(weight)[:, None]
+
     @property
     def entries(self) -> float:
         """Numbers stored: a product with c columns takes twice as many flops times c."""
@@ -82,29 +88,23 @@ class Rows:
             total += _product(block.T, T[rows, :])
         return total
 
-    def squares(self, D: Any) -> Any:
-        """Sums over rows of D * (X - 1 centre')^2, (p, columns of D); D is (n, c)."""
-        X = self.problem.X
-        if sp.issparse(X):
-            mean = self.centre[:, None]
-            second = X.multiply(X).T @ D
-            return np.asarray(second - 2 * mean * (X.T @ D) + mean**2 * D.sum(axis=0))
-        return sum(((block - self.centre) ** 2).T @ D[rows, :] for rows, block in self._blocks())
-
     @cached_property
     def spread_and_far(self) -> tuple[Any, NDArray[np.bool_]]:
         """Weighted squares about the centre over all rows, (p, 1), zero for constant columns.
 
         And the columns that rank-one centring would spoil, (p,).
         """
-        problem, space = self.problem, self.problem.space
-        weight = space.zeros(problem.shape[0]) + 1 if problem.weight is None else problem.weight
-        spread = self.squares(weight[:, None])
+        problem, space, X = self.problem, self.problem.space, self.problem.X
+        weight = self.root**2
+        if sp.issparse(X):
+            mean = self.centre[:, None]
+            spread = np.asarray(X.multiply(X).T @ weight - 2 * mean * (X.T @ weight) + mean**2 * weight.sum())
+        else:
+            spread = sum(((block - self.centre) ** 2).T @ weight[rows, :] for rows, block in self._blocks())
         mean = np.asarray(space.get(self.centre))
-        far = _far_from_zero(space.get(spread[:, 0]), mean, float(space.xp.sum(weight)))
+        far = _far_from_zero(space.get(spread[:, 0]), mean, problem.total_weight)
         if far.any():  # squares about the mean cannot tell which of them are constant, they are rounding there
             some, alive = np.flatnonzero(far), np.ones(len(far))
-            X = problem.X
             part = X[:, some].toarray() if sp.issparse(X) else space.get(space.xp.take(X, space.put(some), axis=1))
             constant = some[(part == part[0]).all(axis=0)]
             far[constant], alive[constant] = False, 0.0
@@ -154,36 +154,26 @@ class MaskedGram(_Operator):
 
 @dataclass(frozen=True)
 class Submatrices(_Operator):
-    """Members on their own rows and columns, A = D (X - 1 centre' - 1 shift') W: A'A V, or A A' U + r r' U.
+    """Members on their own columns, A = D (X - 1 centre') W: A'A V, or A A' U + r r' U.
 
     The rows of a centred A have a null vector, r. Adding r r' makes the dual operator definite and changes nothing,
     since right-hand sides are orthogonal to r; r is zero without intercept.
     """
 
-    by_column: ClassVar[tuple[str, ...]] = ("W", "D", "shift", "null")
+    by_column: ClassVar[tuple[str, ...]] = ("W", "D", "null")
     rows: Rows
     W: Any  # (p, columns)
     D: Any  # (n, columns), (n, 1) or None: roots of the weights of the rows
-    shift: Any = None  # (p, columns), mean of a member's rows less the common centre; None: they have that mean
-    null: Any = None  # (n, columns) or (n, 1): the dual form
+    null: Any = None  # (n, columns): the dual form
 
     def forward(self, V: Any) -> Any:
         """A V."""
-        V = self.W * V
-        T = self.rows.forward(V)
-        if self.shift is not None:
-            T -= self.rows.problem.space.xp.sum(self.shift * V, axis=0)[None, :]
-        if self.D is not None:
-            T *= self.D
-        return T
+        T = self.rows.forward(self.W * V)
+        return T if self.D is None else self.D * T
 
     def adjoint(self, T: Any) -> Any:
         """A'T."""
-        T = T if self.D is None else self.D * T
-        V = self.rows.backward(T)
-        if self.shift is not None:
-            V -= self.shift * self.rows.problem.space.xp.sum(T, axis=0)[None, :]
-        return self.W * V
+        return self.W * self.rows.backward(T if self.D is None else self.D * T)
 
     def __call__(self, V: Any) -> Any:
         if self.null is None:
@@ -202,8 +192,8 @@ class Batch:
     member: NDArray[np.int64]
     probe: NDArray[np.bool_]
     coefficients: Callable[[Any], Any]  # solutions of the targets, (rows, k q) -> (p, k q)
-    mean_x: Any  # (p, 1) or (p, k)
-    mean_y: Any  # (q, 1) or (q, k)
+    mean_x: Any  # (p, 1)
+    mean_y: Any  # (q, 1)
 
     def recover(self, X: Any, xp: Any) -> tuple[Any, Any]:
         """Coefficients (p, q, k) and intercepts (q, k) from the solutions of all columns."""
@@ -289,52 +279,28 @@ class UnitGram:
         return Batch(MaskedGram(self.G, mask), B, *_owners(k, q, probing), lambda X: self.scale * X, *means)
 
 
-def rows_batch(rows: Rows, mask: Any, row_mask: Any, *, dual: bool) -> Batch:
-    """Members of some columns and rows, given by `mask` (p, k) and `row_mask` (n, k) or None for all.
+def rows_batch(rows: Rows, mask: Any, *, dual: bool) -> Batch:
+    """Members of some columns, given by `mask` (p, k), on all rows.
 
     The norm that the dual form makes minimal is that of users' units, so W is then the mask alone.
     """
-    problem, space, xp = rows.problem, rows.problem.space, rows.problem.space.xp
-    weight, mean_y, shift, squares = _row_statistics(rows, row_mask)
-    root, (k, q) = xp.sqrt(weight), (mask.shape[1], problem.Y.shape[1])
-    W = _inside(mask, space.cast(squares > 0) if dual else _inverse_root(squares, xp), space)
+    problem, space, xp, (spread, _) = rows.problem, rows.problem.space, rows.problem.space.xp, rows.spread_and_far
+    root, mean_y, (k, q) = rows.root, problem.means[1][:, None], (mask.shape[1], problem.Y.shape[1])
+    W = _inside(mask, space.cast(spread > 0) if dual else _inverse_root(spread, xp), space)
     null = None
     if dual:
-        length = xp.sum(W * squares, axis=0) / xp.sum(space.cast(root > 0), axis=0)  # mean square of a member's rows
+        length = xp.sum(W * spread, axis=0) / problem.shape[0]  # mean square of a member's rows
         root = root * _inverse_root(length, xp)[None, :]
         null = root * _inverse_root(space.column_squares(root), xp)[None, :] * float(problem.fit_intercept)
-    one = Submatrices(rows, W, root, shift, null)
+    one = Submatrices(rows, W, root if dual or problem.weight is not None else None, null)
     targets = [root * (problem.Y[:, t][:, None] - mean_y[t, :][None, :]) for t in range(q)]
     targets = targets if dual else [one.adjoint(T) for T in targets]
     noise = space.put(_noise(targets[0].shape[0]))[:, None]
     B = xp.concat([*targets, noise * space.cast((root if dual else W) > 0)], axis=1)
-    if row_mask is None and problem.weight is None and not dual:
-        one = replace(one, D=None)
     operator = one.take(space.put(np.tile(np.arange(k), q + 1)), xp)
     first = one.take(space.put(np.tile(np.arange(k), q)), xp)
-    mean_x = rows.centre[:, None] if shift is None else rows.centre[:, None] + shift
-    return Batch(operator, B, *_owners(k, q, OWN), first.adjoint if dual else lambda X: first.W * X, mean_x, mean_y)
-
-
-def _row_statistics(rows: Rows, row_mask: Any) -> tuple[Any, Any, Any, Any]:
-    """Weights of the rows (n, c), mean targets (q, c), shifted means (p, c) and centred squares (p, c) of members.
-
-    c is the number of members, or one when all members have all rows.
-    """
-    problem, space, (spread, _) = rows.problem, rows.problem.space, rows.spread_and_far
-    D = space.zeros((problem.shape[0], 1)) + 1 if row_mask is None else space.cast(row_mask)
-    if problem.weight is not None:
-        D = D * problem.weight[:, None]
-    total = space.xp.sum(D, axis=0)
-    raw = spread if row_mask is None else rows.squares(D) * space.cast(spread > 0)
-    if not problem.fit_intercept:
-        return D, space.zeros((problem.Y.shape[1], D.shape[1])), None, raw
-    mean_y = (problem.Y.T @ D) / total[None, :]
-    if row_mask is None:
-        return D, mean_y, None, raw
-    shift = rows.backward(D) / total[None, :]
-    squares = raw - total[None, :] * shift**2  # cancels where a column holds one value on all of the member's rows
-    return D, mean_y, shift, squares * space.cast(squares > 1e-13 * raw)
+    means = rows.centre[:, None], mean_y
+    return Batch(operator, B, *_owners(k, q, OWN), first.adjoint if dual else lambda X: first.W * X, *means)
 
 
 def _owners(k: int, q: int, probing: str | None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

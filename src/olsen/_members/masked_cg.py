@@ -2,7 +2,7 @@ r"""All members at once: conjugate gradients on masked matrices.
 
 .. math:: V \leftarrow \text{mask} \circ (G\,(\text{mask} \circ V))
           \qquad\text{or}\qquad
-          V \leftarrow \text{mask} \circ (X'(\text{rowmask} \circ (X V)))
+          V \leftarrow \text{mask} \circ (X'(X (\text{mask} \circ V)))
 
 One step of all k members is one plain matrix product, which every library runs at full speed. For large p it is cheaper
 than k factorisations of m^3 / 3 flops each, it needs no Gram matrix where that would not fit, it leaves sparse X
@@ -65,14 +65,14 @@ class Solved(NamedTuple):
     mask: Any  # (p, k)
     coef: Any
     intercept: Any
-    mean_y: Any  # (q, 1) or (q, k)
+    mean_y: Any  # (q, 1)
     outcome: Outcome
 
 
 def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
     """Coefficients of every member; the members that the iteration gives up come from a direct solver."""
     out = Solution.empty(features.sizes, problem.Y.shape[1], "masked_cg")
-    for one in iterations(problem, features, samples, mapper):
+    for one in iterations(problem, features, mapper):
         with mapper.blas():
             parts = [_written(out, features, part) for part in one.batches()]
         if mapper.report:
@@ -81,7 +81,7 @@ def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: 
         left = np.sort(np.concatenate([part.members[part.outcome.state != DONE] for part in parts]))
         if len(left):
             direct = {"normal": gram.solve_own, "dual": orthogonal.solve_wide}.get(one.kind, gram.solve_shared)
-            found = direct(problem, features.take(left), None if samples is None else samples.take(left), mapper)
+            found = direct(problem, features.take(left), None, mapper)
             out.put(left, features.sizes, found, refitted=False)
     return out
 
@@ -111,20 +111,17 @@ def warn_slow(parts: list[Solved], k: int) -> None:
     )
 
 
-def iterations(
-    problem: Problem, features: AnySubsets, samples: AnySubsets | None, sharing: Threads
-) -> Iterator[Iteration]:
+def iterations(problem: Problem, features: AnySubsets, sharing: Threads) -> Iterator[Iteration]:
     """Members by their operator: "dual" for fewer rows than columns, "gram", "single" or "normal" for the others."""
-    rows = (np.full(len(features), problem.shape[0]) if samples is None else samples.sizes) - problem.fit_intercept
-    wide = features.sizes > rows
+    wide = features.sizes > problem.shape[0] - problem.fit_intercept
     thin = "normal"
-    if samples is None and pays_for_gram(problem, int(np.count_nonzero(~wide))):
+    if pays_for_gram(problem, int(np.count_nonzero(~wide))):
         small = float(problem.shape[0]) * problem.shape[1] ** 2 < SINGLE_FROM
         double = small or problem.has_moments or not problem.space.on_host or sp.issparse(problem.X)
         thin = "gram" if double else "single"
     for kind, members in (("dual", np.flatnonzero(wide)), (thin, np.flatnonzero(~wide))):
         if len(members):
-            yield Iteration(problem, features, samples, kind, members, sharing)
+            yield Iteration(problem, features, kind, members, sharing)
 
 
 def pays_for_gram(problem: Problem, k: int) -> bool:
@@ -148,7 +145,6 @@ class Iteration:
 
     problem: Problem
     features: AnySubsets
-    samples: AnySubsets | None
     kind: str  # "gram", "single", "normal" or "dual"
     members: NDArray[np.int64]
     sharing: Threads
@@ -176,7 +172,7 @@ class Iteration:
         _ = self.gram if self.shared else self.rows.spread_and_far  # what smaller batches would not help
         probing: str = WHOLE if self.shared and n >= 2 * p else OWN
         # about ten arrays of p (and up to six of n) numbers a column
-        numbers = 10 * p + (0 if self.shared else 6 if self.samples is not None or self.kind == "dual" else 2) * n
+        numbers = 10 * p + (0 if self.shared else 6 if self.kind == "dual" else 2) * n
         columns = self.problem.space.batch_bytes(BATCH_BYTES) // (8 * numbers)
         limit, smallest, todo = max(1, int(columns // (self.problem.Y.shape[1] + 1))), np.nan, [self.members]
         while todo:
@@ -198,13 +194,12 @@ class Iteration:
             yield solved
 
     def _solve(self, members: Indices, probing: str | None, smallest: float) -> Solved:
-        space, mask, outcome = self.problem.space, self._mask(self.features, members), Outcome.waiting(len(members))
+        space, mask, outcome = self.problem.space, self._mask(members), Outcome.waiting(len(members))
         outcome.smallest[:] = smallest
         if self.shared:
             batch, far = self.gram.batch(mask, probing), self.gram.far
         else:
-            row_mask = None if self.samples is None else self._mask(self.samples, members)
-            batch, far = rows_batch(self.rows, mask, row_mask, dual=self.kind == "dual"), self.rows.spread_and_far[1]
+            batch, far = rows_batch(self.rows, mask, dual=self.kind == "dual"), self.rows.spread_and_far[1]
         if far is not None and far.any():
             outcome.state[[far[self.features[i]].any() for i in members]] = UNTRUSTED
         tol = TOL if self.problem.tol is None else self.problem.tol
@@ -218,11 +213,11 @@ class Iteration:
             coef, intercept = batch.recover(X, space.xp)
         return Solved(members, mask, coef, intercept, batch.mean_y, outcome)
 
-    def _mask(self, subsets: AnySubsets, members: Indices) -> Any:
-        """Boolean (items, k) of some members, where the problem lives."""
-        if isinstance(subsets, DeviceSubsets):
-            return subsets.columns(members)
-        some = subsets if len(members) == len(subsets) else subsets.take(members)
+    def _mask(self, members: Indices) -> Any:
+        """Boolean (p, k) of some members, where the problem lives."""
+        if isinstance(self.features, DeviceSubsets):
+            return self.features.columns(members)
+        some = self.features if len(members) == len(self.features) else self.features.take(members)
         return self.problem.space.put(some.mask()).T
 
     def _too_slow(self, members: Indices, probing: str | None) -> TooSlow:
@@ -234,12 +229,11 @@ class Iteration:
         """
         n, p = self.problem.shape
         m: Array = self.features.sizes[members].astype(np.float64)
-        rows = n if self.samples is None else float(self.samples.sizes[members].mean())
         dear = 2.0 if self.problem.space.on_host else 32 + 16_000 / np.maximum(m, 1.0)
         if self.kind == "dual":
-            direct: Array = 2 * rows**2 * m + dear * rows**3 / 3
+            direct: Array = 2 * n**2 * m + dear * n**3 / 3
         else:
-            direct = dear * m * m * m / 3 + (0.0 if self.shared else 2 * rows * m * m)
+            direct = dear * m * m * m / 3 + (0.0 if self.shared else 2 * n * m * m)
         # of a product, a column; single precision takes half the time of double
         step = {"single": 1.0 * p**2, "gram": 2.0 * p**2}.get(self.kind) or 4.0 * self.rows.entries
         step, total = step * (self.problem.Y.shape[1] + (probing == OWN)), direct.sum()
@@ -254,10 +248,10 @@ class Iteration:
 
 def _solve_in_single(rows: Rows, gram: UnitGram, batch: Batch, outcome: Outcome, tol: float, **how: Any) -> Array:
     """Solutions of the targets of a batch, in the units of `gram`; `how` goes to the iteration."""
-    weight, target = rows.problem.weight, np.flatnonzero(~batch.probe)
+    target = np.flatnonzero(~batch.probe)
     X = _round(batch.operator, batch.B, batch.member, batch.probe, outcome, SINGLE_TOL, how)[:, target]
     single, B, member = batch.operator.take(target, np), batch.B[:, target], batch.member[target]
-    exact = Submatrices(rows, gram.scale * single.mask, None if weight is None else np.sqrt(weight)[:, None])
+    exact = Submatrices(rows, gram.scale * single.mask, None if rows.problem.weight is None else rows.root)
     for _ in range(6):
         R = B - exact(X)
         active = _judge(outcome, R, X, member, tol)
