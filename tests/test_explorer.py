@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import explorer_data
 import loops
 from olsen import explorer, theory
-from olsen.explorer import assembly, export
+from olsen.explorer import assembly
 
 SOURCES = Path(explorer.__file__).with_name("page")
 SOIL = json.loads(Path(explorer.__file__).with_name("soil.json").read_text(encoding="utf-8"))
@@ -294,13 +295,15 @@ def test_links_that_make_no_sense_show_something_all_the_same(node):
 
 def test_the_page_offers_what_was_exported(node):
     sizes, members = node("[state.SOIL_SIZES, state.SOIL_MEMBERS]", [0])[0]
-    assert (tuple(sizes), tuple(members)) == (export.SIZES, export.MEMBERS)
-    assert [(f["m"], f["k"]) for f in SOIL["fits"]] == list(itertools.product(export.SIZES, export.MEMBERS))
+    assert (tuple(sizes), tuple(members)) == (explorer_data.SIZES, explorer_data.MEMBERS)
+    assert [(f["m"], f["k"]) for f in SOIL["fits"]] == list(
+        itertools.product(explorer_data.SIZES, explorer_data.MEMBERS)
+    )
 
 
 def test_exported_numbers_are_those_of_a_fit_today():
     for size, members in [(5, 64), (20, 16), (80, 4), (160, 1)]:
-        now = export.fit(size, members)
+        now = explorer_data.fit(size, members)
         stored = next(f for f in SOIL["fits"] if (f["m"], f["k"]) == (size, members))
         assert now.keys() == stored.keys()
         for name, value in stored.items():
@@ -313,9 +316,9 @@ def test_exported_numbers_are_those_of_a_fit_today():
 
 
 def test_exported_errors_follow_from_exported_predictions():
-    X, _, _, y = export.split()
-    assert SOIL["observed"] == np.rint(y / export.UNIT).astype(int).tolist() and SOIL["fitted"] == len(X)
-    assert SOIL["ridge"] == export.ridge_error()
+    X, _, _, y = explorer_data.split()
+    assert SOIL["observed"] == np.rint(y / explorer_data.UNIT).astype(int).tolist() and SOIL["fitted"] == len(X)
+    assert SOIL["ridge"] == explorer_data.ridge_error()
     for f in SOIL["fits"]:
         predicted, lower, upper = (np.array(f[name]) * SOIL["unit"] for name in ("predicted", "lower", "upper"))
         assert len(f["effect"]) == 700 and np.count_nonzero(f["effect"]) <= f["m"] * f["k"]
@@ -331,8 +334,8 @@ def test_the_page_tells_the_truth_about_the_data():
     fits = {(f["m"], f["k"]): f for f in SOIL["fits"]}
     largest = {k: fits[80, k]["scale"] * np.abs(fits[80, k]["effect"]).max() for k in (1, 256)}
     assert largest[1] > 1000 and 0.05 < largest[256] / largest[1] < 0.15, "shrink to about a tenth"
-    lowest = min(fits[m, 64]["rmse"] for m in export.SIZES)
-    near = [m for m in export.SIZES if fits[m, 64]["rmse"] < 1.08 * lowest]
+    lowest = min(fits[m, 64]["rmse"] for m in explorer_data.SIZES)
+    near = [m for m in explorer_data.SIZES if fits[m, 64]["rmse"] < 1.08 * lowest]
     assert near == [40, 80, 160], "near its lowest from 40 to 160"
     wildest = max(SOIL["fits"], key=lambda f: f["rmse"])
     assert (wildest["m"], wildest["k"]) == (440, 1) and wildest["width"] == max(f["width"] for f in SOIL["fits"])

@@ -16,8 +16,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve, qr
-from scipy.sparse.linalg import LinearOperator, cg
 
+from ._execution import memory
 from .subsets import Determinantal, penalty_of_size
 from .theory import _arguments
 from .theory._arguments import LEAST, MOST, Counts, Floats, as_numbers
@@ -30,7 +30,6 @@ __all__ = [
     "ridge_penalty",
 ]
 
-DENSE_COLUMNS = 3000  # up to here the p x p Hessian is formed and factorised
 STEPS = 50  # of Newton's method; fewer than ten were needed on all data tried
 
 System: TypeAlias = tuple[float, Floats, Callable[[Floats], Floats]]  # f, its gradient, a solver with its Hessian
@@ -62,9 +61,9 @@ def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True)
     Notes
     -----
     Status: the equations are exact for the ensemble; that D alone describes it is heuristic, and fails visibly for
-    banded covariances. Scaling a column by c scales its penalty by c**2. More columns than rows: everything is
-    done with n x n matrices, and beyond 3000 columns the Newton system is solved by conjugate gradients
-    without forming its matrix. For members that subsample rows instead, use ``ridge_penalty(X.T, ..., center=False)``.
+    banded covariances. Scaling a column by c scales its penalty by c**2. Every Newton step solves a
+    system of as many equations as columns. For members that subsample rows instead, use
+    ``ridge_penalty(X.T, ..., center=False)``.
 
     Examples
     --------
@@ -82,6 +81,7 @@ def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True)
             f"members must have fewer columns than the rank of X, at most {rank}; the probabilities sum to "
             f"{alpha.sum():.6g}. For minimum-norm members use ridge_penalty(X.T, max_samples, center=False)."
         )
+    memory.require(32.0 * X.shape[1] ** 2, f"the Hessian of {X.shape[1]} columns", "Use isotropic_penalty.")
     norms: Floats = np.sum(X**2, axis=0)
     return norms * np.exp(_newton(_short(X / np.sqrt(norms)), alpha, len(X)))
 
@@ -395,29 +395,11 @@ def _newton(X: Floats, alpha: Floats, n_rows: int) -> Floats:
 
 
 def _system(X: Floats, u: Floats, alpha: Floats) -> System:
-    """f, its gradient, and a solver with its Hessian, at u = log d; the p x p Hessian only while it is small."""
+    """f, its gradient, and a solver with its Hessian, at u = log d."""
     W = X * np.exp(-u / 2)
     factor = np.linalg.cholesky(np.eye(len(X)) + W @ W.T)
     half = cho_solve((factor, True), W)  # M W: the residual is I - W'MW
     own = 1 - np.sum(W * half, axis=0)
     value = 2 * np.sum(np.log(np.diag(factor))) + alpha @ u
-    if len(u) > DENSE_COLUMNS:
-        return value, own - (1 - alpha), lambda g: _solve_wide(W, half, own, g)
     hessian = np.diag(own) - (np.eye(len(u)) - W.T @ half) ** 2
     return value, own - (1 - alpha), lambda g: np.linalg.solve(hessian, g)
-
-
-def _solve_wide(W: Floats, half: Floats, own: Floats, gradient: Floats) -> Floats:
-    """Newton step by conjugate gradients: (P * P) v = diag(P diag(v) P) needs n x n matrices only, P = W'MW."""
-    leverage = 1 - own
-
-    def hessian(v: Floats) -> Floats:
-        product: Floats = own * v - v + 2 * leverage * v - np.sum(half * ((W * v) @ W.T @ half), axis=0)
-        return product
-
-    p = len(own)
-    scale = np.sqrt(np.maximum(own * leverage, 1e-300))
-    operator = LinearOperator((p, p), matvec=lambda v: hessian(v.ravel() / scale) / scale, dtype=float)
-    solution, _ = cg(operator, gradient / scale, rtol=1e-6, maxiter=500)
-    step: Floats = solution / scale
-    return step

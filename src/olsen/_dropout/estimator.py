@@ -12,15 +12,8 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from .._engines import Memory
-from .._estimators.inputs import (
-    COMMON,
-    COUNT,
-    POSITIVE,
-    open_training,
-    resolve_seed,
-    unchanged_on_failure,
-    validate_new_rows,
-)
+from .._estimators import inputs
+from .._estimators.inputs import COUNT, POSITIVE
 from .._execution import messages
 from .._members import Problem
 from .._moments import weighted_mean
@@ -127,16 +120,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
 
     __module__ = "olsen"  # where users find it: pickles and model files name no private module
 
-    coef_: NDArray[Any]
-    intercept_: float | NDArray[Any]
-    inclusion_: NDArray[np.float64]
-    n_iter_: int
-    loss_curve_: NDArray[np.float64] | None
-    n_features_in_: int
-    feature_names_in_: NDArray[Any]
-
     _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **COMMON,
+        **inputs.COMMON,
         "sampling": [StrOptions({"bernoulli", "fixed"})],
         "rescale": ["boolean"],
         "solver": [StrOptions({"closed_form", "sgd"})],
@@ -196,9 +181,9 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         self : object
             The fitted estimator; unchanged if anything fails.
         """
-        with unchanged_on_failure(self):
+        with inputs.unchanged_on_failure(self):
             self._validate_params()
-            given = open_training(self, X, y, sample_weight)
+            given = inputs.open_training(self, X, y, sample_weight)
             if not isinstance(given, Memory):
                 raise ValueError(
                     f"DropoutRegressor takes arrays in memory, but X is of type {type(X).__name__}. Load or compute it "
@@ -230,7 +215,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
             Predictions.
         """
         check_is_fitted(self)
-        X = validate_new_rows(self, X)
+        X = inputs.validate_new_rows(self, X)
         return np.asarray(X @ self.coef_.T) + self.intercept_
 
     def __sklearn_tags__(self) -> Any:
@@ -251,7 +236,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
             return coef
         names = ("batch_size", "n_masks", "learning_rate", "max_iter", "tol")
         settings = {name: getattr(self, name) for name in names}
-        run = sgd.train(problem, masks, seed=resolve_seed(self.random_state), report=report, **settings)
+        run = sgd.train(problem, masks, seed=inputs.resolve_seed(self.random_state), report=report, **settings)
         self.n_iter_, self.loss_curve_ = run.n_iter, run.losses
         if not run.converged:
             messages.warn(

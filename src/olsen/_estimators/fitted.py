@@ -6,7 +6,7 @@ import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, overload
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -46,13 +46,7 @@ class FittedEnsemble(
     }
     _fitted: FittedResult | None = None
 
-    @overload
-    def predict(self, X: Any, return_std: Literal[False] = False) -> NDArray[Any]: ...
-
-    @overload
-    def predict(self, X: Any, return_std: Literal[True]) -> tuple[NDArray[Any], NDArray[Any]]: ...
-
-    def predict(self, X: Any, return_std: bool = False) -> NDArray[Any] | tuple[NDArray[Any], NDArray[Any]]:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict by one product with ``coef_``.
 
         Parameters
@@ -74,10 +68,10 @@ class FittedEnsemble(
         if return_std:
             return self._predict_with_std(X)
         check = partial(validate_data, self, reset=False, skip_check_array=True)
-        there: NDArray[Any] | None = _engines.predict(X, self.coef_, self.intercept_, check)
-        if there is None:
-            there = np.asarray(np.asarray(inputs.validate_new_rows(self, X) @ self.coef_.T) + self.intercept_)
-        return there
+        there = _engines.predict(X, self.coef_, self.intercept_, check)
+        if there is not None:
+            return there
+        return np.asarray(np.asarray(inputs.validate_new_rows(self, X) @ self.coef_.T) + self.intercept_)
 
     def member_coefs(self, n_members: int | None = None) -> Any:
         """Coefficients of the single members, solved again from the training data.

@@ -1,31 +1,28 @@
-"""The numbers of the page's data set: ensembles on soil spectra, for every pair of size and number of members.
+"""The numbers of the explorer's data set: ensembles on soil spectra, for every pair of size and number of members.
 
-    python -m olsen.explorer.export
+    python tests/explorer_data.py
 
-writes them anew into ``soil.json`` beside this file. They are functions of the data and the seed; rounding to the
+writes them anew into ``soil.json`` of the explorer. They are functions of the data and the seed; rounding to the
 stored digits hides what another machine computes differently.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.linear_model import RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from .._estimators.ensemble import OLSEnsembleRegressor
-from ..datasets import load_soil_carbon
+from olsen import OLSEnsembleRegressor, explorer
+from olsen.datasets import load_soil_carbon
 
 SIZES = (5, 10, 20, 40, 80, 160, 320, 440)
 MEMBERS = (1, 2, 4, 16, 64, 256)
 UNIT = 0.001  # of carbon, g per 100 g
 
-Array = NDArray[np.float64]
 
-
-def split() -> tuple[Array, Array, Array, Array]:
+def split():
     """Rows to fit and rows to predict, two to one: X, y, X of new soils, y of new soils, these by their carbon."""
     X, y = load_soil_carbon(return_X_y=True)
     left_out = np.arange(len(y)) * 7919 % len(y) < len(y) // 3  # a prime parts neighbours, maybe of one field
@@ -33,7 +30,7 @@ def split() -> tuple[Array, Array, Array, Array]:
     return X[~left_out], y[~left_out], X[new], y[new]
 
 
-def fit(size: int, members: int) -> dict[str, Any]:
+def fit(size, members):
     """One ensemble: coefficients, predictions of new soils and their intervals, in whole numbers of small units."""
     X, y, X_new, y_new = split()
     model = OLSEnsembleRegressor(members, size, random_state=0).fit(X, y)
@@ -55,18 +52,14 @@ def fit(size: int, members: int) -> dict[str, Any]:
     }
 
 
-def ridge_error() -> float:
+def ridge_error():
     """Root mean squared error on the new soils of ridge regression, its penalty chosen by leave-one-out."""
-    from sklearn.linear_model import RidgeCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
     X, y, X_new, y_new = split()
     model = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-8, 4, 61))).fit(X, y)
     return _rounded(np.sqrt(np.mean((model.predict(X_new) - y_new) ** 2)))
 
 
-def export() -> dict[str, Any]:
+def export():
     """All of it."""
     X, _, _, y_new = split()
     return {
@@ -79,14 +72,14 @@ def export() -> dict[str, Any]:
     }
 
 
-def _whole(values: Array) -> list[int]:
+def _whole(values):
     return [int(value) for value in np.rint(values)]
 
 
-def _rounded(value: float | np.floating[Any]) -> float:
+def _rounded(value):
     return float(f"{value:.4g}")
 
 
 if __name__ == "__main__":
     text = json.dumps(export(), separators=(",", ":"))
-    Path(__file__).with_name("soil.json").write_text(text + "\n", encoding="utf-8")
+    Path(explorer.__file__).with_name("soil.json").write_text(text + "\n", encoding="utf-8")
