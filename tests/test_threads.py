@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from loops import case
 from olsen import OLSEnsembleRegressor
-from olsen._execution.threads import Threads, one_blas_thread
+from olsen._execution.threads import Threads, cached_property, one_blas_thread
 
 SECONDS = 60  # for what should come at once
 
@@ -183,6 +183,22 @@ def test_a_forked_child_starts_helpers_of_its_own_and_has_no_limit():
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert blas_threads() == {1}
     assert blas_threads() == before
+
+
+def test_a_value_in_the_making_holds_nothing_up_not_even_in_a_forked_child():
+    begun, go = threading.Event(), threading.Event()
+
+    class Lazy(list):
+        @cached_property
+        def value(self):
+            begun.set()
+            return bool(self) or go.wait(SECONDS)
+
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(lambda: Lazy().value)
+        assert begun.wait(SECONDS) and pool.submit(lambda: Lazy("x").value).result(timeout=SECONDS / 2)
+        assert not slow.done()  # a fork here would keep a lock that nobody gives back
+        go.set()
 
 
 # BLAS

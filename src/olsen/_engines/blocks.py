@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial, reduce
+from functools import cache, partial, reduce
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from .. import _members
 from .._execution import memory
-from .._execution.threads import Threads, one_blas_thread
+from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._members import Members, Problem, gram
 from .._members.mean import member_sum
 from .._members.problem import Submatrix

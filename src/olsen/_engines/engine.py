@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import Report, Threads
+from .._execution.threads import Report, Threads, cached_property
 from .._members import Members, Problem
 from .._moments import Moments
 from ..subsets import Design

@@ -47,7 +47,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -58,7 +57,7 @@ from numpy.typing import NDArray
 
 from .._engines import Engine, FoldFit
 from .._execution import memory
-from .._execution.threads import Threads, one_blas_thread
+from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit, inverses
 from .._moments import Moments
 from .._trust import LARGEST_INFLATION

@@ -8,13 +8,14 @@ has no public function for it. Everything else here is in the standard, or in th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 import sklearn
 from numpy.typing import NDArray
+
+from .threads import cached_property
 
 try:
     from sklearn.utils._array_api import get_namespace as _get_namespace

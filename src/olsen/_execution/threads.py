@@ -14,6 +14,7 @@ OpenBLAS built on OpenMP has a number for each thread instead: there only the th
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
@@ -22,7 +23,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, TypeVar
 
 import joblib
@@ -37,6 +37,17 @@ THREAD_BYTES = 1 << 25
 CHUNK_SECONDS = 0.1  # compiled work cannot be interrupted, and Ctrl-C should work at once
 
 _held = ContextVar("_held", default=False)  # whether the caller is within a limit to one thread
+
+
+class cached_property(functools.cached_property[T]):
+    """The same without a lock: that of Python 3.11 is one for all objects, and a child forked meanwhile waits for ever.
+
+    Two threads may then compute a value twice, as from Python 3.12 on; either will do.
+    """
+
+    def __init__(self, func: Callable[[Any], T]) -> None:
+        super().__init__(func)
+        self.lock: Any = nullcontext()
 
 
 def count_threads(n_jobs: int | None) -> int:
@@ -164,7 +175,7 @@ def _map_chunks(
 _most_helpers = 0  # that were ever asked for at once
 
 
-@cache
+@functools.cache
 def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max(4, os.cpu_count() or 1), thread_name_prefix="olsen")
 
@@ -182,7 +193,7 @@ def _submit(function: Callable[[], None], helpers: list[Future[None]]) -> bool:
     return True
 
 
-@cache
+@functools.cache
 def _libraries() -> list[Any]:
     """Of BLAS, as threadpoolctl sees them: looked up once, as that takes milliseconds."""
     found = ThreadpoolController().select(user_api="blas").lib_controllers

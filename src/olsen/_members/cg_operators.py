@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Self
 
@@ -27,7 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from .._moments import Moments, centred_rows, mirror_lower
 from .._trust import constant_columns
 from .cg import ALL

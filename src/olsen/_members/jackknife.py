@@ -33,7 +33,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
@@ -42,7 +41,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution import memory
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from .._trust import EPS, EXACT_FIT, LARGEST_INFLATION, costs_a_rank, nothing_but_rounding
 from ..subsets import Determinantal, Subsets
 from .orthogonal import basis_and_inverse, least_squares

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +36,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._execution import memory, messages
 from .._execution.arrays import smaller_batch
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from ..subsets import Subsets
 from ..subsets._on_device import DeviceSubsets
 from . import gram, orthogonal

@@ -27,7 +27,6 @@ with nearly dependent columns, rows that a size fits exactly although others are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .. import _kernel
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
 from .problem import LANES, Columns, Problem
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.arrays import HOST, Space
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from .._moments import Moments, from_data, weighted_mean
 from .._trust import (
     EPS,

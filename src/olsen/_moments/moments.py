@@ -10,7 +10,7 @@ the data when it is not to be trusted (see ``_members.gram``).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.arrays import HOST, Space
-from .._execution.threads import Threads, one_blas_thread
+from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._trust import EPS, constant_columns
 
 Array = NDArray[np.float64]

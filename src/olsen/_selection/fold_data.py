@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._execution.threads import Threads, one_blas_thread
+from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._members.problem import Problem
 from .._moments import Moments, from_data, training_moments
 from .._trust import constant_columns

@@ -17,14 +17,13 @@ all rows), in which the best one is the ratio of noise to signal, however many r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .. import _kernel
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from .._members import Members, gram
 from .._members.problem import Problem
 from .._moments import Moments

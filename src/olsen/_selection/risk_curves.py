@@ -19,14 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import subsets
-from .._execution.threads import Threads
+from .._execution.threads import Threads, cached_property
 from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 from .._members.problem import Columns, Problem
 from .._moments import Moments

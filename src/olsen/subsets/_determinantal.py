@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from .. import _kernel
+from .._execution.threads import cached_property
 from ._compressed import Mapper, Subsets
 from ._drawing import DETERMINANTAL
 

@@ -9,13 +9,13 @@ sums probabilities, and a device adds them in another order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space
+from .._execution.threads import cached_property
 from ._compressed import Subsets
 from ._design import Design
 from ._drawing import COLUMNS, ROWS, group_size, key_order
