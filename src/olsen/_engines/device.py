@@ -61,7 +61,8 @@ class Device(Rows):
         return replace(found, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
 
     def _draw(self, design: Design, start: int, stop: int) -> tuple[Any, Any]:
-        return draw_on_device(design, start, stop, self.rows.space) or super()._draw(design, start, stop)
+        columns = draw_on_device(design, start, stop, self.rows.space)
+        return super()._draw(design, start, stop) if columns is None else (columns, None)
 
     def _solve_drawn(self, features: Any, samples: Any, weights: NDArray[np.float64] | None) -> Members:
         k, rows = len(features), self.rows
@@ -69,6 +70,7 @@ class Device(Rows):
             total = on_device.solve_sum(rows, features, samples, self.options.solver, self.options.quietly)
         coef, intercept, mean_y = total.coef / k, total.intercept / k, total.mean_y / k
         solver = "masked_cg" if self.options.solver == "auto" else self.options.solver
+        solver = solver if samples is None or solver == "orthogonal" else "member_gram"
         weights, counts = np.full(k, 1 / k), features.counts()
         return Members(coef, intercept, mean_y, counts, weights, solver, total.refitted, rows.space)
 

@@ -35,7 +35,7 @@ class MemberSum(NamedTuple):
 
 
 def solve_sum(
-    problem: Problem, features: AnySubsets, samples: AnySubsets | None, solver: str, sharing: Threads
+    problem: Problem, features: AnySubsets, samples: Subsets | None, solver: str, sharing: Threads
 ) -> MemberSum:
     """Sum of all members' coefficients and intercepts, on the problem's device; `sharing` serves the host's part."""
     if samples is not None or solver == "orthogonal":
@@ -66,9 +66,9 @@ def _converged(part: Solved, space: arrays.Space) -> MemberSum:
 
 
 def _from_host(
-    problem: Problem, features: AnySubsets, samples: AnySubsets | None, members: Indices, solver: str, sharing: Threads
+    problem: Problem, features: AnySubsets, samples: Subsets | None, members: Indices, solver: str, sharing: Threads
 ) -> MemberSum:
-    """Members solved on the host, which gets the columns they use."""
+    """Members solved on the host, which gets the columns they use; all of them, where they have rows of their own."""
     space, k = problem.space, len(members)
     lists = [np.asarray(features[i]) for i in members]
     columns = np.unique(np.concatenate(lists))
@@ -80,9 +80,8 @@ def _from_host(
         G, C = made.G[np.ix_(columns, columns)], made.C[columns]
         vars(host)["moments"] = replace(made, mean_x=made.mean_x[columns], G=G, C=C)
     own = Subsets.from_lists([np.searchsorted(columns, one) for one in lists], len(columns))
-    rows = None if samples is None else Subsets.from_lists([np.asarray(samples[i]) for i in members], len(host.Y))
-    solution = solve(host, own, rows, solver=solver, sharing=sharing)
+    solution = solve(host, own, samples, solver=solver, sharing=sharing)
     coef = np.zeros((problem.shape[1], host.Y.shape[1]))
     coef[columns] = member_sum(own, solution.values)
-    mean_y, put = k * mean_target(host, rows, np.full(k, 1 / k)), space.put
+    mean_y, put = k * mean_target(host, samples, np.full(k, 1 / k)), space.put
     return MemberSum(put(coef), put(solution.intercepts.sum(axis=0)), put(mean_y), int(solution.refitted.sum()))

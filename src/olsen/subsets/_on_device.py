@@ -1,4 +1,4 @@
-"""The members of a design drawn where the data are: the host's subsets bit for bit, as masks on the device.
+"""The columns of members drawn where the data are: the host's subsets bit for bit, as masks on the device.
 
 The generator is the host's (Philox with 64-bit words, ten rounds), in the 64-bit integers that every library has:
 signed ones, whose products wrap around as unsigned ones do, and whose shifts are masked. Keys are compared with their
@@ -18,7 +18,7 @@ from .._execution.arrays import Space
 from .._execution.threads import cached_property
 from ._compressed import Subsets
 from ._design import Design
-from ._drawing import COLUMNS, ROWS, group_size, key_order
+from ._drawing import COLUMNS, group_size, key_order
 
 WORTH_IT = 1 << 17  # random numbers, some milliseconds of the host, from which hundreds of launches pay
 CHUNK_BYTES = 5e8  # working arrays where a library does not say how much memory there is
@@ -58,28 +58,18 @@ class DeviceSubsets:
         return self.space.xp.take(self.mask, self.space.put(members), axis=1)
 
 
-def draw_on_device(
-    design: Design, start: int, stop: int, space: Space
-) -> tuple[DeviceSubsets, DeviceSubsets | None] | None:
-    """Columns and rows of members `start` to `stop`, as :meth:`Design.draw` gives them; None: they are the host's.
+def draw_on_device(design: Design, start: int, stop: int, space: Space) -> DeviceSubsets | None:
+    """Columns of members `start` to `stop` on all rows, as :meth:`Design.draw` gives them; None: they are the host's.
 
-    The host draws what is soon drawn, what differs in size, and what would not fit on the device.
+    The host draws what is soon drawn, what differs in size, what would not fit on the device, and members' own rows.
     """
-    k, shape = stop - start, design.fixed_shape()
-    if shape is None or np.ndim(design.max_features) or not space.parallel:
+    shape, numbers = design.fixed_shape(), (stop - start) * design.n_columns
+    if shape is None or shape[0] < design.n_rows or np.ndim(design.max_features) or not space.parallel:
         return None
-    drawn = {COLUMNS: (design.n_columns, shape[1])}
-    if shape[0] < design.n_rows:
-        drawn[ROWS] = (design.n_rows, shape[0])
-    numbers = k * sum(n_items for n_items, _ in drawn.values())
     room = 0.0 if numbers < WORTH_IT else space.batch_bytes(CHUNK_BYTES)
     if numbers > room:
         return None
-    found = {
-        stream: _subsets(n_items, size, design.kind, start, stop, (design.seed, stream, 0), space, room)
-        for stream, (n_items, size) in drawn.items()
-    }
-    return found[COLUMNS], found.get(ROWS)
+    return _subsets(design.n_columns, shape[1], design.kind, start, stop, (design.seed, COLUMNS, 0), space, room)
 
 
 def _subsets(
