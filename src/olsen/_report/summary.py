@@ -221,7 +221,7 @@ def _errors(model: Any, mean: float, note: str) -> list[dict[str, Any]]:
 def _curve(model: Any) -> dict[str, Any]:
     results = model.cv_results_
     uniform = ~results["mixture"]
-    rmse = np.sqrt(results["mse"])
+    rmse = np.sqrt(np.maximum(results["mse"], 0.0))  # below zero in a damaged file
     error = results["standard_error"] / (2 * np.maximum(rmse, 1e-300))  # delta method
     mixed, at = model.inclusion_kind_ != "uniform", model.best_index_
     return {
