@@ -101,7 +101,7 @@ def test_fit_prints_what_a_person_wants_to_know(olsen, csv_file):
     assert (code, err) == (0, "")
     for words in ("60 rows", "8 columns", "ensemble, 20 members", "k-fold cross-validation", "drawn", "'region'"):
         assert words in out
-    assert "region_south" in out
+    assert "  region  " in out and "region_south" not in out, "a category as a whole"
     code, out, _ = olsen("fit", "--members", "10")
     assert code == 0 and "732 rows, 700 columns" in out, "the embedded example"
 
@@ -120,7 +120,7 @@ def test_fit_json_is_json_and_repeatable_from_csv_and_parquet(olsen, csv_file, t
     assert json.loads(olsen("fit", csv_file, *arguments)[1]) == summary
     pq.write_table(pv.read_csv(csv_file), tmp_path / "harvest.parquet")
     again = json.loads(olsen("fit", tmp_path / "harvest.parquet", *arguments)[1])
-    assert again["coefficients"] == summary["coefficients"]
+    assert again["effects"] == summary["effects"]
 
 
 def test_wrong_arguments_are_bad_usage(olsen, csv_file, model_file, tmp_path):

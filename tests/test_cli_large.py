@@ -77,10 +77,11 @@ def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
     assert "'place' holds text, which becomes 3 columns" in found["data"]["messages"][1]
     assert found["model"]["criterion"] == "kfold" and found["written"] == [str(out)]
     names = [f"x{j}" for j in range(P)] + [f"place_{place}" for place in PLACES]
-    for line in found["coefficients"]:
-        j = names.index(line["name"])
-        assert line["coefficient"] == pytest.approx(expected.coef_[j], abs=1e-8)
-        assert line["effect"] == pytest.approx(expected.coef_[j] * X[:, j].std(), abs=1e-8)
+    assert found["columns"]["name"] == names
+    np.testing.assert_allclose(found["columns"]["coefficient"], expected.coef_, atol=1e-8)
+    np.testing.assert_allclose(found["columns"]["effect"], expected.coef_ * X.std(axis=0), atol=1e-8)
+    (place,) = [line for line in found["effects"] if line["name"] == "place"]
+    assert place["features"] == 3 and place["effect"] == pytest.approx((X[:, P:] @ expected.coef_[P:]).std())
     np.testing.assert_allclose(np.square(found["curve"]["rmse"]), expected.cv_results_["mse"][:-1], rtol=1e-8)
     (error,) = found["errors"]
     assert error["note"] == "k-fold cross-validation"
@@ -98,7 +99,7 @@ def test_nearly_dependent_columns_are_no_damage(olsen, tmp_path):
     pq.write_table(table, tmp_path / "t.parquet")
     code, text, _ = olsen("fit", tmp_path / "t.parquet", "--target", "y", "--members", "9", "--out-of-core", "--json")
     found = json.loads(text)
-    largest = max(abs(column["coefficient"]) for column in found["coefficients"])
+    largest = np.abs(found["columns"]["coefficient"]).max()
     # members that hold both are solved from the data (their coefficients are large), or none holds both
     assert code == 0 and (largest < 100 or found["model"]["refitted"] > 0)
 
@@ -120,7 +121,7 @@ def test_a_folder_of_files_is_one_table(olsen, parquet, tmp_path):
     for extra in ([], ["--out-of-core"]):
         fits = [json.loads(olsen("fit", path, "--target", "y", "--members", "9", "--json", *extra)[1])
                 for path in (parquet, folder)]  # fmt: skip
-        values = [[c["coefficient"] for c in fit["coefficients"]] for fit in fits]
+        values = [fit["columns"]["coefficient"] for fit in fits]
         np.testing.assert_allclose(*values, atol=1e-10)
     pq.write_table(table.drop_columns(["x1"]), folder / "2.parquet")
     code, _, err = olsen("fit", folder, "--target", "y", "--out-of-core")

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from loops import case
-from olsen import OLSEnsembleRegressorCV, __version__, cli, load
+from olsen import OLSEnsembleRegressorCV, __version__, cli, load, summary
 from olsen.datasets import load_soil_carbon
 
 pytest.importorskip("pyarrow")
@@ -280,9 +280,13 @@ def test_show_tells_what_the_estimator_holds(olsen, model):
     chosen = np.flatnonzero(estimator.selected_)
     assert kept == {names[j]: estimator.selection_frequency_[j] for j in chosen} and {"a", "d"} <= set(kept)
     assert found["error"]["rmse"] == pytest.approx(math.sqrt(-estimator.best_score_))
-    assert [c["name"] for c in found["coefficients"][:2]] == ["a", "d"]
+    assert [c["name"] for c in found["effects"][:2]] == ["a", "d"]
     spread = np.genfromtxt(model.with_name("data.csv"), delimiter=",", skip_header=1)[:, 0].std()
-    assert found["coefficients"][0]["effect"] == pytest.approx(estimator.coef_[0] * spread)
+    assert found["effects"][0]["effect"] == pytest.approx(estimator.coef_[0] * spread)
+    effects = summary(pipeline).effects
+    assert [c["name"] for c in found["effects"]] == list(effects["column"]), "whole factors, as olsen.summary has them"
+    np.testing.assert_allclose([c["effect"] for c in found["effects"]], effects["effect"], rtol=1e-9)
+    assert found["effects"][[c["name"] for c in found["effects"]].index("place")]["features"] == 2
     assert found["file"]["olsen"] == __version__ and found["file"]["bytes"] == model.stat().st_size
     code, out, _ = olsen("show", model)
     assert code == 0 and "a model of y" in out and "90 rows, 7 columns, 1 of text" in out and "±" in out
@@ -294,8 +298,8 @@ def test_show_tells_what_the_estimator_holds(olsen, model):
 def test_without_training_rows_coefficients_rank(olsen, model, tmp_path):
     fit = ("fit", model.with_name("data.csv"), "--target", "y", "--members", "50", "--no-intervals")
     assert olsen(*fit, "--out", tmp_path / "m.skops")[0] == 0
-    found = json.loads(olsen("show", tmp_path / "m.skops", "--json")[1])["coefficients"]
-    pipeline = load(tmp_path / "m.skops")
-    order = np.argsort(-np.abs(pipeline[-1].coef_), kind="stable")
-    assert [line["name"] for line in found] == list(pipeline[0].get_feature_names_out()[order])
+    found = json.loads(olsen("show", tmp_path / "m.skops", "--json")[1])["effects"]
+    coef = np.abs(load(tmp_path / "m.skops")[-1].coef_)
+    sizes = dict(zip([*"abcde", "long" * 100, "place"], [*coef[:6], coef[6:].max()], strict=True))
+    assert [line["name"] for line in found] == sorted(sizes, key=lambda name: -sizes[name])
     assert not any(line["effect"] for line in found)

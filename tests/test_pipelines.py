@@ -343,6 +343,16 @@ def test_transformed_targets_and_models_without_intervals():
                 ask(wrong)
 
 
+def test_the_report_of_a_pipeline_has_the_columns_that_went_in(tmp_path):
+    model = clone(nested()).fit(GAPS, Y)
+    package.report(model, tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    chart, table = page.partition('id="effects"')[2].partition('id="predicted"')[0], page.partition('id="columns"')[2]
+    for found in package.summary(model).effects.itertuples():
+        assert f">{found.column}</text>" in chart and f"<title>{found.column}: {found.effect:.4g}" in chart
+    assert "city_Oslo" in table and "city_Oslo" not in chart and "x0" not in page
+
+
 def test_an_effect_keeps_its_sign_beside_the_indicator_of_its_gaps_and_noise_is_called_noise():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 2))
@@ -350,6 +360,9 @@ def test_an_effect_keeps_its_sign_beside_the_indicator_of_its_gaps_and_noise_is_
     X[::7, 0] = np.nan
     model = make_pipeline(SimpleImputer(add_indicator=True), OLSEnsembleRegressorCV()).fit(X, y)
     effects = package.summary(model).effects
+    assert effects["features"].tolist() == [2, 1] and effects["effect"][0] < -2
+    names = pd.DataFrame(X, columns=["missingindicator_a", "b"])  # names decide nothing
+    effects = package.summary(model.fit(names, y)).effects
     assert effects["features"].tolist() == [2, 1] and effects["effect"][0] < -2
     noise = OLSEnsembleRegressorCV().fit(X[:, 1:], rng.standard_normal(80))
     assert noise.inclusion_shares_.get("nothing", 0) > 0.8 and "signal" in noise.summary().facts["caution"]

@@ -19,6 +19,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 
+from olsen._estimators.summary import Effects, Feature, errors_are_cheap
 from olsen._report import charts, pages
 from olsen._report import summary as summaries
 from olsen._report.formatting import percent, size_of_members
@@ -35,8 +36,9 @@ def problem(n=60, p=6, seed=0):
 def summary_of(X, y, names=None, target="y", **parameters):
     model = OLSEnsembleRegressorCV(**{"n_estimators": 40, "random_state": 0, "n_jobs": 1, **parameters}).fit(X, y)
     names = names or [f"x{j}" for j in range(X.shape[1])]
+    effects = Effects(model, [Feature(name, name) for name in names], errors_are_cheap(model))
     about = {"data_name": "t.csv", "target": target, "messages": [], "seed": 0, "command": "olsen fit"}  # fmt: skip
-    return model, summaries.summarise(model, X, y, names, **about)
+    return model, summaries.summarise(model, X, y, effects, **about)
 
 
 class Page(HTMLParser):
@@ -81,7 +83,7 @@ def test_the_size_of_members_agrees_with_how_often_columns_are_drawn():
     mean = np.mean([len(columns) for columns in model.feature_subsets_])
     assert summary["model"]["mean_columns_per_member"] == pytest.approx(mean)
     assert size_of_members(summary["model"]["mean_columns_per_member"], 6) in summaries.as_text(summary)
-    drawn = [c["drawn"] for c in summary["coefficients"]]
+    drawn = [c["drawn"] for c in summary["effects"]]
     assert ("all 6 columns" in summaries.as_text(summary)) == (min(drawn) == 1)
 
 
@@ -90,7 +92,7 @@ def test_names_of_any_length_and_width_keep_the_lines_in_order():
     text = summaries.as_text(summary_of(X, y, ["n" * 500, *"bcdef"], target="t" * 500)[1])
     assert max(map(len, text.splitlines())) <= 120 and "n…n" in text
     text = summaries.as_text(summary_of(X, y, ["\u6e29\u5ea6", *"bcdef"])[1])
-    rows = text.split("drawn\n")[1].splitlines()
+    rows = text.split("drawn\n")[1].splitlines()[:-1]
     widths = {sum(1 + (unicodedata.east_asian_width(c) in "WF") for c in row) for row in rows}
     assert len(rows) == 6 and len(widths) == 1
     X, y = problem(p=1)
@@ -115,15 +117,15 @@ def test_standard_errors_of_effects_are_those_of_the_coefficients(monkeypatch):
     X[:, 2] = 3.0
     model, summary = summary_of(X, y)
     errors = model.coef_std_ * X.std(axis=0)
-    found = {c["name"]: c["standard_error"] for c in summary["coefficients"]}
+    found = {c["name"]: c["standard_error"] for c in summary["effects"]}
     assert found.pop("x2") is None, "a constant column has none"
     for name, error in found.items():
         assert error == pytest.approx(errors[int(name[1:])], rel=1e-9)
-    assert figure(pages.render(summary), "coefficients").count('class="whisker"') == 3
-    monkeypatch.setattr(summaries, "MOST_OPERATIONS", 1)
+    assert figure(pages.render(summary), "effects").count('class="whisker"') == 3
+    monkeypatch.setattr("olsen._estimators.summary.MOST_OPERATIONS", 1)
     summary = summary_of(X, y)[1]
-    html = figure(pages.render(summary), "coefficients")
-    assert all(c["standard_error"] is None for c in summary["coefficients"])
+    html = figure(pages.render(summary), "effects")
+    assert all(c["standard_error"] is None for c in summary["effects"])
     assert "whisker" not in html and "Standard errors are left out" in html and "s.e." not in summaries.as_text(summary)
 
 
@@ -208,7 +210,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(monkeypatch):
     assert len(page.all("script")) == 1 and not page.all("img") and not page.all("b")
     ids = [a["id"] for _, a in page.found if "id" in a]
     assert len(ids) == len(set(ids))
-    titles = re.findall(r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "coefficients"))
+    titles = re.findall(r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "effects"))
     titles = [(unescape(whole), unescape(shown)) for whole, shown in titles]
     assert len(titles) == 6 and {"W" * 80, "\u6e29" * 60} <= {whole for whole, _ in titles}
     assert all(len(shown) < 30 and (shown == whole or "…" in shown) for whole, shown in titles)
@@ -217,7 +219,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(monkeypatch):
     assert listed == [names[j] for j in np.argsort(-effects, kind="stable")], "the largest effects first"
     monkeypatch.setattr(summaries, "MOST_COLUMNS", 4)
     summary = summary_of(*problem())[1]
-    assert {c["name"] for c in summary["coefficients"][:4]} == set(summary["columns"]["name"])
+    assert {c["name"] for c in summary["effects"][:4]} == set(summary["columns"]["name"])
     assert "The 2 columns with the smallest effects are left out." in pages.render(summary)
 
 

@@ -11,7 +11,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DropoutRegressor", "OLSEnsembleRegressor", "OLSEnsembleRegressorCV", "__version__", "datasets", "displays",
-    "equivalence", "explorer", "figures", "load", "member_coefficients", "onnx", "predict_interval", "save",
+    "equivalence", "explorer", "figures", "load", "member_coefficients", "onnx", "predict_interval", "report",
+    "save",
     "simulation", "subsets", "summary", "theory",
 ]  # fmt: skip
 
@@ -24,6 +25,7 @@ _HOMES = {
     "load": "olsen._persistence",
     "member_coefficients": "olsen._estimators.ensemble",
     "predict_interval": "olsen._estimators.pipelines",
+    "report": "olsen._estimators.pipelines",
     "save": "olsen._persistence",
     "summary": "olsen._estimators.pipelines",
     "TableColumns": "olsen.cli.columns",  # named by model files
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from . import datasets, displays, equivalence, explorer, figures, onnx, simulation, subsets, theory
     from ._dropout.estimator import DropoutRegressor
     from ._estimators.ensemble import OLSEnsembleRegressor, member_coefficients
-    from ._estimators.pipelines import predict_interval, summary
+    from ._estimators.pipelines import predict_interval, report, summary
     from ._estimators.tuned import OLSEnsembleRegressorCV
     from ._persistence import load, save
 else:  # hidden from type checkers, which would believe any name otherwise

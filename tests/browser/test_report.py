@@ -50,7 +50,7 @@ def test_the_report_opens_without_a_word_and_without_the_network(browser, report
     page, complaints, requests = page_of(browser, report, scheme, width)
     assert complaints == [] and requests == []
     assert page.locator("figure#schemes table").is_visible()
-    for name in ("curve", "coefficients", "predicted", "residuals"):
+    for name in ("curve", "effects", "predicted", "residuals"):
         box = page.locator(f"figure#{name} svg").bounding_box()
         assert box["width"] > 250 and box["height"] > 60, name
         assert page.locator(f"figure#{name} svg").is_visible()
@@ -76,10 +76,10 @@ def test_no_text_of_a_chart_is_cut_off(browser, report):
 def test_bars_end_where_the_axis_says(browser, report):
     """Lengths of bars against their values: one scale for all, and zero where the axis has it."""
     page, _, _ = page_of(browser, report)
-    bars = page.evaluate("""() => [...document.querySelectorAll("figure#coefficients rect")].map(bar => [
+    bars = page.evaluate("""() => [...document.querySelectorAll("figure#effects rect")].map(bar => [
         bar.querySelector("title").textContent, +bar.getAttribute("x"), +bar.getAttribute("width"),
         bar.getAttribute("class")])""")
-    zero = float(page.locator("figure#coefficients line.axis").get_attribute("x1"))
+    zero = float(page.locator("figure#effects line.axis").get_attribute("x1"))
     values = [float(title.rpartition(": ")[2].partition(" ±")[0]) for title, *_ in bars]
     scale = bars[0][2] / abs(values[0])
     for value, (_, x, width, style) in zip(values, bars, strict=True):

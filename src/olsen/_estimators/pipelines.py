@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -11,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import MetaEstimatorMixin
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.impute import MissingIndicator
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from .fitted import FittedEnsemble
 from .inputs import check_arguments
-from .summary import Summary, column_names
+from .summary import Feature, Summary, columns_of_model, write_report
 
 TAG = re.compile("\ue000(\\d+)\ue001")  # stands for a name: real ones may hold each other
 
@@ -26,16 +28,8 @@ class PipelineParts(NamedTuple):
 
     estimator: Any  # what the pipeline ends with
     transform: Callable[[Any], Any]  # rows as they are given to the pipeline, as the estimator sees them
-    features: list[str]  # names of the estimator's columns
-    inputs: list[
-        str
-    ]  # the column that each was made of; its own name where it was made of several or that is not known
+    features: list[Feature]  # columns of the estimator; made of several or of unknown ones they are their own source
     inverse: Callable[[NDArray[Any]], NDArray[Any]] | None  # from its target to that of the pipeline, if these differ
-
-
-class _Feature(NamedTuple):
-    name: str
-    source: str
 
 
 def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "auto") -> NDArray[np.float64]:
@@ -122,10 +116,24 @@ def summary(model: Any, coverage: float = 0.9) -> Summary:
     """
     parts = _with_ensemble(model)
     check_arguments("summary", coverage=coverage)
-    return Summary(parts.estimator, coverage, parts.features, parts.inputs)
+    return Summary(parts.estimator, coverage, parts.features)
 
 
-predict_interval.__module__ = summary.__module__ = "olsen"  # where users find them
+def report(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write the report page of an ensemble, or of a whole pipeline, with the names of the columns that went in.
+
+    Parameters
+    ----------
+    model : fitted estimator
+        As in :func:`predict_interval`, around an :class:`OLSEnsembleRegressorCV` with one target.
+    path : path
+        Of the HTML file, as in :meth:`OLSEnsembleRegressorCV.report`.
+    """
+    parts = _with_ensemble(model)
+    write_report(parts.estimator, path, parts.features)
+
+
+predict_interval.__module__ = summary.__module__ = report.__module__ = "olsen"  # where users find them
 
 
 def split_pipeline(model: Any) -> PipelineParts:
@@ -162,8 +170,7 @@ def split_pipeline(model: Any) -> PipelineParts:
     found = _through([*steps, last], _columns_of([model, *steps, last]))
     if found is None or len(found) != last.n_features_in_:
         found = _columns_of([last])
-    return PipelineParts(last, transform, [one.name for one in found], [one.source for one in found],
-                         inverse if targets else None)  # fmt: skip
+    return PipelineParts(last, transform, found, inverse if targets else None)
 
 
 def _with_ensemble(model: Any) -> PipelineParts:
@@ -179,24 +186,24 @@ def _passes(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def _columns_of(fitted: Sequence[Any]) -> list[_Feature]:
+def _columns_of(fitted: Sequence[Any]) -> list[Feature]:
     """Columns that the first of these was fitted on that knows them, by name or by number."""
     first = next(one for one in fitted if hasattr(one, "n_features_in_") or hasattr(one, "feature_names_in_"))
-    return [_Feature(name, name) for name in column_names(first)]
+    return columns_of_model(first)
 
 
-def _through(steps: Sequence[Any], columns: list[_Feature]) -> list[_Feature] | None:
+def _through(steps: Sequence[Any], columns: list[Feature]) -> list[Feature] | None:
     """The features of the last step, as the others make them of the columns; None where that is not known."""
-    found: list[_Feature] | None = columns
+    found: list[Feature] | None = columns
     for step, after in pairwise(steps):
         before, found = found or [], None if found is None else _made_by(step, found)
         if found is None and hasattr(after, "feature_names_in_"):  # of a function of frames, which may keep their names
             known = dict(zip(getattr(step, "feature_names_in_", ()), before, strict=False))
-            found = [known.get(name, _Feature(str(name), str(name))) for name in after.feature_names_in_]
+            found = [known.get(name, Feature(str(name), str(name))) for name in after.feature_names_in_]
     return found
 
 
-def _made_by(step: Any, columns: list[_Feature]) -> list[_Feature] | None:
+def _made_by(step: Any, columns: list[Feature]) -> list[Feature] | None:
     """The features that a fitted transformer makes of columns."""
     if _passes(step) or isinstance(getattr(step, "func", None), np.ufunc):
         return columns
@@ -206,19 +213,19 @@ def _made_by(step: Any, columns: list[_Feature]) -> list[_Feature] | None:
         parts = [_made_by(one, columns) for _, one in step.transformer_list if one != "drop"]
         return None if None in parts else [feature for part in parts for feature in part or ()]
     if isinstance(step, ColumnTransformer):
-        found: dict[int, _Feature] = {}
+        found: dict[int, Feature] = {}
         for name, one, _ in step.transformers_:
             places = range(10**9)[step.output_indices_[name]]
             own = [columns[j] for j in step._transformer_to_input_indices[name]] if len(places) else []
             made = _made_by(one, own) if len(places) else []
             if made is None or len(made) != len(places):  # of one column at least the source is known
-                made = [_Feature(f"{name} {i}", own[0].source if len(own) == 1 else f"{name} {i}") for i in places]
+                made = [Feature(f"{name} {i}", own[0].source if len(own) == 1 else f"{name} {i}") for i in places]
             found.update(zip(places, made, strict=True))
         return [found[place] for place in range(len(found))]
     return _named_by(step, columns)
 
 
-def _named_by(step: Any, columns: list[_Feature]) -> list[_Feature] | None:
+def _named_by(step: Any, columns: list[Feature]) -> list[Feature] | None:
     """By the names that a transformer gives to its output, if it had been fitted on columns with tags for names."""
     bare = object.__new__(type(step))
     bare.__dict__.update({name: value for name, value in vars(step).items() if name != "feature_names_in_"})
@@ -226,9 +233,12 @@ def _named_by(step: Any, columns: list[_Feature]) -> list[_Feature] | None:
         names = bare.get_feature_names_out(np.array([f"\ue000{j}\ue001" for j in range(len(columns))], dtype=object))
     except (AttributeError, TypeError, ValueError):
         return None
+    marks = step if isinstance(step, MissingIndicator) else getattr(step, "indicator_", None)  # the last of an imputer
+    first_mark = len(names) - (0 if marks is None else len(marks.features_))
     found = []
-    for name in map(str, names):
-        text = TAG.sub(lambda tag: columns[int(tag[1])].name, name)
-        sources = {columns[int(j)].source for j in TAG.findall(name)}
-        found.append(_Feature(text, sources.pop() if len(sources) == 1 else text))
+    for i, name in enumerate(map(str, names)):
+        made_of = [columns[int(j)] for j in TAG.findall(name)]
+        text, sources = TAG.sub(lambda tag: columns[int(tag[1])].name, name), {one.source for one in made_of}
+        marked = i >= first_mark or any(one.indicator for one in made_of)
+        found.append(Feature(text, sources.pop() if len(sources) == 1 else text, marked))
     return found

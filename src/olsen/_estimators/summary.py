@@ -11,9 +11,10 @@ import importlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property, partial
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,7 +42,7 @@ CRITERIA = {
 WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
 FEW_MEMBERS = 200  # that stand for infinitely many
 MOST_LINES = 30  # of a table that is printed
-INDICATOR = "missingindicator_"  # what scikit-learn calls columns that say where another one had gaps
+MOST_OPERATIONS, REFITS = 2e10, 300  # of standard errors in a report
 
 # The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
 STYLE = """
@@ -56,6 +57,80 @@ STYLE = """
 .olsen-facts td { max-width: 26em; }
 .olsen-facts td.number { text-align: right; font-variant-numeric: tabular-nums; }
 """
+
+
+class Feature(NamedTuple):
+    """A column of an ensemble, the input column that it was made of, and whether it only says where that had gaps."""
+
+    name: str
+    source: str
+    indicator: bool = False
+
+
+class Effects:
+    """Effects of the columns of an ensemble (`each`), and of the input columns that these were made of (`whole`).
+
+    An effect is the standard deviation over the training rows of a column's part of the predictions, with the sign of
+    the coefficient where the column is one number, alone or beside an indicator of its gaps; levels of a factor are
+    taken together. Effects stand above their standard errors; NaN where the training rows are needed and gone.
+
+    Parameters
+    ----------
+    model : FittedEnsemble
+    features : list of Feature
+        Its columns.
+    errors : bool
+        Whether there shall be standard errors; for a tuned model they take thirty fits.
+    moments : Moments
+        Of the training rows, where these are not kept.
+    """
+
+    def __init__(self, model: Any, features: list[Feature], errors: bool = True, moments: Any = None) -> None:
+        self.features, self._model, self._coef = features, model, on_host(model.coef_)
+        self.places: dict[str, list[int]] = {}
+        for j, feature in enumerate(features):
+            self.places.setdefault(feature.source, []).append(j)
+        groups, p = [[j] for j in range(len(features))] + list(self.places.values()), len(features)
+        found = np.full((2, *self._coef.shape[:-1], len(groups)), np.nan)
+        for wanted in (errors, False):
+            with suppress(NeedsRows), np.errstate(over="ignore", invalid="ignore"):
+                found = model._effects(groups, wanted, moments)
+                break
+        self.each, self.whole = found[..., :p], found[..., p:]
+        for g, own in enumerate(self.places.values()):
+            if len(own) > 1 and (number_of := self._number(own)) is not None:
+                self.whole[0, ..., g] *= np.sign(self._coef[..., number_of])
+
+    def _number(self, own: list[int]) -> int | None:
+        """Of the features of an input column the one that is a number; None of a factor."""
+        plain = [j for j in own if not self.features[j].indicator]
+        return plain[0] if len(plain) == 1 else None
+
+    def largest(self, most: int = 15) -> list[dict[str, Any]]:
+        """Input columns with the largest effects; with the largest coefficients where these are not known.
+
+        For a model of one target. Of a factor there is no coefficient, and the mean of how often its levels are drawn.
+        """
+        coef, columns, found = np.ravel(self._coef), list(self.places.items()), []
+        effect, error = self.whole.reshape(2, -1)
+        missing = not np.isfinite(effect).all()
+        size = [np.abs(coef[own]).max() for own in self.places.values()] if missing else np.abs(effect)
+        for g in np.argsort(-np.asarray(size), kind="stable")[:most]:
+            name, own = columns[g]
+            j, uncertain = self._number(own), bool(np.isfinite(error[g]) and effect[g])
+            found.append({
+                "name": name, "features": len(own), "effect": None if missing else float(effect[g]),
+                "standard_error": float(error[g]) if uncertain else None,
+                "coefficient": None if j is None else float(coef[j]),
+                "drawn": float(self._model.inclusion_[own].mean()),
+            })  # fmt: skip
+        return found
+
+
+def errors_are_cheap(model: Any) -> bool:
+    """Whether thirty fits of some ten factorisations take a moment, which standard errors of effects need."""
+    n, p = model._result().design.n_rows, model.n_features_in_
+    return bool(REFITS * n * p * min(n, p) <= MOST_OPERATIONS)
 
 
 class Summary:
@@ -76,21 +151,15 @@ class Summary:
         are taken together. Its standard error is that of the coefficients (status: asymptotic, by the delta method).
     """
 
-    def __init__(self, model: Any, coverage: float, features: list[str], inputs: list[str]) -> None:
+    def __init__(self, model: Any, coverage: float, features: list[Feature]) -> None:
         self._model, design, coef = model, model._result().design, on_host(model.coef_)
         self.facts = {"rows": f"{design.n_rows}", "columns": f"{design.n_columns}", **dict(facts(model))}
         self._percents = [f"{50 * (1 - coverage):g}%", f"{50 * (1 + coverage):g}%"]
-        self._factors, p = inputs != features, len(features)
-        places: dict[str, list[int]] = {}
-        for j, name in enumerate(inputs):
-            places.setdefault(name, []).append(j)
-        groups = [[j] for j in range(p)] + list(places.values())
-        effects = _where_rows_are(lambda: model._effects(groups), (2, *coef.shape[:-1], len(groups)))
-        for g, own in enumerate(groups):
-            plain = [j for j in own if INDICATOR not in features[j]]
-            if len(own) > len(plain) == 1:  # a column beside the one that says where it had gaps
-                effects[0, ..., g] *= np.sign(coef[..., plain[0]])
-        names = {"feature": features, "column": inputs} if self._factors else {"feature": features}
+        names = {"feature": [one.name for one in features]}
+        self._factors = any(one.name != one.source for one in features)
+        if self._factors:
+            names["column"] = [one.source for one in features]
+        effects = Effects(model, features)
         interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
         self._coefficients = _long_table(
             names,
@@ -98,10 +167,11 @@ class Summary:
             std=_where_rows_are(lambda: model.coef_std_, coef.shape),
             lower=interval[..., 0],
             upper=interval[..., 1],
-            effect=effects[0, ..., :p],
+            effect=effects.each[0],
         )
-        made: dict[str, list[Any]] = {"column": list(places), "features": [len(own) for own in places.values()]}
-        table = _long_table(made, effect=effects[0, ..., p:], std=effects[1, ..., p:])
+        sizes = [len(own) for own in effects.places.values()]
+        made: dict[str, list[Any]] = {"column": list(effects.places), "features": sizes}
+        table = _long_table(made, effect=effects.whole[0], std=effects.whole[1])
         order = np.argsort(-np.abs(table["effect"]), kind="stable")
         self._effects = {name: values[order] for name, values in table.items()}
 
@@ -129,7 +199,7 @@ class Summary:
         size = np.abs(np.where(np.isfinite(table["effect"]), table["effect"], table["coef"]))
         largest = np.argsort(-size, kind="stable") if len(size) > MOST_LINES else np.arange(len(size))
         shown = {"coef": "coef", "std": "std err", **dict(zip(("lower", "upper"), self._percents, strict=True))}
-        yield _cells("coefficients", table, "feature", {**shown, "effect": "per s.d."}, largest)
+        yield _cells("coefficients", table, "feature", {**shown, "effect": "effect"}, largest)
         if self._factors:
             order = np.arange(len(self._effects["effect"]))
             yield _cells("effects", self._effects, "column", {"effect": "effect", "std": "std err"}, order)
@@ -199,7 +269,8 @@ class SummaryMixin(BaseEstimator):
 
             - ``feature``: name of the column, or x0, x1, ...
             - ``coef``, ``std``, ``lower``, ``upper``: coefficient, standard error and interval.
-            - ``effect``: change of the prediction for one standard deviation of the column.
+            - ``effect``: standard deviation of the column's part of the predictions, with the sign of the coefficient,
+              which is the change of the prediction for one standard deviation of the column.
             - ``drawn``: share of the members that hold the column, ``inclusion_``.
             - ``member_mean``, ``member_spread``: mean and standard deviation of its coefficient among these members,
               before scale and weights.
@@ -222,8 +293,7 @@ class SummaryMixin(BaseEstimator):
         """
         check_is_fitted(self)
         check_arguments("summary", coverage=coverage)
-        names = column_names(self)
-        return Summary(self, coverage, names, names)
+        return Summary(self, coverage, columns_of_model(self))
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Write the report page of the command ``olsen fit``: errors, how members were chosen, effects, residuals.
@@ -238,32 +308,7 @@ class SummaryMixin(BaseEstimator):
         For :class:`OLSEnsembleRegressorCV` with one target and its training rows: the page shows what tuning found.
         """
         check_is_fitted(self)
-        model: Any = self
-        fitted = model._result()
-        if not hasattr(model, "cv_results_"):
-            raise TypeError(
-                f"report shows what tuning found, but {type(model).__name__} has a given size. Fit "
-                f"OLSEnsembleRegressorCV; with max_features=[{round(float(np.sum(model.inclusion_)))}] it has the "
-                f"present size alone."
-            )
-        if model._n_targets > 1:
-            raise ValueError(f"report shows one target, but the model has {model._n_targets}. Fit one model for each.")
-        problem = fitted.need_rows("report")
-        X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
-        left_out = np.ravel(model.loo_prediction_)
-        if fitted.design.kept_rows is not None and len(left_out):
-            left_out = left_out[fitted.design.kept_rows]
-        notes = []  # of what differs from a fit of the command, for which the page was written
-        if model.cv is not None:
-            notes.append(f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here.")
-        page = render(
-            summarise(
-                model, X, problem.Y[:, 0], column_names(model), left_out=left_out, weight=problem.weight, target="y",
-                data_name="rows given to fit", messages=notes, seed=fitted.design.seed,
-                command=f"{model.__repr__(700)}.fit(X, y).report({os.path.basename(path)!r})",
-            )
-        )  # fmt: skip
-        atomically(path, lambda file: file.write_text(page, encoding="utf-8"))
+        write_report(self, path, columns_of_model(self))
 
     def to_linear_regression(self) -> LinearRegression:
         """The same linear map as scikit-learn's plain model, for everything that knows that one.
@@ -334,10 +379,41 @@ def _html(caption: str, rows: Iterable[tuple[str, ...]]) -> str:
     return f'<table class="olsen-facts"><caption>{escape(caption)}</caption><tbody>{body}</tbody></table>'
 
 
-def column_names(model: Any) -> list[str]:
-    """Of the columns that a model was fitted on, or x0, x1, ..."""
+def write_report(model: Any, path: str | os.PathLike[str], features: list[Feature]) -> None:
+    """The report page of a fitted ensemble."""
+    fitted = model._result()
+    if not hasattr(model, "cv_results_"):
+        raise TypeError(
+            f"report shows what tuning found, but {type(model).__name__} has a given size. Fit "
+            f"OLSEnsembleRegressorCV; with max_features=[{round(float(np.sum(model.inclusion_)))}] it has the "
+            f"present size alone."
+        )
+    if model._n_targets > 1:
+        raise ValueError(f"report shows one target, but the model has {model._n_targets}. Fit one model for each.")
+    problem = fitted.need_rows("report")
+    X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
+    left_out = np.ravel(model.loo_prediction_)
+    if fitted.design.kept_rows is not None and len(left_out):
+        left_out = left_out[fitted.design.kept_rows]
+    notes = []  # of what differs from a fit of the command, for which the page was written
+    if model.cv is not None:
+        notes.append(f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here.")
+    effects = Effects(model, features, errors_are_cheap(model))
+    page = render(
+        summarise(
+            model, X, problem.Y[:, 0], effects, left_out=left_out, weight=problem.weight, target="y",
+            data_name="rows given to fit", messages=notes, seed=fitted.design.seed,
+            command=f"{model.__repr__(700)}.fit(X, y).report({os.path.basename(path)!r})",
+        )
+    )  # fmt: skip
+    atomically(path, lambda file: file.write_text(page, encoding="utf-8"))
+
+
+def columns_of_model(model: Any) -> list[Feature]:
+    """The columns that a model was fitted on, by name, or x0, x1, ..."""
     names = getattr(model, "feature_names_in_", None)
-    return [f"x{j}" for j in range(model.n_features_in_)] if names is None else [str(name) for name in names]
+    names = [f"x{j}" for j in range(model.n_features_in_)] if names is None else map(str, names)
+    return [Feature(name, name) for name in names]
 
 
 def _where_rows_are(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array:

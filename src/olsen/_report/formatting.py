@@ -13,6 +13,7 @@ import unicodedata
 from typing import Any
 
 LONGEST_NAME = 60
+EFFECT = "Effect: standard deviation of the column's part of the predictions, all levels of a category together."
 ROUNDING = 1e-9  # distance from a whole number that is rounding of a mean
 
 
@@ -146,16 +147,18 @@ def heading_lines(data: dict[str, Any]) -> list[str]:
     return [head, *(f"  note: {escape_control(message)}" for message in data["messages"])]
 
 
-def coefficient_lines(title: str, coefficients: list[dict[str, Any]], keys: list[str]) -> list[str]:
-    """A table of coefficients, of which some properties are shown beside the names."""
-    heads = {"coefficient": "coefficient", "effect": "per s.d.", "standard_error": "± s.e.", "drawn": "drawn"}
-    names = [shortened(c["name"], 36) for c in coefficients]
+def effect_lines(effects: list[dict[str, Any]]) -> list[str]:
+    """The largest effects as a table."""
+    effects = effects[:10]
+    heads = {"effect": "effect", "standard_error": "± s.e.", "coefficient": "coefficient", "drawn": "drawn"}
+    keys = [key for key in heads if key != "standard_error" or any(one[key] is not None for one in effects)]
+    names = [shortened(one["name"], 36) for one in effects]
     width = max(20, *map(columns_of, names))
-    lines = [f"{title:<{width + 2}}{''.join(f'{heads[key]:>12}' for key in keys)}"]
-    for name, c in zip(names, coefficients, strict=True):
-        texts = (percent(c[key]) if key == "drawn" else number(c[key]) for key in keys)
+    lines = [f"{'largest effects':<{width + 2}}{''.join(f'{heads[key]:>12}' for key in keys)}"]
+    for name, one in zip(names, effects, strict=True):
+        texts = (percent(one[key]) if key == "drawn" else number(one[key]) for key in keys)
         lines.append(f"  {padded(name, width)}{''.join(f'{text:>12}' for text in texts)}")
-    return lines
+    return [*lines, EFFECT]
 
 
 def interval_text(interval: dict[str, Any]) -> str:

@@ -13,7 +13,17 @@ from importlib.resources import files
 from typing import Any
 
 from .charts import Chart, Row, escape, row_chart
-from .formatting import counted, interval_text, number, percent, scale_of_names, shortened, size_of_members, with_error
+from .formatting import (
+    EFFECT,
+    counted,
+    interval_text,
+    number,
+    percent,
+    scale_of_names,
+    shortened,
+    size_of_members,
+    with_error,
+)
 
 SCHEMES = {
     "uniform": "all columns with equal probability",
@@ -143,19 +153,22 @@ def _double(error: float | None) -> float | None:
 
 
 def _effects(summary: dict[str, Any]) -> str:
-    rows = [Row(c["name"], c["effect"], _double(c["standard_error"]), (_signed(c["effect"]), percent(c["drawn"])))
-            for c in summary["coefficients"]]  # fmt: skip
-    chart = row_chart("Largest effects", rows, "change for one standard deviation", origin=0.0,
-                      heading=("effect", "drawn"))  # fmt: skip
+    rows = []
+    for one in summary["effects"]:
+        shown = _signed(one["effect"])
+        shown = shown if one["coefficient"] is not None else shown.removeprefix("+")  # a category has no sign
+        rows.append(Row(one["name"], one["effect"], _double(one["standard_error"]), (shown, percent(one["drawn"]))))
+    chart = row_chart("Largest effects", rows, "effect", origin=0.0, heading=("effect", "drawn"))
     errors = (
         "Lines: plus and minus two standard errors, how far the effect would vary over other rows, the choice of "
         "schemes included; the shrinkage of all effects towards zero is not in them."
         if any(row.half is not None for row in rows) else
         "Standard errors are left out: they would take too long, or need rows that were not kept."
     )  # fmt: skip
-    return _figure("coefficients", "Largest effects", chart,
-        f"Change of {shortened(summary['data']['target'])} when a column grows by one standard deviation; on the "
-        f"right, the share of the members that use the column. {errors}")  # fmt: skip
+    return _figure("effects", "Largest effects", chart,
+        f"{EFFECT} For a number it is the change of {shortened(summary['data']['target'])} when the column grows by "
+        f"one standard deviation, and has a sign. On the right, the share of the members that use the column (of a "
+        f"category the mean of its levels). {errors}")  # fmt: skip
 
 
 def _signed(value: float) -> str:
@@ -247,10 +260,11 @@ def _columns_table(summary: dict[str, Any]) -> str:
         rows.append(f'<tr data-name="{_whole(name)}"><td class="name" title="{_whole(name)}">'
                     f"{escape(shortened(name, 40))}</td>{_cells(cells)}</tr>")  # fmt: skip
     left = summary["data"]["columns"] - len(places)
-    explained = "Coefficients are in the units of the columns. Drawn: share of the members that use the column."
+    explained = "Columns as members see them, levels of categories one by one. Coefficients are in their units."
+    explained += " Drawn: share of the members that use the column."
     explained += f" The {counted(left, 'column')} with the smallest effects are left out." if left else ""
     explained += " Kept: share of the folds in which a sparse model keeps it." if kept else ""
-    head = _head(("coefficient", "per s.d.", "drawn", *(["kept"] if kept else [])), "column")
+    head = _head(("coefficient", "effect", "drawn", *(["kept"] if kept else [])), "column")
     return (
         '<details open><summary><h2 style="display: inline-block">Columns</h2></summary>'
         '<p><input type="search" id="search" placeholder="search columns" aria-label="search columns" hidden> '

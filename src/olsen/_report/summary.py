@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._engines import NeedsRows
 from .._execution import versions
 from .._moments import Moments
-from .formatting import coefficient_lines, heading_lines, interval_text, number, percent, size_of_members
+from .formatting import effect_lines, heading_lines, interval_text, number, percent, size_of_members
 
 Array = NDArray[np.float64]
 
@@ -24,9 +23,7 @@ COVERAGE = 0.9
 FEW_ROWS = 30  # an error from so many has a standard error of an eighth of it
 WEAK = 0.8  # share of nothing from which on there is hardly a signal
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
-MOST_COEFFICIENTS = 15
 MOST_COLUMNS = 5000  # that are listed with their coefficients
-MOST_OPERATIONS, REFITS = 2e10, 300  # for standard errors of effects: thirty fits of some ten factorisations
 DRAWN = {
     "uniform": "with equal probability",
     "ridge": "so that their mean is ridge regression",
@@ -38,7 +35,7 @@ def summarise(
     model: Any,
     X: Array,
     y: Array,
-    names: list[str],
+    effects: Any,
     *,
     left_out: Array | None = None,
     weight: Array | None = None,
@@ -54,8 +51,8 @@ def summarise(
         Fitted on `X`, `y`.
     X, y : ndarray
         Training data.
-    names : list of str
-        Names of the columns of `X`.
+    effects : Effects
+        Of the columns of `X` and of the input columns that they were made of.
     left_out : ndarray, default=None
         Cross-validated predictions of the rows. None: those of the model, if it has some.
     weight : ndarray, default=None
@@ -65,14 +62,14 @@ def summarise(
     compared : list of dict, default=None
         Errors of the ensemble and of other models that were compared on folds of their own.
     **about : dict
-        ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, the
-        ``command`` that made it, and whether to have ``standard_errors`` of effects, which take thirty fits.
+        ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, and the
+        ``command`` that made it.
 
     Returns
     -------
     dict
-        ``data``, ``model``, ``errors``, ``coefficients`` (the largest), ``columns`` (all, or many), ``curve``,
-        ``predictions``, ``command``, ``versions``.
+        ``data``, ``model``, ``errors``, ``effects`` (the largest, of input columns), ``columns`` (those of the
+        ensemble, all or many), ``curve``, ``predictions``, ``command``, ``versions``.
     """
     predicted, were_left_out = left_out_predictions(model, X, left_out)
     weight = np.ones(len(y)) if weight is None else weight
@@ -91,25 +88,20 @@ def summarise(
         half = float(np.mean(np.diff(model._cv_plus().interval(X[:MOST_POINTS], COVERAGE)))) / 2
     else:
         half = half_width(np.abs(y - predicted)[np.isfinite(predicted)], COVERAGE)
-    return _collect(model, names, len(y), X.std(axis=0), errors, points, half, **about)
+    return _collect(model, effects, len(y), errors, points, half, **about)
 
 
-def summarise_folds(
-    model: Any, folds: list[Moments], X: Array, y: Array, names: list[str], **about: Any
-) -> dict[str, Any]:
+def summarise_folds(model: Any, folds: list[Moments], X: Array, y: Array, effects: Any, **about: Any) -> dict[str, Any]:
     """The same for a fit in blocks, from the moments of its folds and a sample of its rows."""
     whole = Moments.merge_all(folds)
     points = {**_thinned(y, _fitted(model, X)), "left_out": False}
-    spread = np.sqrt(np.diagonal(whole.G) / whole.weight)
     sums, means = np.array([[fold.weight, fold.mean_y[0]] for fold in folds]).T
     mean = _error_of_mean(sums, means, sum(float(fold.yy[0]) for fold in folds))
     errors = _errors(model, mean, "k-fold cross-validation")
     half = NormalDist().inv_cdf((1 + COVERAGE) / 2) * math.sqrt(-model.best_score_)
     if model._result().folds is not None:
         half = float(np.mean(np.diff(model._cv_plus().interval(X, COVERAGE)))) / 2
-    return _collect(
-        model, names, whole.n_rows, spread, errors, points, half, standard_errors=False, out_of_core=True, **about
-    )
+    return _collect(model, effects, whole.n_rows, errors, points, half, out_of_core=True, **about)
 
 
 def _error_of_mean(weights: Array, means: Array, squares: float) -> float:
@@ -145,21 +137,14 @@ def _fitted(model: Any, X: Array) -> Array:
 
 
 def _collect(
-    model: Any, names: list[str], n_rows: int, spread: Array, errors: list[dict[str, Any]], points: dict[str, Any],
-    half: float, *,
-    data_name: str, target: str, messages: list[str], seed: int, command: str, standard_errors: bool = True,
-    out_of_core: bool = False,
+    model: Any, effects: Any, n_rows: int, errors: list[dict[str, Any]], points: dict[str, Any], half: float, *,
+    data_name: str, target: str, messages: list[str], seed: int, command: str, out_of_core: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    coef = np.ravel(model.to_linear_regression().coef_)
-    effect = coef * spread
-    largest = np.argsort(-np.abs(effect), kind="stable")
-    listed = np.sort(largest[:MOST_COLUMNS])
-    worth_it = standard_errors and REFITS * n_rows * len(coef) * min(n_rows, len(coef)) <= MOST_OPERATIONS
-    uncertain = _coef_std(model) * spread if worth_it else np.full(len(coef), np.nan)
-    known = np.isfinite(uncertain) & (effect != 0)  # of a column that is constant, or in no member, nothing varies
+    coef, effect = np.ravel(model.to_linear_regression().coef_), np.ravel(effects.each[0])
     kept = model.selection_frequency_
+    listed = np.sort(np.argsort(-np.abs(effect), kind="stable")[:MOST_COLUMNS])
     return {
-        "data": {"name": data_name, "rows": n_rows, "columns": len(names), "target": target,
+        "data": {"name": data_name, "rows": n_rows, "columns": len(coef), "target": target,
                  "messages": messages + caution(n_rows, model.inclusion_shares_),
                  "out_of_core": out_of_core},
         "model": {"members": None if model.n_estimators_ == math.inf else int(model.n_estimators_),
@@ -170,12 +155,8 @@ def _collect(
                   "kept": int(model.selected_.sum()) if len(model.selected_) else None},
         "errors": errors,
         "interval": {"coverage": COVERAGE, "half_width": half if math.isfinite(half) else None},
-        "coefficients": [
-            {"name": names[j], "coefficient": float(coef[j]), "effect": float(effect[j]),
-             "drawn": float(model.inclusion_[j]), "standard_error": float(uncertain[j]) if known[j] else None}
-            for j in largest[:MOST_COEFFICIENTS]
-        ],
-        "columns": {"name": [names[j] for j in listed], "coefficient": coef[listed].tolist(),
+        "effects": effects.largest(),
+        "columns": {"name": [effects.features[j].name for j in listed], "coefficient": coef[listed].tolist(),
                     "effect": effect[listed].tolist(), "drawn": model.inclusion_[listed].tolist(),
                     "kept": kept[listed].tolist() if len(kept) else None},
         "curve": _curve(model),
@@ -192,15 +173,6 @@ def half_width(errors: Array, coverage: float) -> float:
     """
     place = math.ceil(coverage * (len(errors) + 1))
     return float(np.sort(errors)[place - 1]) if place <= len(errors) else math.inf
-
-
-def _coef_std(model: Any) -> Array:
-    """Standard errors, NaN where they need training rows that are gone."""
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.ravel(model.coef_std_)
-    except NeedsRows:
-        return np.full(model.n_features_in_, np.nan)
 
 
 def _errors(model: Any, mean: float, note: str) -> list[dict[str, Any]]:
@@ -246,7 +218,7 @@ def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
 
 def as_text(summary: dict[str, Any]) -> str:
     """The summary for a terminal; names of columns are shortened, in the dict they are whole."""
-    data, model, coefficients = summary["data"], summary["model"], summary["coefficients"][:10]
+    data, model = summary["data"], summary["model"]
     lines = [*heading_lines(data), "", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
     for e in summary["errors"]:
         note = f"   {e['note']}" if e["note"] else ""
@@ -257,7 +229,4 @@ def as_text(summary: dict[str, Any]) -> str:
     drawn = DRAWN[model["inclusion"]].format(schemes=", ".join(f"{s} {percent(share)}" for s, share in shares))
     lines += ["", f"{model['members'] or 'infinitely many'} members of {size},",
               f"drawn {drawn}, scale {model['scale']:.3g}, seed {model['seed']}", ""]  # fmt: skip
-    known = ["standard_error"] if any(c["standard_error"] is not None for c in coefficients) else []
-    return "\n".join([
-        *lines, *coefficient_lines("largest effects", coefficients, ["coefficient", "effect", *known, "drawn"])
-    ])  # fmt: skip
+    return "\n".join([*lines, *effect_lines(summary["effects"])])

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from .. import OLSEnsembleRegressorCV, _persistence
-from .._estimators.summary import facts
-from .._report.formatting import coefficient_lines, counted, escape_control, number, percent, shortened
+from .._estimators.pipelines import split_pipeline
+from .._estimators.summary import Effects, facts
+from .._report.formatting import counted, effect_lines, escape_control, number, percent, shortened
 from .encoding import Encoding
 
-MOST_COEFFICIENTS = 10
 MOST_NAMED = 8  # columns with text, and columns kept, that are named on a terminal
 
 
@@ -26,14 +26,11 @@ def contents(path: Path) -> dict[str, Any]:
     with _persistence.damaged_model(path.name), zipfile.ZipFile(path) as archive:
         encoding = Encoding.of_model(pipeline)
         model: Any = pipeline[-1]
-        names, columns, design, coef = encoding.names, encoding.columns, model._result().design, np.ravel(model.coef_)
+        features, columns, design = split_pipeline(pipeline).features, encoding.columns, model._result().design
         tuned = isinstance(model, OLSEnsembleRegressorCV)
         shares = model.inclusion_shares_ if tuned else {}
         selected = np.flatnonzero(np.ravel(model.selected_) if tuned else np.zeros(0))
         frequency = np.ravel(model.selection_frequency_) if tuned else np.zeros(0)
-        rows = model._result().rows
-        effect = np.full(len(coef), np.nan) if rows is None else coef * rows.X.std(axis=0)
-        largest = np.argsort(-np.abs(coef if rows is None else effect), kind="stable")[:MOST_COEFFICIENTS]
         return {
             "file": {
                 "name": path.name, "bytes": path.stat().st_size, "format": _persistence.FORMAT,
@@ -43,7 +40,7 @@ def contents(path: Path) -> dict[str, Any]:
             "target": encoding.target,
             "rows": int(design.n_rows if design.n_given is None else design.n_given),
             "columns": {
-                "table": len(columns), "encoded": len(names),
+                "table": len(columns), "encoded": len(features),
                 "dates": [c.name for c in columns if c.parser is not None and c.parser.kind == "date"],
                 "text": [{"name": c.name, "categories": len(c.categories)} for c in columns if c.categories],
             },
@@ -53,14 +50,10 @@ def contents(path: Path) -> dict[str, Any]:
                 "solver": str(model.solver_),
             },
             "schemes": dict(shares[0] if isinstance(shares, list) else shares),  # one target in a table of them
-            "kept": [{"name": names[j], "frequency": float(frequency[j])}
+            "kept": [{"name": features[j].name, "frequency": float(frequency[j])}
                      for j in sorted(selected, key=lambda j: -frequency[j])] if len(frequency) else None,
             "error": _error(model),
-            "coefficients": [
-                {"name": names[j], "coefficient": float(coef[j]), "drawn": float(model.inclusion_[j]),
-                 "effect": float(effect[j]) if math.isfinite(effect[j]) else None}
-                for j in largest
-            ],
+            "effects": Effects(model, features, errors=False).largest(),
             "facts": dict(facts(model)),
         }  # fmt: skip
 
@@ -93,8 +86,7 @@ def as_text(found: dict[str, Any]) -> str:
     return "\n".join([
         f"{shortened(file['name'], 200)}: a model of {shortened(found['target'])}", "",
         *(f"  {name:<21}{escape_control(text)}" for name, text in lines.items()), "",
-        *coefficient_lines("largest effects", found["coefficients"], ["coefficient", "effect", "drawn"]),
-        "Per s.d.: change of the prediction for one standard deviation of the column; coefficients are per unit of it.",
+        *effect_lines(found["effects"]),
     ])  # fmt: skip
 
 

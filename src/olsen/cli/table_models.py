@@ -16,8 +16,11 @@ from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
 
 from .._engines import NeedsRows
+from .._estimators.pipelines import split_pipeline
+from .._estimators.summary import Effects, errors_are_cheap
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory, versions
+from .._moments import Moments
 from .._persistence import ModelFileError, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error
@@ -128,11 +131,12 @@ def fit(
     with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"):
         with terminal.warnings_as_notes(rows.messages):
             model.fit(X, y, sample_weight=rows.weight, **given)
+        pipeline, effects = _pipeline(model, encoding, standard_errors and errors_are_cheap(model))
         summary = report.summarise(
-            model, X, y, encoding.names, weight=rows.weight, standard_errors=standard_errors, data_name=rows.name,
-            target=encoding.target, messages=rows.messages, **about,
+            model, X, y, effects, weight=rows.weight, data_name=rows.name, target=encoding.target,
+            messages=rows.messages, **about,
         )  # fmt: skip
-    return summary, _pipeline(model, encoding)
+    return summary, pipeline
 
 
 def _fit_blocks(
@@ -149,15 +153,19 @@ def _fit_blocks(
         encoding = large_tables.learn(table, options.target, [*options.drop, *options.id], tell)
         messages += encoding.messages
         folds, X, y = large_tables.fit(model, table, encoding, tell)
-    summary = report.summarise_folds(model, folds, X, y, encoding.names, data_name=table.path.name,
+    pipeline, effects = _pipeline(model, encoding, False, Moments.merge_all(folds))
+    summary = report.summarise_folds(model, folds, X, y, effects, data_name=table.path.name,
                                      target=encoding.target, messages=messages, **about)  # fmt: skip
-    return summary, _pipeline(model, encoding)
+    return summary, pipeline
 
 
-def _pipeline(model: OLSEnsembleRegressorCV, encoding: Encoding) -> Pipeline:
+def _pipeline(
+    model: OLSEnsembleRegressorCV, encoding: Encoding, errors: bool, moments: Moments | None = None
+) -> tuple[Pipeline, Effects]:
+    """What to save, and effects of the columns, with standard errors where these are wanted."""
     pipeline = Pipeline([("columns", encoding.before), ("ensemble", model)])
     vars(pipeline)["target_name_"] = encoding.target
-    return pipeline
+    return pipeline, Effects(model, split_pipeline(pipeline).features, errors, moments)
 
 
 def compare(data: Path | None, options: TableOptions, command: str, **settings: Any) -> dict[str, Any]:

@@ -85,8 +85,9 @@ def split_model(model: Any, display: type, needs: str, way_out: str) -> Pipeline
 
 def column_names(parts: PipelineParts, given: ArrayLike | None = None) -> NDArray[np.object_]:
     """Names of the columns: the given ones, or those that went into the pipeline, or x0, x1, ..."""
-    names = np.array([str(name) for name in np.ravel(parts.features if given is None else given)], dtype=object)
-    count = len(parts.features)
+    known = [feature.name for feature in parts.features]
+    names = np.array([str(name) for name in np.ravel(known if given is None else given)], dtype=object)
+    count = len(known)
     if len(names) != count:
         raise ValueError(f"feature_names has {len(names)} names, but the estimator was fitted on {count} columns.")
     return names
