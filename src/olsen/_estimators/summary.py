@@ -90,13 +90,15 @@ class Effects:
         self.places: dict[str, list[int]] = {}
         for j, feature in enumerate(features):
             self.places.setdefault(feature.source, []).append(j)
-        groups, p = [[j] for j in range(len(features))] + list(self.places.values()), len(features)
+        groups, p = [[j] for j in range(len(features))], len(features)
+        groups += [own for own in self.places.values() if len(own) > 1]
         found = np.full((2, *self._coef.shape[:-1], len(groups)), np.nan)
         for wanted in (errors, False):
             with suppress(NeedsRows), np.errstate(over="ignore", invalid="ignore"):
                 found = model._effects(groups, wanted, moments)
                 break
-        self.each, self.whole = found[..., :p], found[..., p:]
+        place = {tuple(own): g for g, own in enumerate(groups)}
+        self.each, self.whole = found[..., :p], found[..., [place[tuple(own)] for own in self.places.values()]]
         for g, own in enumerate(self.places.values()):
             if len(own) > 1 and (number_of := self._number(own)) is not None:
                 self.whole[0, ..., g] *= np.sign(self._coef[..., number_of])
