@@ -205,17 +205,17 @@ class UncertaintyMixin(BaseEstimator):
         known = self._standard_errors("effects") if errors else None
         single = np.atleast_2d(self.coef_std_) if errors else np.full_like(coef, np.nan)
         found = np.full((2, len(coef), len(groups)), np.nan)
+        spread = _spread(rows, moments, coef.shape[1])
         for g, own in enumerate(groups):
-            b = coef[:, own] if len(own) > 1 else np.ones((1, 1))
-            spread = _covariance_times(rows, moments, own, b)  # C b, (q, columns)
-            size = np.sqrt(np.maximum(np.sum(b * spread, axis=1), 0.0))
             if len(own) == 1:
-                found[:, :, g] = size * coef[:, own[0]], size * single[:, own[0]]
+                found[:, :, g] = spread[own] * coef[:, own[0]], spread[own] * single[:, own[0]]
                 continue
+            slope = _covariance_times(rows, moments, own, coef[:, own])  # C b, (q, columns)
+            size = np.sqrt(np.maximum(np.sum(coef[:, own] * slope, axis=1), 0.0))
             found[0, :, g] = size
             if known is not None:
                 gradient = np.zeros_like(coef)
-                gradient[:, own] = spread / np.where(size > 0, size, 1.0)[:, None]
+                gradient[:, own] = slope / np.where(size > 0, size, 1.0)[:, None]
                 found[1, :, g] = np.diagonal(known.std(gradient, 0.0))
         return found[:, 0] if self.coef_.ndim == 1 else found
 
@@ -347,6 +347,14 @@ class UncertaintyMixin(BaseEstimator):
 
 class _MissingAttribute(NeedsRows, AttributeError):
     """An attribute that is computed from training rows that are not kept: for `hasattr` there is none."""
+
+
+def _spread(rows: Any, moments: Moments | None, p: int) -> Array:
+    """Standard deviations of all columns of the training rows, some columns at a time."""
+    if moments is not None:
+        return np.asarray(np.sqrt(np.maximum(np.diagonal(moments.G), 0.0) / moments.weight))
+    parts = (rows.submatrix(np.arange(i, min(i + 256, p)), None).A for i in range(0, p, 256))
+    return np.concatenate([np.sqrt((A * A).sum(axis=0) / rows.total_weight) for A in parts])
 
 
 def _covariance_times(rows: Any, moments: Moments | None, own: list[int], b: Array) -> Array:
