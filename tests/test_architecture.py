@@ -198,7 +198,7 @@ LINES = {
     "_dropout": 390, "simulation": 350, "_moments": 345, "explorer": 110, "datasets": 25, "_kernel": 20,
 }  # fmt: skip
 FILES, CONSTANTS, C_LINES = 115, 138, 1722
-WALKS = {"fit": (20, 70), "tuned fit": (28, 320), "olsen fit": (44, 600)}  # files entered, changes of file
+WALKS = {"fit": (20, 70), "tuned fit": (28, 320), "olsen fit": (44, 615)}  # files entered, changes of file
 
 
 def code_lines(path):
