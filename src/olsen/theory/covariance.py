@@ -18,20 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from ._arguments import (
-    PROBABILITY,
-    ROWS,
-    ROWS_OF_A_LIMIT,
-    Counts,
-    Floats,
-    Letter,
-    as_numbers,
-    checked,
-    covariance,
-    letters,
-    require,
-    scalar,
-)
+from . import _arguments
+from ._arguments import ROWS, Counts, Floats, Letter, checked, letters, require, scalar
 from ._pairs import mean_of_pairs
 
 
@@ -48,7 +36,7 @@ def _problem(function: str, Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, 
     """The covariance as a matrix, and the signal."""
     (beta,) = letters(function, beta=beta)
     require(beta.ndim == 1, f"{function}: beta must be a vector of length p; got shape {beta.shape}.")
-    Sigma = covariance(function, Sigma)
+    Sigma = _arguments.covariance(function, Sigma)
     require(
         Sigma.shape in ((len(beta),), (len(beta), len(beta))),
         f"{function}: Sigma must be p x p (or its diagonal) for beta of length p = {len(beta)}; got {Sigma.shape}.",
@@ -62,9 +50,14 @@ def _columns(function: str, name: str, features: ArrayLike, p: int) -> Counts:
     if given.dtype == bool:
         require(given.shape == (p,), f"{function}: {name} as a mask must have p = {p} entries; got {given.shape}.")
         return np.flatnonzero(given)
-    numbers = as_numbers(function, name, features)
+    numbers = _arguments.as_numbers(function, name, features)
     require(numbers.ndim == 1, f"{function}: {name} must be a vector of columns; got shape {numbers.shape}.")
-    checked(function, name, numbers, Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True))
+    checked(
+        function,
+        name,
+        numbers,
+        Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True),
+    )
     columns: Counts = numbers.astype(int)
     require(
         len(np.unique(columns)) == len(columns),
@@ -88,7 +81,7 @@ def effective_penalty(eigenvalues: ArrayLike, n_samples: float, penalty: float =
     """
     (s,) = letters("effective_penalty", eigenvalues=eigenvalues)
     require(s.ndim == 1 and s.size > 0, f"effective_penalty: eigenvalues must be a vector; got shape {s.shape}.")
-    tau = scalar("effective_penalty", "n_samples", n_samples, ROWS_OF_A_LIMIT)
+    tau = scalar("effective_penalty", "n_samples", n_samples, _arguments.ROWS_OF_A_LIMIT)
     return _effective_penalty(s, tau, scalar("effective_penalty", "penalty", penalty))
 
 
@@ -296,7 +289,7 @@ def covariance_risk(
         scalar("covariance_risk", name, given)
     rows = round(eta * n)
     require(rows >= 1, f"covariance_risk: eta = {eta:.6g} leaves no row of n = {n} to a member; give more of either.")
-    alpha = checked("covariance_risk", "alpha", alpha, PROBABILITY)
+    alpha = checked("covariance_risk", "alpha", alpha, _arguments.PROBABILITY)
     subsets = _draw(alpha, len(beta), int(n_subsets), rows, np.random.default_rng(rng), penalty)
     members = [_member(Sigma, beta, S, rows, penalty) for S in subsets]
     bias, trace, own_bias, own_variance = _leave_one_out(Sigma, members)
@@ -367,7 +360,7 @@ def ridge_covariance_risk(Sigma: ArrayLike, beta: ArrayLike, penalty: float, sig
     """
     Sigma, beta = _problem("ridge_covariance_risk", Sigma, beta)
     (noise,) = letters("ridge_covariance_risk", sigma=sigma)
-    scalar("ridge_covariance_risk", "n", n, ROWS_OF_A_LIMIT)
+    scalar("ridge_covariance_risk", "n", n, _arguments.ROWS_OF_A_LIMIT)
     scalar("ridge_covariance_risk", "penalty", penalty)
     member = _member(Sigma, beta, np.arange(len(beta)), n, penalty)
     return _pair_risk(Sigma, member, member, n, noise**2)[()]

@@ -11,20 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
-from . import _distributions
-from ._arguments import (
-    LEAST,
-    ROWS,
-    ROWS_OF_A_LIMIT,
-    SPREAD,
-    Floats,
-    checked,
-    covariance,
-    letters,
-    require,
-    require_choice,
-    scalar,
-)
+from . import _arguments, _distributions
+from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, checked, letters, require, require_choice, scalar
 from ._families import Coins, Family, best_coins, coins_of
 from ._pairs import mean_of_pairs
 from .covariance import _effective_penalty
@@ -200,7 +188,7 @@ def ridge_matched_probabilities(Sigma: ArrayLike, penalty: float, *, n: float) -
     >>> ridge_matched_probabilities([1.0, 1.0, 1.0, 1.0], 4.0, n=6).round(12)
     array([0.5, 0.5, 0.5, 0.5])
     """
-    Sigma = covariance("ridge_matched_probabilities", Sigma)
+    Sigma = _arguments.covariance("ridge_matched_probabilities", Sigma)
     rows = scalar("ridge_matched_probabilities", "n", n, ROWS_OF_A_LIMIT)
     values, vectors = (Sigma, np.eye(len(Sigma))) if Sigma.ndim == 1 else np.linalg.eigh(Sigma)
     values = np.maximum(values, 0.0)  # what is negative is rounding
@@ -228,7 +216,7 @@ def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *
     variances, beta = letters("optimal_probabilities", variances=variances, beta=beta)
     _require_columns("optimal_probabilities", beta.shape, beta=beta, variances=variances)
     scalar("optimal_probabilities", "n", n, ROWS_OF_A_LIMIT)
-    positive = SPREAD._replace(least=LEAST, way_out="Without noise take every feature of non-zero signal.")
+    positive = _arguments.SPREAD._replace(least=LEAST, way_out="Without noise take every feature of non-zero signal.")
     scalar("optimal_probabilities", "sigma", sigma, positive)
     signal = variances * beta**2
 
