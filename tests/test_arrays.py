@@ -158,7 +158,7 @@ def test_mixed_places_are_refused(xp, seed):
     assert OLSEnsembleRegressor(5, random_state=0).fit(*there).coef_.device == elsewhere
 
 
-def test_a_device_that_runs_out_of_memory_says_so(xp, seed, monkeypatch):
+def test_a_device_that_runs_out_of_memory_leaves_nothing_behind(xp, seed, monkeypatch):
     class OutOfMemoryError(RuntimeError):
         """What torch and cupy call theirs."""
 
@@ -168,7 +168,7 @@ def test_a_device_that_runs_out_of_memory_says_so(xp, seed, monkeypatch):
     X, y, _ = data(seed)
     model = OLSEnsembleRegressor(5)
     monkeypatch.setattr(moments, "_squares_elsewhere", fail)
-    with pytest.raises(MemoryError, match=r"150 x 40 \(tried to allocate 3 GiB\).*12.8 kB"):
+    with pytest.raises(OutOfMemoryError, match="3 GiB"):
         model.fit(xp.asarray(X), xp.asarray(y))
     assert not hasattr(model, "coef_")
 

@@ -19,7 +19,7 @@ from .._members import Members, on_device
 from ..subsets import Design
 from ..subsets._on_device import draw_on_device
 from .engine import Options
-from .memory import Rows, memory_named
+from .memory import Rows
 
 
 def lives_elsewhere(*arrays: Any) -> bool:
@@ -66,8 +66,7 @@ class Device(Rows):
 
     def _solve_drawn(self, features: Any, samples: Any, weights: NDArray[np.float64] | None) -> Members:
         k, rows = len(features), self.rows
-        with memory_named(rows):
-            total = on_device.solve_sum(rows, features, samples, self.options.solver, self.options.quietly)
+        total = on_device.solve_sum(rows, features, samples, self.options.solver, self.options.quietly)
         coef, intercept, mean_y = total.coef / k, total.intercept / k, total.mean_y / k
         solver = "masked_cg" if self.options.solver == "auto" else self.options.solver
         solver = solver if samples is None or solver == "orthogonal" else "member_gram"

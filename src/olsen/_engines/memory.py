@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,8 +10,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .. import _members
-from .._execution.arrays import out_of_memory
-from .._execution.memory import describe
 from .._members import Members, Problem
 from .._moments import Moments, Triangle
 from ..subsets import Design, Subsets, row_groups
@@ -74,9 +70,8 @@ class Rows(Engine):
             )
         # Cholesky factors ask for double precision, which not every device has; comparing sizes takes several copies
         stay = space.dtype == space.xp.float64 and 64.0 * self.n_columns**2 * count < space.batch_bytes(np.inf)
-        with memory_named(self.rows):
-            made = (self.rows.take(own).moments for own in folds)
-            return [moments if stay else moments.on_host() for moments in made]
+        made = (self.rows.take(own).moments for own in folds)
+        return [moments if stay else moments.on_host() for moments in made]
 
     def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
         folds = self._folds(len(fits), seed)
@@ -116,22 +111,6 @@ class Rows(Engine):
             return fit.residuals(part.X, part.Y)
         predicted = space.cast(part.X) @ space.put(fit.coef.T) + space.put(fit.intercept)
         return np.asarray(space.get(space.cast(part.Y) - predicted), dtype=float)
-
-
-@contextmanager
-def memory_named(problem: Problem) -> Iterator[None]:
-    """Whatever error a library raises when its device runs out of memory, in words."""
-    try:
-        yield
-    except Exception as error:
-        if isinstance(error, MemoryError) or not out_of_memory(error):
-            raise
-        n, p = problem.shape
-        raise MemoryError(
-            f"{problem.space.device} ran out of memory with X of {n} x {p} ({error}). A Gram matrix takes "
-            f"{describe(8.0 * p * p)} there, and rows are summed in blocks of {describe(2.0**31)}. Free some memory, "
-            f"take fewer columns, or move X to the host."
-        ) from error
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,6 @@ from numpy.typing import NDArray
 
 from .threads import cached_property
 
-try:
-    from sklearn.utils._array_api import get_namespace as _get_namespace
-except ImportError:  # then only libraries that are in the standard by themselves
-    _get_namespace = None
-
 
 @dataclass(frozen=True)
 class Space:
@@ -159,9 +154,9 @@ def space_of(X: Any) -> Space | None:
 
 def _namespace(X: Any) -> Any:
     """The functions of the library that X comes from, or None for what is not an array."""
-    if _get_namespace is None:
-        return X.__array_namespace__() if hasattr(X, "__array_namespace__") else None
-    xp, is_array = _get_namespace(X)
+    from sklearn.utils._array_api import get_namespace  # private; only dispatch needs it
+
+    xp, is_array = get_namespace(X)
     return xp if is_array else None
 
 

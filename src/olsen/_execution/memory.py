@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from contextlib import suppress
 from pathlib import Path
 
 try:
@@ -24,9 +22,6 @@ def available_bytes(root: Path = Path("/")) -> float:
     are given back before memory is refused.
     """
     left = [1024 * _number(root / "proc/meminfo", "MemAvailable:")]
-    if left[0] == INFINITY:
-        with suppress(ValueError, OSError, AttributeError):
-            left.append(float(os.sysconf("SC_AVPHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE"))
     own = re.search(r"^0::/(.+)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
     for name in ("", own[1]) if own else ("",):
         group = root / "sys/fs/cgroup" / name

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from .._execution.threads import cached_property
 
-T = TypeVar("T")
-
-
-class Mapper(Protocol):
-    """``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks of ``range(n_items)``.
-
-    It may use threads, and returns the results in order.
-    """
-
-    def __call__(self, function: Callable[[int, int], T], n_items: int, /) -> list[T]: ...
+# ``mapper(function, n_items)`` calls ``function(start, stop)`` on chunks of ``range(n_items)``; it may use threads, and
+# returns the results in order
+Mapper = Callable[[Callable[[int, int], Any], int], list[Any]]
 
 
 @dataclass(frozen=True)

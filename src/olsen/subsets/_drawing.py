@@ -13,20 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._compressed import Mapper, Subsets
 
-__all__ = [
-    "COLUMNS",
-    "DETERMINANTAL",
-    "ROWS",
-    "draw",
-    "draw_members",
-    "group_size",
-    "key_order",
-    "permutations",
-    "raw_keys",
-    "resolve_size",
-    "row_groups",
-]
-
 Keys = NDArray[np.uint64]
 
 COLUMNS, ROWS, GROUPS, DETERMINANTAL = range(4)  # streams of a seed: columns, rows, groups of rows
