@@ -249,9 +249,9 @@ def test_a_mapper_needs_two_arguments_only(seed):
     for design, sampling in itertools.product(["independent", "balanced"], ["fixed", "bernoulli"]):
         with case(design, sampling):
             calls.clear()
-            settings = {"seed": seed, "size": 1000, "sampling": sampling, "design": design}
-            expected = subsets.draw(3000, 2000, **settings)
-            found = subsets.draw(3000, 2000, mapper=mapper, **settings)
+            settings = {"seed": seed, "size": 500, "sampling": sampling, "design": design}
+            expected = subsets.draw(1500, 1200, **settings)
+            found = subsets.draw(1500, 1200, mapper=mapper, **settings)
             np.testing.assert_array_equal(found.indptr, expected.indptr)
             np.testing.assert_array_equal(found.indices, expected.indices)
             assert len(calls) == 1

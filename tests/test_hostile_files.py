@@ -455,22 +455,19 @@ def test_messages_show_names_and_keep_to_one_line(kind, olsen, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudoterminals")
-def test_a_terminal_gets_no_control_characters_and_a_file_gets_the_name(olsen, tmp_path):
+def test_a_terminal_gets_no_control_characters_and_a_file_gets_the_name(olsen, tmp_path, monkeypatch, until_closed):
     """Through a real pseudoterminal, and not through one."""
     name, path = NAMES["escape"], tmp_path / "t.parquet"
     target = hostile_table(path, name)
     assert olsen("fit", path, "--target", target, "--members", "5", "--out", tmp_path / "m.skops")[0] == 0
     assert olsen("predict", tmp_path / "m.skops", path)[1].startswith(f"{target}\n")
-    command = [sys.executable, "-m", "olsen", "predict", tmp_path / "m.skops", path]
     ours, theirs = os.openpty()
-    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL):
-        os.close(theirs)
-        shown = b""
-        with contextlib.suppress(OSError):  # how a terminal says that its program has ended
-            while part := os.read(ours, 1 << 16):
-                shown += part
-    os.close(ours)
-    assert b"\x1b" not in shown and b"\x07" not in shown and shown.startswith(rb"ya\x1b]0;owned\x07\x1b[2J")
+    with open(theirs, "w") as screen:
+        monkeypatch.setattr(sys, "stdout", screen)
+        assert cli.main(["predict", str(tmp_path / "m.skops"), str(path)]) == 0
+        monkeypatch.undo()
+    shown = until_closed(ours)
+    assert "\x1b" not in shown and "\x07" not in shown and shown.startswith(r"ya\x1b]0;owned\x07\x1b[2J")
 
 
 def csv_rows(n=60):
