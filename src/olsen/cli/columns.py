@@ -7,6 +7,7 @@ column from its distinct values, which must all follow one format.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self
@@ -99,11 +100,10 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(X, pa.Table):
             frame = nw.from_native(X, eager_only=True)
             X = frame.to_arrow().select(frame.columns)
-        first_row = int((X.schema.metadata or {}).get(FIRST_ROW, 0))
         return np.column_stack([
             _texts(column) if self.kind == "text"
-            else self._days(column, name, first_row) if self.kind == "date"
-            else self._numbers(column, name, first_row, separator_of(X))
+            else self._days(column, name, rows_before(X)) if self.kind == "date"
+            else self._numbers(column, name, rows_before(X), separator_of(X))
             for name, column in zip(X.column_names, X.columns, strict=True)
         ])  # fmt: skip
 
@@ -135,7 +135,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The decimal mark that was learned; for plain numbers, the one that the texts have, if there is no doubt."""
         if self.decimal is not None:
             return self.decimal
-        how = decimal_mark(texts, f"column {quoted(name)}", doubtful="")
+        how = decimal_mark(texts, f"column {quoted(name)}")
         if how is None:
             raise TableError(
                 f"column {quoted(name)} holds text ({listed(texts.to_pylist(), 3)}), but the model learned numbers "
@@ -160,6 +160,11 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
+
+
+def rows_before(table: Any) -> int:
+    """Number of the rows before a part of a larger table."""
+    return int((table.schema.metadata or {}).get(FIRST_ROW, 0))
 
 
 def _all_read(values: Array, texts: Any, codes: Any, name: str, expected: str, first_row: int) -> Array:
@@ -235,7 +240,7 @@ def plain_numbers(column: Any) -> Array | None:
         return None
 
 
-def is_plain(table: Any, name: str, decimals: set[str], where: str, notes: list[str]) -> bool:
+def is_plain(table: Any, name: str, decimals: str, where: str, notes: list[str]) -> bool:
     """Whether a column of a training table holds plain numbers, with a note where they may be identifiers.
 
     Texts are plain numbers only in a text file; with decimal commas in other columns, points must be without doubt.
@@ -289,19 +294,19 @@ def possible_decimals(texts: Any) -> list[str]:
     return [mark for mark in PATTERNS if len(texts) and fits_format(texts, mark).all()]
 
 
-def settled_decimals(table: Any) -> set[str]:
+def settled_decimals(table: Any) -> str:
     """Decimal marks of the columns that leave no doubt; where cells are separated by commas, numbers have points."""
     if separator_of(table) in ("", ","):
-        return {"."}
+        return "."
     found = [possible_decimals(column.slice(0, 1000).drop_null()) for column in table.columns]
-    return {marks[0] for marks in found if len(marks) == 1}
+    return "".join({marks[0] for marks in found if len(marks) == 1})
 
 
-def decimal_mark(texts: Any, where: str, doubtful: str = ".") -> str | None:
+def decimal_mark(texts: Any, where: str, settled: str = "") -> str | None:
     """The one decimal mark with which all texts of an array are numbers; None if there is none.
 
-    `doubtful` is that of texts which are numbers with both, such as 1,234; empty if nobody knows: then they are
-    refused.
+    `settled` has those of other columns: if there is one, texts that are numbers with both, such as 1,234, have it,
+    otherwise they are refused.
     """
 
     decimals = possible_decimals(texts)
@@ -310,8 +315,8 @@ def decimal_mark(texts: Any, where: str, doubtful: str = ".") -> str | None:
     marks = [mark for mark in ".," if pc.any(pc.match_substring(texts, mark)).as_py()]
     if marks in ([], ["."]):
         return "."
-    if marks == [","] and doubtful:
-        return doubtful
+    if marks == [","] and len(settled) == 1:
+        return settled
     raise _doubt(texts, where, marks[-1])
 
 
@@ -388,7 +393,6 @@ def days(text: str, order: str) -> float | None:
 def refuse_missing(
     table: Any,
     names: Iterable[str],
-    first_row: int = 0,
     *,
     filled: Iterable[str] = (),
     target: str | None = None,
@@ -396,10 +400,9 @@ def refuse_missing(
 ) -> dict[str, int]:
     """Raise if cells are missing or not finite, with their number and the first of their rows.
 
-    `first_row` is the number of the table's first row, where it is part of a larger one. In columns that are `filled`
-    only infinite cells are refused; the missing ones are counted and returned.
+    In columns that are `filled` only infinite cells are refused; the missing ones are counted and returned.
     """
-    counts, infinite, first, gaps = {}, 0, table.num_rows, dict[str, int]()
+    counts, infinite, first, gaps = Counter[str](), 0, table.num_rows, dict[str, int]()
     for name in names:
         missing, endless = unusable(table.column(name))
         bad = endless if name in filled else missing | endless
@@ -413,11 +416,9 @@ def refuse_missing(
             first = min(first, int(np.argmax(bad)))
     if not counts:
         return gaps
-    worst = sorted(counts, key=lambda name: -counts[name])
-    named = ", ".join(f"{quoted(name)} ({counts[name]})" for name in worst[:8])
-    more = f" and {len(worst) - 8} more" if len(worst) > 8 else ""
-    total = sum(counts.values())
-    what = {0: "missing", total: "infinite"}.get(infinite, f"missing or not finite ({infinite} infinite)")
+    named = ", ".join(f"{quoted(name)} ({count})" for name, count in counts.most_common(8))
+    more = f" and {len(counts) - 8} more" if len(counts) > 8 else ""
+    what = {0: "missing", counts.total(): "infinite"}.get(infinite, f"missing or not finite ({infinite} infinite)")
     ways = ["Correct them", "remove these rows"]  # a target cannot be left out, nor can a column that a model needs
     if stage == "fit":
         ways[1] = "leave these rows out with --missing drop"
@@ -426,8 +427,8 @@ def refuse_missing(
     if stage != "predict" and set(counts) != {target}:
         ways.append(f"leave columns{' other than the target' * (target in counts)} out with --drop")
     raise TableError(
-        f"{counted(total, 'cell')} {what}, in {counted(len(counts), 'column')}: {named}{more}, the first in row "
-        f"{first_row + first + 1}. {', '.join(ways[:-1])}, or {ways[-1]}."
+        f"{counted(counts.total(), 'cell')} {what}, in {counted(len(counts), 'column')}: {named}{more}, the first in "
+        f"row {rows_before(table) + first + 1}. {', '.join(ways[:-1])}, or {ways[-1]}."
     )
 
 

@@ -26,7 +26,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from .._persistence import ModelFileError
 from .._report.formatting import counted, quoted, shortened
 from . import columns as cells
-from .columns import FIRST_ROW, Stage, TableColumns, distinct_texts, refuse_missing
+from .columns import Stage, TableColumns, distinct_texts, refuse_missing, rows_before
 from .tables import TableError, listed, one_line, option, refuse_absent, text_names
 from .terminal import UsageError
 
@@ -121,27 +121,21 @@ def learn_encoding(
     return table, encoding
 
 
-def numbers_of(
-    table: Any, name: str, parser: TableColumns | None = None, first_row: int = 0, stage: Stage = "fit"
-) -> Array:
+def numbers_of(table: Any, name: str, parser: TableColumns | None = None, stage: Stage = "fit") -> Array:
     """A column of a training table as numbers, without missing cells; without a parser its format is detected."""
-    parser = parser or _target(table, name, cells.settled_decimals(table))
-    column = _from_row(table.select([name]), first_row)
+    column, parser = table.select([name]), parser or _target(table, name, cells.settled_decimals(table))
     values = np.asarray(parser.transform(column), dtype=float)
     if not np.isfinite(values).all():
-        refuse_missing(column, [name], first_row, target=name, stage=stage)
-        raise _infinite(values, [name], first_row)
+        refuse_missing(column, [name], target=name, stage=stage)
+        raise _infinite(values, [name], column)
     return values[:, 0]
 
 
-def _from_row(table: Any, first_row: int) -> Any:
-    """A table that knows the number of its first row, for errors that name cells."""
-    return table.replace_schema_metadata({**(table.schema.metadata or {}), FIRST_ROW: str(first_row).encode()})
-
-
-def _infinite(values: Array, names: list[str], first_row: int) -> TableError:
+def _infinite(values: Array, names: list[str], table: Any) -> TableError:
     row, j = np.argwhere(~np.isfinite(values))[0]
-    return TableError(f"column {quoted(names[j])} is infinite in row {first_row + row + 1}; correct that cell.")
+    return TableError(
+        f"column {quoted(names[j])} is infinite in row {rows_before(table) + row + 1}; correct that cell."
+    )
 
 
 def _orders(given: Iterable[str], names: list[str]) -> dict[str, list[str]]:
@@ -171,21 +165,15 @@ def _without_gaps(table: Any, names: list[str], messages: list[str]) -> Any:
     return table.filter(kept)
 
 
-def _numbers(where: str, texts: Any, decimals: set[str]) -> TableColumns | None:
-    """The parser of a column with these different texts, if all of them are numbers."""
-    decimal = cells.decimal_mark(texts, where, next(iter(decimals)) if len(decimals) == 1 else "")
-    return None if decimal is None else TableColumns("number", decimal)
-
-
-def _target(table: Any, target: str, decimals: set[str]) -> TableColumns:
+def _target(table: Any, target: str, decimals: str) -> TableColumns:
     """How the numbers of the target are written."""
     where = f"the target {quoted(target)}"
     if cells.is_plain(table, target, decimals, where, []):
         return TableColumns()
     texts, codes = distinct_texts(table.column(target))
-    parser = _numbers(where, texts, decimals)
-    if parser is not None:
-        return parser
+    decimal = cells.decimal_mark(texts, where, decimals)
+    if decimal is not None:
+        return TableColumns("number", decimal)
     rows = np.flatnonzero((codes >= 0) & np.append(cells.odd_texts(texts), False)[codes])
     raise TableError(
         f"{where} holds text, or numbers in another format, in {counted(len(rows), 'cell')}, the first "
@@ -195,7 +183,7 @@ def _target(table: Any, target: str, decimals: set[str]) -> TableColumns:
 
 
 def _decided(
-    table: Any, name: str, values: list[str] | None, dates: bool, levels: list[str] | None, decimals: set[str],
+    table: Any, name: str, values: list[str] | None, dates: bool, levels: list[str] | None, decimals: str,
     messages: list[str],
 ) -> InputColumn:  # fmt: skip
     """What a column is; `values` are its texts, where `table` is the head of a larger one."""
@@ -206,9 +194,9 @@ def _decided(
     if levels is not None:
         return _ordered(sorted(set(texts.to_pylist())), name, levels, messages)
     temporal = cells.is_temporal(column.type)
-    parser = None if dates or temporal else _numbers(where, texts, decimals)
-    if parser is not None:
-        return InputColumn(name, parser)
+    decimal = None if dates or temporal else cells.decimal_mark(texts, where, decimals)
+    if decimal is not None:
+        return InputColumn(name, TableColumns("number", decimal))
     order = "ymd" if temporal else cells.date_order(texts.to_pylist(), where)
     if not dates and order is None:
         return _categorical(texts, name, table.num_rows, messages)
@@ -371,30 +359,29 @@ class Encoding:
             raise TableError(f"the table lacks {lacks} of the model: {listed(missing)}{hint}.")
         return table.select(self.needed)
 
-    def features(self, table: Any, first_row: int = 0) -> Array:
+    def features(self, table: Any) -> Array:
         """Encoded columns of a table, which must hold all columns in use, of the same kind, without missing cells.
 
-        Gaps are filled in columns whose means were learned. `first_row` is the number of the table's first row, where
-        it is part of a larger one.
+        Gaps are filled in columns whose means were learned.
         """
-        table = _from_row(self.own_columns(table), first_row)
+        table = self.own_columns(table)
         gaps = [column.name for column in self.columns if not column.fills and table.column(column.name).null_count]
-        refuse_missing(table, gaps, first_row, target=self.target, stage=self.stage)
-        self._refuse_unknown(table, first_row)
+        refuse_missing(table, gaps, target=self.target, stage=self.stage)
+        self._refuse_unknown(table)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X does not have valid feature names|Found unknown categories")
+            warnings.filterwarnings("ignore", "Found unknown categories")
             encoded = np.asarray(self.before.transform(table), dtype=float)
         if not np.isfinite(encoded).all():
             filled = [column.name for column in self.columns if column.fills]
-            refuse_missing(table, self.needed, first_row, filled=filled, target=self.target, stage=self.stage)
-            raise _infinite(encoded, self.names, first_row)
+            refuse_missing(table, self.needed, filled=filled, target=self.target, stage=self.stage)
+            raise _infinite(encoded, self.names, table)
         return np.asfortranarray(encoded)
 
-    def response(self, table: Any, first_row: int = 0) -> Array:
+    def response(self, table: Any) -> Array:
         """The target column as numbers, without missing cells."""
-        return numbers_of(table, self.target, self.response_parser, first_row, self.stage)
+        return numbers_of(table, self.target, self.response_parser, self.stage)
 
-    def _refuse_unknown(self, table: Any, first_row: int) -> None:
+    def _refuse_unknown(self, table: Any) -> None:
         """Raise for categories that the model has not seen, or count them."""
         for column in self.columns:
             if column.categories is None:
@@ -402,7 +389,7 @@ class Encoding:
             held = column.parser.transform(table.select([column.name]))[:, 0]
             strange = [text for text in dict.fromkeys(held) if text not in set(column.categories) and text == text]
             if strange and (column.ordered or self.unknown == "error"):
-                row = first_row + list(held).index(strange[0]) + 1
+                row = rows_before(table) + list(held).index(strange[0]) + 1
                 ignore = "" if column.ordered else ", or take them for none of these with --unknown ignore"
                 raise TableError(
                     f"column {quoted(column.name)} holds {listed(strange, 5)}, which the model has not seen; it knows "

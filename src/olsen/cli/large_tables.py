@@ -23,7 +23,7 @@ from .._execution import memory
 from .._moments import Moments
 from .._selection.fold_data import FOLDS, SEED
 from ..subsets import row_groups
-from .columns import distinct_texts, refuse_missing
+from .columns import FIRST_ROW, distinct_texts, refuse_missing, rows_before
 from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
 from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
 from .terminal import Tell, silent
@@ -101,8 +101,8 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> 
         """Different texts of some columns, until there are too many of them."""
         found: dict[str, set[str]] = {name: set() for name in names}
 
-        def find(part: Any, first: int) -> None:
-            refuse_missing(part, names, first, stage="blocks")
+        def find(part: Any) -> None:
+            refuse_missing(part, names, stage="blocks")
             for name in names:
                 found[name].update(distinct_texts(part.column(name))[0].to_pylist())
 
@@ -112,7 +112,7 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> 
                 break
         return {name: list(values) for name, values in found.items()}
 
-    head = next(_blocks(table, table.schema.names, HEAD_ROWS, lambda part, _: part))
+    head = next(_blocks(table, table.schema.names, HEAD_ROWS, lambda part: part))
     return learn_encoding(head, target, drop, distinct)[1]
 
 
@@ -120,18 +120,18 @@ def _blocks(
     table: ParquetTable,
     columns: list[str],
     rows: int,
-    work: Callable[[Any, int], T],
+    work: Callable[[Any], T],
     tell: Tell = silent,
     doing: str = "",
 ) -> Iterator[T]:
-    """What `work` makes of consecutive rows and the number of the first; `tell` hears how many rows are done."""
+    """What `work` makes of consecutive rows; `tell` is called with how many rows are done."""
 
     first = 0
     tell(doing, 0, table.n_rows)
     texts = [name for name in text_names(table.schema) if name in columns]
     for batch in parquet_batches(table.files, columns, rows, table.path.name, texts):
         try:
-            done = work(pa.Table.from_batches([batch]), first)
+            done = work(pa.Table.from_batches([batch]).replace_schema_metadata({FIRST_ROW: str(first)}))
         except TableError as error:
             block = f"rows {first + 1} to {first + batch.num_rows}"
             raise TableError(f"{table.path.name}, in the block of {block}: {error}") from error
@@ -153,8 +153,8 @@ def fit(
     wanted = np.sort(np.random.default_rng(model.random_state).choice(table.n_rows, size, replace=False))
     taken: dict[int, tuple[Array, Array, NDArray[Any]]] = {}  # first row of a block -> its sampled rows, folds
 
-    def encoded(part: Any, first: int) -> tuple[Array, Array, None]:
-        X, y = encoding.features(part, first), encoding.response(part, first)
+    def encoded(part: Any) -> tuple[Array, Array, None]:
+        X, y, first = encoding.features(part), encoding.response(part), rows_before(part)
         here = wanted[slice(*np.searchsorted(wanted, [first, first + len(y)]))] - first
         taken[first] = X[here], y[here], row_groups(first, len(y), FOLDS, SEED)[here]
         return X, y, None
@@ -172,9 +172,9 @@ def fit(
 
 
 def predictions(
-    table: ParquetTable, encoding: Encoding, predict: Callable[[Any, int], Array], tell: Tell
+    table: ParquetTable, encoding: Encoding, predict: Callable[[Any], Array], tell: Tell
 ) -> Iterator[Array]:
-    """Predictions of consecutive rows, from a function of a part of the table and the number of its first row."""
+    """Predictions of consecutive rows, from a function of a part of the table."""
     if not table.n_rows:
         raise TableError(f"{table.path.name} has a header but no rows.")
     encoding.own_columns(table.schema.empty_table())  # wrong columns are refused before any row is read

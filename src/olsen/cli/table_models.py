@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from .._persistence import ModelFileError, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error
 from . import large_tables, terminal
-from .columns import texts_of
+from .columns import rows_before, texts_of
 from .commands import TableOptions
 from .encoding import Encoding, learn_encoding, numbers_of
 from .tables import TableError, is_parquet, read_table, refuse_absent, shown_name
@@ -212,8 +211,7 @@ def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool)
             )
         return large, {}
     # a column may name the rows and be one of the model's: then it is read as such
-    needed = [column.name for column in encoding.columns]
-    table, messages = read_table(data, verbatim=[name for name in ids if name not in needed])
+    table, messages = read_table(data, verbatim=[name for name in ids if name not in encoding.needed])
     for message in messages:
         terminal.note(message)
     refuse_absent(ids, table)
@@ -233,9 +231,9 @@ def predictions(
     """
     columns = (encoding.target, *(OTHER_LIMITS if encoding.target in LIMITS else LIMITS))
 
-    def predict(part: Any, first_row: int = 0) -> Array:
+    def predict(part: Any) -> Array:
         with damaged_model(name, TableError):
-            return _predicted(model, encoding.features(part, first_row), first_row, coverage)
+            return _predicted(model, encoding.features(part), rows_before(part), coverage)
 
     if isinstance(table, large_tables.ParquetTable):
         found = large_tables.predictions(table, encoding, predict, tell)
@@ -246,13 +244,12 @@ def predictions(
         yield {**beside, **dict(zip(columns, values.T, strict=False))}
 
 
-def _predicted(model: OLSEnsembleRegressorCV, X: Array, first_row: int, coverage: float | None) -> Array:
+def _predicted(model: OLSEnsembleRegressorCV, X: Array, before: int, coverage: float | None) -> Array:
     """Predictions, (rows, 1), with a `coverage` also the limits of intervals, (rows, 3)."""
-    with np.errstate(over="ignore", invalid="ignore"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
+    with np.errstate(over="ignore", invalid="ignore"):
         found = np.ravel(model.predict(X)).astype(float)
         if not np.isfinite(found).all():
-            row = first_row + int(np.argmin(np.isfinite(found))) + 1
+            row = before + int(np.argmin(np.isfinite(found))) + 1
             raise TableError(
                 f"the prediction of row {row} is not finite: its cells or the model's coefficients are too large."
             )
