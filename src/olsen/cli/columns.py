@@ -100,10 +100,11 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(X, pa.Table):
             frame = nw.from_native(X, eager_only=True)
             X = frame.to_arrow().select(frame.columns)
+        before, separator = rows_before(X), separator_of(X)
         return np.column_stack([
             _texts(column) if self.kind == "text"
-            else self._days(column, name, rows_before(X)) if self.kind == "date"
-            else self._numbers(column, name, rows_before(X), separator_of(X))
+            else self._days(column, name, before) if self.kind == "date"
+            else self._numbers(column, name, before, separator)
             for name, column in zip(X.column_names, X.columns, strict=True)
         ])  # fmt: skip
 
