@@ -1,4 +1,4 @@
-"""What is done on a device instead of the host: drawing many members, comparing sizes. Members are the same ones."""
+"""What is done on a device instead of the host: comparing sizes, intervals and standard errors."""
 
 from itertools import product
 
@@ -14,7 +14,6 @@ from olsen._execution.threads import Threads
 from olsen._moments import Moments, from_data, training_moments
 from olsen._selection import moment_curves
 from olsen._selection.risk_curves import Paths, size_grid
-from olsen.subsets import Design, _drawing, _on_device
 
 
 @pytest.fixture(params=["array_api_strict", "torch", "cupy"], autouse=True)
@@ -32,13 +31,6 @@ def space(xp):
     return space_of(xp.asarray(np.zeros(1)))
 
 
-@pytest.fixture
-def draws_there(monkeypatch):
-    """As on a GPU, whatever runs the tests."""
-    monkeypatch.setattr(Space, "parallel", True)
-    monkeypatch.setattr(_on_device, "WORTH_IT", 0)
-
-
 def data(seed, n=400, p=30, q=1, dependent=False):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) + 3
@@ -46,52 +38,6 @@ def data(seed, n=400, p=30, q=1, dependent=False):
         X[:, 1], X[:, 5], X[:, 7], X[:, 8] = X[:, 0], X[:, 3] - 2 * X[:, 4], 7.3, 0.0
         X[:, 10:14] = rng.integers(0, 4, n)[:, None] == np.arange(4)  # add up to one
     return X, X @ rng.standard_normal((p, q)) / np.sqrt(p) + rng.standard_normal((n, q))
-
-
-# Members
-
-
-def test_keys_and_permutations_are_those_of_the_host(space, seed):
-    for width, start, stop in [(1, 0, 3), (41, 7, 90), (400, 10**6, 10**6 + 5)]:
-        with case(width, start, stop):
-            found = space.get(_on_device.raw_keys(width, start, stop, (seed, 1, 2), space))
-            np.testing.assert_array_equal(found.view(np.uint64), _drawing.raw_keys(width, start, stop, seed, 1, 2))
-    for n_items in [1, 2, 3, 64, 65, 5000]:
-        with case(n_items):
-            raw = _drawing.raw_keys(n_items, 0, 9, seed, 0)
-            found = _drawing.key_order(space.put(raw.view(np.int64)), space.xp)
-            np.testing.assert_array_equal(space.get(found), np.argsort(raw, axis=1))
-
-
-def test_members_are_those_of_the_host(space, draws_there, seed, monkeypatch):
-    """Also drawn in pieces; what is not of one size is left to the host."""
-    for kind, columns in product(["balanced", "independent"], [1, 7, 20, 21, 39, 40, 0.3]):
-        with case(kind, columns):
-            design = Design(50, 40, seed, columns, kind=kind)
-            there, (here, _) = _on_device.draw_on_device(design, 3, 60, space), design.draw(3, 60)
-            np.testing.assert_array_equal(space.get(there.mask).T, here.mask())
-            for mine, expected in ((there.counts(), here.counts()), (there.sizes, here.sizes), (there[5], here[5])):
-                np.testing.assert_array_equal(mine, expected)
-    design = Design(50, 40, seed, 9)
-    whole = _on_device.draw_on_device(design, 0, 200, space)
-    monkeypatch.setattr(_on_device, "CHUNK_BYTES", 200 * 40)
-    if space.batch_bytes(_on_device.CHUNK_BYTES) == _on_device.CHUNK_BYTES:  # else the library knows its memory
-        pieces = _on_device.draw_on_device(design, 0, 200, space)
-        np.testing.assert_array_equal(space.get(pieces.mask), space.get(whole.mask))
-    for other in ({"sampling": "bernoulli"}, {"max_samples": 0.3}, {"max_features": np.full(40, 0.2)}):
-        design = Design(**({"n_rows": 50, "n_columns": 40, "seed": seed, "max_features": 9} | other))
-        assert _on_device.draw_on_device(design, 0, 200, space) is None, other
-
-
-def test_ensembles_of_members_drawn_there(xp, space, draws_there, seed):
-    X, Y = data(seed)
-    for settings in [{}, {"max_samples": 0.5}, {"max_samples": 12}, {"solver": "gram"}]:
-        with case(settings):
-            expected = OLSEnsembleRegressor(60, 9, random_state=seed, **(settings | {"solver": "auto"})).fit(X, Y[:, 0])
-            model = OLSEnsembleRegressor(60, 9, random_state=seed, **settings).fit(xp.asarray(X), xp.asarray(Y[:, 0]))
-            np.testing.assert_allclose(space.get(model.coef_), expected.coef_, rtol=0, atol=1e-8)
-            np.testing.assert_array_equal(model.inclusion_, expected.inclusion_)
-            assert all(map(np.array_equal, model.feature_subsets_, expected.feature_subsets_))
 
 
 # Sizes

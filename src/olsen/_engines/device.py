@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from .._execution.arrays import Space, space_of
 from .._members import Members, on_device
 from ..subsets import Design
-from ..subsets._on_device import draw_on_device
 from .engine import Options
 from .memory import Rows
 
@@ -59,10 +58,6 @@ class Device(Rows):
             return found
         coef, intercept, mean_y = (space.put(array) for array in (found.coef, found.intercept, found.mean_y))
         return replace(found, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
-
-    def _draw(self, design: Design, start: int, stop: int) -> tuple[Any, Any]:
-        columns = draw_on_device(design, start, stop, self.rows.space)
-        return super()._draw(design, start, stop) if columns is None else (columns, None)
 
     def _solve_drawn(self, features: Any, samples: Any, weights: NDArray[np.float64] | None) -> Members:
         k, rows = len(features), self.rows

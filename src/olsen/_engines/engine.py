@@ -128,10 +128,7 @@ class Engine(Protocol):
         """Members `start` to `stop` of a completed design; of a determinantal one, infinitely many too."""
         if stop == math.inf:
             return limit_of(self, design)
-        return self._solve_drawn(*self._draw(design, start, int(stop)), weights)
-
-    def _draw(self, design: Design, start: int, stop: int) -> tuple[Any, Any]:
-        return design.draw(start, stop, self.options.quietly.without_blas)
+        return self._solve_drawn(*design.draw(start, int(stop), self.options.quietly.without_blas), weights)
 
     def _solve_drawn(self, features: Any, samples: Any, weights: Array | None) -> Members:
         """Members with these columns and rows (None: all)."""

@@ -131,13 +131,6 @@ class Space:
             return self.xp.linalg.solve_triangular(L, eye.expand(L.shape), upper=False)
         return self.xp.tril(self.xp.linalg.inv(L))  # rounding above the diagonal
 
-    def inverse_permutations(self, order: Any) -> Any:
-        """The place of every item in permutations (count, items)."""
-        if self.name == "torch":
-            places = self.xp.arange(order.shape[1], device=self.device)
-            return self.xp.empty_like(order).scatter_(1, order, places.expand(order.shape))
-        return self.xp.argsort(order, axis=1)
-
 
 HOST = Space(np, "cpu", np.float64)
 

@@ -38,7 +38,6 @@ from .._execution import memory, messages
 from .._execution.arrays import smaller_batch
 from .._execution.threads import Threads, cached_property
 from ..subsets import Subsets
-from ..subsets._on_device import DeviceSubsets
 from . import gram, orthogonal
 from .cg import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, TooSlow, iterate
 from .cg_operators import OWN, WHOLE, Batch, Rows, Submatrices, UnitGram, rows_batch
@@ -47,7 +46,6 @@ from .problem import Problem, Solution
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-AnySubsets = Subsets | DeviceSubsets
 
 TOL = 1e-9  # default relative error of a member's coefficients
 MAX_STEPS = 1000
@@ -110,7 +108,7 @@ def warn_slow(parts: list[Solved], k: int) -> None:
     )
 
 
-def iterations(problem: Problem, features: AnySubsets, sharing: Threads) -> Iterator[Iteration]:
+def iterations(problem: Problem, features: Subsets, sharing: Threads) -> Iterator[Iteration]:
     """Members by their operator: "dual" for fewer rows than columns, "gram", "single" or "normal" for the others."""
     wide = features.sizes > problem.shape[0] - problem.fit_intercept
     thin = "normal"
@@ -143,7 +141,7 @@ class Iteration:
     """Members that share an operator."""
 
     problem: Problem
-    features: AnySubsets
+    features: Subsets
     kind: str  # "gram", "single", "normal" or "dual"
     members: NDArray[np.int64]
     sharing: Threads
@@ -214,8 +212,6 @@ class Iteration:
 
     def _mask(self, members: Indices) -> Any:
         """Boolean (p, k) of some members, where the problem lives."""
-        if isinstance(self.features, DeviceSubsets):
-            return self.features.columns(members)
         some = self.features if len(members) == len(self.features) else self.features.take(members)
         return self.problem.space.put(some.mask()).T
 

@@ -18,7 +18,7 @@ from .._execution.threads import Threads
 from ..subsets import Subsets
 from . import masked_cg, solve
 from .cg import DONE
-from .masked_cg import AnySubsets, Solved
+from .masked_cg import Solved
 from .mean import mean_target, member_sum
 from .problem import Problem
 
@@ -34,9 +34,7 @@ class MemberSum(NamedTuple):
     refitted: int = 0
 
 
-def solve_sum(
-    problem: Problem, features: AnySubsets, samples: Subsets | None, solver: str, sharing: Threads
-) -> MemberSum:
+def solve_sum(problem: Problem, features: Subsets, samples: Subsets | None, solver: str, sharing: Threads) -> MemberSum:
     """Sum of all members' coefficients and intercepts, on the problem's device; `sharing` serves the host's part."""
     if samples is not None or solver == "orthogonal":
         return _from_host(problem, features, samples, np.arange(len(features)), solver, sharing)
@@ -66,7 +64,7 @@ def _converged(part: Solved, space: arrays.Space) -> MemberSum:
 
 
 def _from_host(
-    problem: Problem, features: AnySubsets, samples: Subsets | None, members: Indices, solver: str, sharing: Threads
+    problem: Problem, features: Subsets, samples: Subsets | None, members: Indices, solver: str, sharing: Threads
 ) -> MemberSum:
     """Members solved on the host, which gets the columns they use; all of them, where they have rows of their own."""
     space, k = problem.space, len(members)

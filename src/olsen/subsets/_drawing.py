@@ -71,7 +71,7 @@ def permutations(n_items: int, stop: int, *, seed: int, start: int = 0, stream: 
     >>> bool((permutations(5, 4, seed=0)[2:] == permutations(5, 4, seed=0, start=2)).all())
     True
     """
-    return np.asarray(key_order(raw_keys(n_items + 1, start, stop, seed, stream)[:, :n_items].view(np.int64)))
+    return np.asarray(key_order(raw_keys(n_items + 1, start, stop, seed, stream)[:, :n_items]))
 
 
 def draw(
@@ -271,7 +271,7 @@ def _cut_blocks(raw: Keys, size: int, per_group: int) -> Subsets:
     """Consecutive blocks of one permutation, or everything but such a block when subsets exceed one half."""
     n_groups, n_items = raw.shape
     block = size if per_group == 1 else min(size, n_items - size)
-    order = key_order(raw.view(np.int64))[:, : per_group * block].reshape(n_groups * per_group, block)
+    order = key_order(raw)[:, : per_group * block].reshape(n_groups * per_group, block)
     if block == size:
         items = np.sort(order.astype(np.int32), axis=1)  # half as many bytes sort several times as fast
         indptr = np.arange(len(items) + 1, dtype=np.int64) * size
@@ -294,7 +294,7 @@ def _systematic(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subse
     point u + integer falls there, which has probability exactly chance_j.
     """
     n_groups, n_items = len(raw), len(chance)
-    order, start = key_order(raw[:, :n_items].view(np.int64)), _uniform(raw[:, n_items])
+    order, start = key_order(raw[:, :n_items]), _uniform(raw[:, n_items])
     # a search for the points of every order costs less than a look at all items
     high = np.cumsum(chance[order], axis=1)
     steps = np.arange(int(np.ceil(high[:, -1].max(initial=0.0))) + 1)
@@ -319,26 +319,26 @@ def raw_keys(width: int, start: int, stop: int, seed: int, stream: int, attempt:
     return bits.random_raw((stop - start) * counters * 4).reshape(stop - start, counters * 4)[:, :width]
 
 
-def key_order(raw: Any, xp: Any = np) -> Any:
-    """Items in the order of their keys, unsigned words that are given as signed ones, row by row; of any library."""
-    if xp is np and raw.shape[1] <= 1000:  # half of the bits sort several times as fast, and few rows have ties
-        keys, mask = _numbered((raw >> 32).astype(np.int32), np)
-        found, tied = keys.astype(np.int64) & mask, np.any(((keys[:, 1:] ^ keys[:, :-1]) & ~mask) == 0, axis=1)
-        found[tied] = _numbered(raw[tied], np)[0] & mask
-        return found
-    keys, mask = _numbered(raw, xp)
-    return keys & mask
+def key_order(raw: Keys) -> NDArray[np.int64]:
+    """Items in the order of their keys, row by row."""
+    if raw.shape[1] > 1000:
+        return _numbered_order(raw)[0]
+    # half of the bits sort several times as fast, and few rows have ties
+    found, tied = _numbered_order((raw >> np.uint64(32)).astype(np.uint32))
+    found[tied] = _numbered_order(raw[tied])[0]
+    return found
 
 
-def _numbered(keys: Any, xp: Any) -> tuple[Any, int]:
-    """Keys in ascending order, and the mask of their last bits, which are replaced by the item's number.
+def _numbered_order(keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Items in the order of keys whose last bits are replaced by the item's number, and rows with ties.
 
-    Sorting values, twice as fast as sorting indices, then gives the order; enough bits stay for ties of whole keys to
+    Sorting values, twice as fast as sorting indices, then gives the order; of whole keys enough bits stay for ties to
     be out of the question.
     """
-    mask = (1 << max(1, (keys.shape[1] - 1).bit_length())) - 1
-    numbered = (keys & ~mask) | xp.arange(keys.shape[1], dtype=keys.dtype, device=keys.device)
-    return xp.sort(numbered ^ xp.iinfo(keys.dtype).min, axis=1), mask  # the sign bit turned: order of unsigned words
+    mask = keys.dtype.type((1 << max(1, (keys.shape[1] - 1).bit_length())) - 1)
+    numbered = np.sort((keys & ~mask) | np.arange(keys.shape[1], dtype=keys.dtype), axis=1)
+    tied = np.any(((numbered[:, 1:] ^ numbered[:, :-1]) & ~mask) == 0, axis=1)
+    return (numbered & mask).astype(np.int64), tied
 
 
 def _uniform(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
