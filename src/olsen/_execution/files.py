@@ -17,7 +17,7 @@ Name = str | os.PathLike[str]
 _unfinished: dict[Path, list[Path]] = {}  # temporary file -> folders that were made for it, outermost first
 
 
-def atomically(path: Name, write: Callable[[Path], Result], *, durable: bool = True) -> Result:
+def atomically(path: Name, write: Callable[[Path], Result]) -> Result:
     """Call ``write(temporary)`` and rename what it wrote to `path`; readers see the old file or the new one.
 
     Parameters
@@ -27,8 +27,6 @@ def atomically(path: Name, write: Callable[[Path], Result], *, durable: bool = T
         they are missing, and removed again if writing fails. Pipes and devices are written directly.
     write : callable
         Writes a file of the given path, which has the suffix of `path`.
-    durable : bool, default=True
-        Wait until the disk has it, so that not even a power failure leaves half a file.
 
     Returns
     -------
@@ -55,9 +53,8 @@ def atomically(path: Name, write: Callable[[Path], Result], *, durable: bool = T
         place.parent.mkdir(parents=True, exist_ok=True)
         temporary.touch(0o600 if place.exists() else 0o666, exist_ok=False)  # as private as the old file meanwhile
         result = write(temporary)
-        if durable:
-            with open(temporary, "rb+") as written:
-                os.fsync(written.fileno())
+        with open(temporary, "rb+") as written:
+            os.fsync(written.fileno())  # so that not even a power failure leaves half a file
         if place.exists():
             shutil.copymode(place, temporary)
         os.replace(temporary, place)

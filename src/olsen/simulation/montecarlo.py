@@ -114,7 +114,7 @@ def run(
         for done, ((c, _), values) in enumerate(zip(todo, results, strict=True), start=total - len(todo) + 1):
             found[c].append(values)
             if store is not None and len(found[c]) == trials:
-                atomically(files[c], partial(np.save, arr=found[c]), durable=False)  # it can be computed again
+                atomically(files[c], partial(np.save, arr=found[c]))
             if progress:
                 progress(done, total)
     return [Estimate(*cell, np.stack(values)) for cell, values in zip(cells, found, strict=True)]
