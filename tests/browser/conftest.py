@@ -1,6 +1,13 @@
-"""One browser for all tests of pages."""
+"""One browser for all tests of pages, and what finds barriers in them.
 
+The rules of accessibility are those of axe-core (Deque, MPL-2.0), which is not part of this package: OLSEN_AXE names
+its axe.min.js, or npm installs it into a temporary folder; where neither is to be had these tests are skipped.
+"""
+
+import os
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +27,32 @@ def browser():
         browser = session.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def axe_source(tmp_path_factory):
+    """The source of axe-core."""
+    if "OLSEN_AXE" in os.environ:
+        return Path(os.environ["OLSEN_AXE"]).read_text(encoding="utf-8")
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("axe-core is not here: set OLSEN_AXE to its axe.min.js, or install npm")
+    folder = tmp_path_factory.mktemp("axe")
+    command = [npm, "install", "--prefix", folder, "axe-core@4"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"npm could not install axe-core, set OLSEN_AXE to its axe.min.js: {done.stderr.strip()[-200:]}")
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def axe(axe_source):
+    """Raise for every violation on a page, whose context bypasses its policy of content."""
+
+    def check(page):
+        page.evaluate(axe_source)
+        found = page.evaluate("axe.run()")
+        assert len(found["passes"]) > 15
+        assert {v["id"]: [node["html"] for node in v["nodes"]][:3] for v in found["violations"]} == {}
+
+    return check

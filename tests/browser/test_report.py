@@ -8,9 +8,9 @@ from olsen import cli
 pytestmark = pytest.mark.browser
 
 
-def page_of(browser, path, scheme="light", width=1200):
+def page_of(browser, path, scheme="light", width=1200, bypass=False):
     """The page at a path, with what the browser complained about and what it asked the network for."""
-    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
+    context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900}, bypass_csp=bypass)
     page = context.new_page()
     complaints, requests = [], []
     page.on("console", lambda message: complaints.append(message.text))
@@ -62,8 +62,9 @@ def test_the_report_opens_without_a_word_and_without_the_network(browser, report
     page.context.close()
 
 
-def test_no_text_of_a_chart_is_cut_off(browser, report):
-    page, _, _ = page_of(browser, report)
+@pytest.mark.parametrize("width", [390, 1200])
+def test_no_text_of_a_chart_is_cut_off(browser, report, width):
+    page, _, _ = page_of(browser, report, width=width)
     outside = page.evaluate("""() => [...document.querySelectorAll("svg text")].filter(text => {
         const inner = text.getBoundingClientRect(), frame = text.ownerSVGElement.getBoundingClientRect();
         return inner.left < frame.left - 1 || inner.right > frame.right + 1 ||
@@ -118,6 +119,18 @@ def test_spectra_have_a_profile(browser, report):
     embedded = "soil carbon" in page.content()
     assert page.locator("figure#profile svg").count() == embedded
     page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_axe_finds_no_violation(browser, report, axe, tmp_path, scheme, width):
+    compared = tmp_path / "compared.html"
+    table = write_table(tmp_path / "data.csv")
+    assert cli.main(["compare", str(table), "--target", "y", "--folds", "2", "--report", str(compared)]) == 0
+    for path in (report, compared):
+        page, _, _ = page_of(browser, path, scheme, width, bypass=True)
+        axe(page)
+        page.context.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

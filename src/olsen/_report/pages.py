@@ -124,7 +124,8 @@ def _notes(messages: list[str]) -> str:
 
 
 def _head(names: tuple[str, ...], first: str = "") -> str:
-    return f"<th>{first}</th>" + "".join(f'<th class="number">{name}</th>' for name in names)
+    corner = f"<th>{first}</th>" if first else "<td></td>"  # a head without words is none
+    return corner + "".join(f'<th class="number">{name}</th>' for name in names)
 
 
 def _cells(texts: list[str]) -> str:
@@ -137,8 +138,13 @@ def _table(name: str, heads: tuple[str, ...], rows: list[tuple[list[str], str, s
         f'<tr{" class=best" * best}><td>{escape(first)}</td>{_cells(cells)}<td class="soft">{escape(remark)}</td></tr>'
         for cells, first, remark, best in rows
     )
-    head = f"<thead><tr>{_head(heads)}<th></th></tr></thead>"
-    return f'<div class="wide"><table id="{name}">{head}<tbody>{body}</tbody></table></div>'
+    head = f"<thead><tr>{_head(heads)}<td></td></tr></thead>"
+    return f"{_wide(name)}{head}<tbody>{body}</tbody></table></div>"
+
+
+def _wide(name: str) -> str:
+    """The start of a table that is scrolled sideways where it is too wide, by keys too."""
+    return f'<div class="wide" tabindex="0" role="group" aria-label="{name}"><table id="{name}">'
 
 
 def _whole(name: str) -> str:
@@ -269,6 +275,6 @@ def _columns_table(summary: dict[str, Any]) -> str:
         '<details open><summary><h2 style="display: inline-block">Columns</h2></summary>'
         '<p><input type="search" id="search" placeholder="search columns" aria-label="search columns" hidden> '
         '<span id="found" role="status"></span></p>'
-        f'<div class="wide"><table id="columns"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+        f"{_wide('columns')}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
         f'</div><p class="sub">{explained}</p></details>'
     )
