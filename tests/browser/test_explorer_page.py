@@ -1,4 +1,4 @@
-"""The explorer in a real browser: curves that follow theory, links that come back, nothing fetched, usable by everyone."""
+"""The explorer in a real browser: curves of theory, links that come back, nothing fetched, usable by everyone."""
 
 import itertools
 import json
