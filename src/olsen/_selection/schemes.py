@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .combining import simplex_weights
-from .fold_data import Fold, FoldData
+from .fold_data import Fold, FoldData, TestRows
 from .penalised import inclusion, lasso_path, lasso_penalty, members, penalised, penalty_unit
 
 Array = NDArray[np.float64]
@@ -94,7 +94,7 @@ class Choice:
         p = len(data.unit)
         fits, none = _fold_fits(data, [np.zeros(p)] * data.first), np.zeros(p, dtype=bool)
         mse = float(np.average([fold.errors(np.zeros((1, p)))[0] for fold in data.folds], weights=data.weight))
-        return cls((), 0.0, 1.0, mse, _standard_error(fits, mse, data.n_rows), fits, none, np.zeros(p))
+        return cls((), 0.0, 1.0, mse, _standard_error(data, fits, mse), fits, none, np.zeros(p))
 
     @property
     def shares(self) -> dict[str, float]:
@@ -148,7 +148,7 @@ def choose_schemes(
     fold_fits = _fold_fits(data, [scaled @ every for every in coefs])
     return Choice(
         tuple(schemes), float(shares[UNIFORM]), float(shares[NOTHING]), mse,
-        _standard_error(fold_fits, mse, data.n_rows), fold_fits, alpha[-1] >= SELECT_PROB,
+        _standard_error(data, fold_fits, mse), fold_fits, alpha[-1] >= SELECT_PROB,
         np.mean([a >= SELECT_PROB for a in often], axis=0), float(S[RIDGE, RIDGE] - of_first[RIDGE, RIDGE]),
         _enlargement(fold_fits, mse),
     )  # fmt: skip
@@ -297,9 +297,11 @@ def _enlargement(fits: list[FoldFit], mse: float) -> float:
     return float(np.sqrt(max(1.0, mse / squares.mean()))) if squares.any() else 1.0
 
 
-def _standard_error(fits: list[FoldFit], mse: float, n_rows: int) -> float:
+def _standard_error(data: FoldData, fits: list[FoldFit], mse: float) -> float:
     """Of the error; from moments its order is known, that of Gaussian errors."""
     if any(fit.residual is None for fit in fits):
-        return mse * float(np.sqrt(2 / n_rows))
+        return mse * float(np.sqrt(2 / data.n_rows))
     squares = np.concatenate([np.asarray(fit.residual) ** 2 for fit in fits])
-    return float(squares.std() / np.sqrt(n_rows))
+    weight = np.concatenate([fold.test.weight for fold in data.folds[: len(fits)] if isinstance(fold.test, TestRows)])
+    share = weight / weight.sum()  # of the row in one of the repeats, which are no more rows
+    return float(np.sqrt(len(squares) / data.n_rows * np.sum((share * (squares - share @ squares)) ** 2)))
