@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from loops import case
 from olsen import OLSEnsembleRegressor
-from olsen._execution.threads import Threads
 from olsen._members import Problem, masked_cg, solve
 from olsen._members.cg import DONE, UNTRUSTED
 from olsen._members.cg_operators import MaskedGram
@@ -32,7 +31,7 @@ def data(seed, n=120, p=40, q=1, correlation=0.0):
 
 
 def states(problem, features, kind):
-    one = masked_cg.Iteration(problem, features, kind, np.arange(len(features)), Threads())
+    one = masked_cg.Iteration(problem, features, kind, np.arange(len(features)))
     return np.concatenate([part.outcome.state for part in one.batches()])
 
 
@@ -94,7 +93,7 @@ def test_a_gram_matrix_in_single_precision_gives_answers_in_double(seed, monkeyp
             weight = np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
             problem = Problem(X - X.mean(axis=0) if kind == "no intercept" else X, Y, weight, kind != "no intercept")
             features = draw(60, 20, seed=seed, size=25)
-            assert [one.kind for one in masked_cg.iterations(problem, features, Threads())] == ["single"]
+            assert [one.kind for one in masked_cg.iterations(problem, features)] == ["single"]
             assert (states(problem, features, "single") == DONE).all()
             spread = X.std(axis=0)[features.indices][:, None]
             ours, exact = (solve(problem, features, None, solver=name).values for name in ("masked_cg", "orthogonal"))

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space
-from .._execution.threads import Threads, cached_property
+from .._execution.threads import cached_property
 from .._moments import Moments, centred_rows, mirror_lower
 from .._trust import constant_columns
 from .cg import ALL
@@ -224,7 +223,7 @@ class UnitGram:
         return cls(scale * moments.G * scale.T, scale * moments.C, scale, *means, moments.space)
 
     @classmethod
-    def in_single(cls, rows: Rows, sharing: Threads) -> UnitGram:
+    def in_single(cls, rows: Rows) -> UnitGram:
         """X'X in float32, X'y in float64; one pass after the means."""
         problem = rows.problem
         X, Y, weight, (n, p), (mean_x, mean_y) = problem.X, problem.Y, problem.weight, problem.shape, problem.means
@@ -232,24 +231,15 @@ class UnitGram:
         unit = np.sqrt(np.mean(some * some, axis=0))  # float32 has a narrow range
         unit[unit == 0] = 1.0
         G, C = np.zeros((p, p), dtype=np.float32, order="F"), np.zeros((p, Y.shape[1]))
-        few = 128  # rows that are centred, squared and rounded while they are in a cache
-        step = min(n, max(few, 2**27 // (4 * p)))
-        single = np.empty((step, p), dtype=np.float32)
+        step = min(n, max(128, 2**26 // (8 * p)))  # rows at a time, 64 MB
+        buffer = np.empty((step, p))
         for first in range(0, n, step):
-            last = min(first + step, n)
-
-            def work(start: int, stop: int, first: int = first, last: int = last) -> list[Array]:
-                found, buffer = [], np.empty((few, p))
-                for begin in range(first + start * few, min(first + stop * few, last), few):
-                    here = slice(begin, min(begin + few, last))
-                    w, out = None if weight is None else weight[here], buffer[: here.stop - begin]
-                    x, y = centred_rows(X[here], Y[here], w, mean_x, mean_y, out)
-                    found.append(x.T @ y)
-                    np.divide(x, unit, out=single[begin - first : here.stop - first], casting="same_kind")
-                return found
-
-            C += sum(chain.from_iterable(sharing.quiet()(work, -(-(last - first) // few))))
-            G = la.blas.ssyrk(1.0, single[: last - first].T, beta=1.0, c=G, lower=1, overwrite_c=1)
+            here = slice(first, min(first + step, n))
+            w, out = None if weight is None else weight[here], buffer[: here.stop - first]
+            x, y = centred_rows(X[here], Y[here], w, mean_x, mean_y, out)
+            C += x.T @ y
+            x /= unit
+            G = la.blas.ssyrk(1.0, x.astype(np.float32).T, beta=1.0, c=G, lower=1, overwrite_c=1)
         squares = np.diagonal(G) * unit**2
         squares[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
         scale = _inverse_root(squares, np)[:, None]

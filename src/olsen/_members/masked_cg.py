@@ -69,7 +69,7 @@ class Solved(NamedTuple):
 def solve(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
     """Coefficients of every member; the members that the iteration gives up come from a direct solver."""
     out = Solution.empty(features.sizes, problem.Y.shape[1], "masked_cg")
-    for one in iterations(problem, features, mapper):
+    for one in iterations(problem, features):
         with mapper.blas():
             parts = [_written(out, features, part) for part in one.batches()]
         if mapper.report:
@@ -108,7 +108,7 @@ def warn_slow(parts: list[Solved], k: int) -> None:
     )
 
 
-def iterations(problem: Problem, features: Subsets, sharing: Threads) -> Iterator[Iteration]:
+def iterations(problem: Problem, features: Subsets) -> Iterator[Iteration]:
     """Members by their operator: "dual" for fewer rows than columns, "gram", "single" or "normal" for the others."""
     wide = features.sizes > problem.shape[0] - problem.fit_intercept
     thin = "normal"
@@ -118,7 +118,7 @@ def iterations(problem: Problem, features: Subsets, sharing: Threads) -> Iterato
         thin = "gram" if double else "single"
     for kind, members in (("dual", np.flatnonzero(wide)), (thin, np.flatnonzero(~wide))):
         if len(members):
-            yield Iteration(problem, features, kind, members, sharing)
+            yield Iteration(problem, features, kind, members)
 
 
 def pays_for_gram(problem: Problem, k: int) -> bool:
@@ -144,7 +144,6 @@ class Iteration:
     features: Subsets
     kind: str  # "gram", "single", "normal" or "dual"
     members: NDArray[np.int64]
-    sharing: Threads
 
     @property
     def shared(self) -> bool:
@@ -160,7 +159,7 @@ class Iteration:
     def gram(self) -> UnitGram:
         """Products of all rows."""
         if self.kind == "single":
-            return UnitGram.in_single(self.rows, self.sharing)
+            return UnitGram.in_single(self.rows)
         return UnitGram.from_moments(self.problem.moments)
 
     def batches(self) -> Iterator[Solved]:

@@ -39,7 +39,7 @@ def solve_sum(problem: Problem, features: Subsets, samples: Subsets | None, solv
     if samples is not None or solver == "orthogonal":
         return _from_host(problem, features, samples, np.arange(len(features)), solver, sharing)
     found = []
-    for one in masked_cg.iterations(problem, features, sharing):
+    for one in masked_cg.iterations(problem, features):
         left = one.members
         if solver != "gram" or one.kind == "dual":
             parts = []

@@ -32,7 +32,7 @@ from .._members.problem import Columns, Problem
 from .._moments import Moments
 
 __all__ = [
-    *("Criterion", "Paths", "RiskCurve", "RowCurve", "Splits"),
+    *("Paths", "RiskCurve", "RowCurve", "Splits"),
     *("gcv", "kfold", "leave_one_out", "oob_curve", "pair_means", "size_grid"),
 ]
 
@@ -47,8 +47,11 @@ ENOUGH = 0.015  # relative Monte-Carlo error of the curve at its minimum
 SHARED = 6  # times the columns of the longest path: up to so many columns one Gram matrix serves all paths
 AT_ONCE = 2_000_000  # residuals (sizes x rows) of batches that are followed at once
 
-
-Batch = Callable[[list[Indices], Indices, int], list[Array]]
+# ``residuals(orders, sizes, first)`` of members number `first` and on: for every order of columns an array of shape
+# (sizes, rows, targets), of the members on its first columns
+Residuals = Callable[[list[Indices], Indices, int], list[Array]]
+# ``sums(orders, sizes, batch)``: sums over batches of so many pairs of members, without the residuals of every member
+Sums = Callable[[list[Indices], Indices, int], Array]
 
 
 def pair_means(own: Array, pair: Array, mean: Array, n_pairs: int) -> Array:
@@ -168,27 +171,6 @@ class RowCurve:
 
 
 @dataclass(frozen=True)
-class Criterion:
-    """How the errors of members are measured.
-
-    Parameters
-    ----------
-    residuals : callable
-        ``residuals(orders, sizes, first)`` of members number `first` and on: for every order of columns an array
-        (sizes, rows, targets), of the members on its first columns.
-    weight : ndarray of shape (rows,)
-        Weights of the rows of the residuals.
-    sums : callable or None
-        ``sums(orders, sizes, batch)``: sums over batches of so many pairs of members at once, where they can be had
-        without the residuals of every member.
-    """
-
-    residuals: Batch
-    weight: Array
-    sums: Callable[[list[Indices], Indices, int], Array] | None = None
-
-
-@dataclass(frozen=True)
 class Paths:
     """How many members are followed and how."""
 
@@ -199,20 +181,22 @@ class Paths:
     min_batches: int = 3
     max_batches: int = 10
 
-    def nested(self, n_items: int, sizes: Indices, criterion: Criterion) -> RowCurve:
+    def nested(
+        self, n_items: int, sizes: Indices, weight: Array, residuals: Residuals, sums: Sums | None = None
+    ) -> RowCurve:
         """The curve of uniform members, all sizes of each from one path.
 
         Batches of members are added until the curve is steady; several are followed at once where they will be needed.
         After the first one, sizes far beyond the minimum are dropped: the curve has turned and larger members cost the
         most.
         """
-        share = criterion.weight / criterion.weight.sum()
+        share = weight / weight.sum()
 
         def follow(first: int, last: int) -> Iterator[Array]:
             orders, each = self.orders(n_items, first, last), 2 * self.batch
-            if criterion.sums is not None:
-                return iter(criterion.sums(orders, sizes, self.batch))
-            found = self.run(lambda a, b: criterion.residuals(orders[a:b], sizes, first * each + a), len(orders))
+            if sums is not None:
+                return iter(sums(orders, sizes, self.batch))
+            found = self.run(lambda a, b: residuals(orders[a:b], sizes, first * each + a), len(orders))
             return (_added(found[i : i + each]) for i in range(0, len(found), each))
 
         def averaged(sums: Array, n_pairs: int) -> tuple[Array, Array]:
@@ -246,7 +230,7 @@ class Paths:
         n_pairs = len(others) * self.batch
         residual, square, pair = total[0] / (2 * n_pairs), total[1] / (2 * n_pairs), total[2] / n_pairs
         products = pair_means(square, pair, residual**2, n_pairs).mean(axis=3)
-        return RowCurve.from_products(sizes, n_items, self.design, criterion.weight, products, residual).raised()
+        return RowCurve.from_products(sizes, n_items, self.design, weight, products, residual).raised()
 
     def _ahead(self, done: int, precision: float, residuals: int) -> int:
         """How many batches, of so many residuals, to follow next: as many as will be needed and are no burden."""
@@ -324,7 +308,7 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
         return [prefix_residuals(data, order, sizes, own) for order, own in zip(orders, rows, strict=True)]
 
     sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.mapper)
-    return paths.nested(problem.shape[1], sizes, Criterion(residuals, problem.weights, sums))
+    return paths.nested(problem.shape[1], sizes, problem.weights, residuals, sums)
 
 
 def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
@@ -344,7 +328,7 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
         fitted = (prefix_predictions(data, X, order, sizes, own) for order, own in zip(orders, rows, strict=True))
         return [(problem.Y - f) / left for f in fitted]
 
-    curve = paths.nested(p, sizes, Criterion(residuals, problem.weights))
+    curve = paths.nested(p, sizes, problem.weights, residuals)
     if n_samples is None:
         return curve
     df, (own, same, other) = (curve.average.sizes[:, None] + lost) / n, curve.products
@@ -406,5 +390,5 @@ def kfold(
         return np.concatenate(folds, axis=3)
 
     weight = np.concatenate([problem.weights[test] for _, test in splits])
-    criterion = Criterion(residuals, weight, sums if drawn is None else None)
-    return replace(paths, max_batches=paths.min_batches).nested(problem.shape[1], sizes, criterion)
+    paths = replace(paths, max_batches=paths.min_batches)
+    return paths.nested(problem.shape[1], sizes, weight, residuals, sums if drawn is None else None)
