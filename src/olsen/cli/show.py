@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import OLSEnsembleRegressorCV, _persistence
+from .. import _persistence
 from .._estimators.pipelines import split_pipeline
 from .._estimators.summary import Effects, facts
-from .._report.formatting import counted, effect_lines, escape_control, number, percent, shortened
+from .._report.formatting import counted, effect_lines, escape_control, percent, shortened
 from .encoding import Encoding
 
 MOST_NAMED = 8  # columns with text, and columns kept, that are named on a terminal
@@ -27,10 +27,7 @@ def contents(path: Path) -> dict[str, Any]:
         encoding = Encoding.of_model(pipeline)
         model: Any = pipeline[-1]
         features, columns, design = split_pipeline(pipeline).features, encoding.columns, model._result().design
-        tuned = isinstance(model, OLSEnsembleRegressorCV)
-        shares = model.inclusion_shares_ if tuned else {}
-        selected = np.flatnonzero(np.ravel(model.selected_) if tuned else np.zeros(0))
-        frequency = np.ravel(model.selection_frequency_) if tuned else np.zeros(0)
+        selected, frequency = np.flatnonzero(model.selected_), model.selection_frequency_
         return {
             "file": {
                 "name": path.name, "bytes": path.stat().st_size, "format": _persistence.FORMAT,
@@ -41,7 +38,7 @@ def contents(path: Path) -> dict[str, Any]:
             "rows": int(design.n_rows if design.n_given is None else design.n_given),
             "columns": {
                 "table": len(columns), "encoded": len(features),
-                "dates": [c.name for c in columns if c.parser is not None and c.parser.kind == "date"],
+                "dates": [c.name for c in columns if c.parser.kind == "date"],
                 "text": [{"name": c.name, "categories": len(c.categories)} for c in columns if c.categories],
             },
             "members": {
@@ -49,7 +46,7 @@ def contents(path: Path) -> dict[str, Any]:
                 "mean_columns": float(model.inclusion_.sum()), "scale": float(model.scale_),
                 "solver": str(model.solver_),
             },
-            "schemes": dict(shares[0] if isinstance(shares, list) else shares),  # one target in a table of them
+            "schemes": dict(model.inclusion_shares_),
             "kept": [{"name": features[j].name, "frequency": float(frequency[j])}
                      for j in sorted(selected, key=lambda j: -frequency[j])] if len(frequency) else None,
             "error": _error(model),
@@ -77,7 +74,6 @@ def as_text(found: dict[str, Any]) -> str:
     lines = {
         "written": f"{file['written']} (local time there) by olsen {shortened(file['olsen'])}, {size}",
         "data": f"{data}; {columns['encoded']} after coding",
-        "error of prediction": f"{number(found['error']['rmse'])} (root mean squared)",  # of a model not tuned
         **found["facts"],
     }
     if kept is not None:

@@ -137,7 +137,7 @@ def shown_name(path: Path) -> str:
     """Name of a file or folder in messages; "." and ".." are called what they are."""
     if files.is_stream(path) or path == STANDARD_INPUT:
         return "standard input" if path == STANDARD_INPUT else str(path)
-    return path.name if path.name not in ("", "..") else path.resolve().name
+    return os.path.basename(os.path.abspath(path))
 
 
 def is_parquet(path: Path) -> bool:
