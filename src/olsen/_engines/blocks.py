@@ -22,15 +22,14 @@ from numpy.typing import NDArray
 
 from .. import _members
 from .._execution import memory
-from .._execution.threads import Threads, cached_property, one_blas_thread
-from .._members import Members, Problem, gram
+from .._execution.threads import Threads, one_blas_thread
+from .._members import Members, Solution, gram
 from .._members.mean import member_sum
-from .._members.problem import Submatrix
-from .._moments import Accumulator, CentredRows, Moments, Triangle
-from .._trust import Cutoff
+from .._moments import Accumulator, Moments, Triangle
 from ..subsets import Design, Subsets, row_groups
 from .dask import DaskRows
 from .engine import Engine, FoldFit, NeedsRows, Options, Refit
+from .memory import factor_problem
 from .sources import Block, BlockSource, require_positive
 
 Array = NDArray[np.float64]
@@ -212,29 +211,26 @@ class Blocks(Engine):
 
     def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
         k, moments = len(features), self.moments()
-        sharing = self.options.sharing("members", k)
-        if self._triangles is None:  # doubtful members stay what moments say
-            solution = replace(gram.from_moments(moments, features, sharing), refitted=np.zeros(0, dtype=bool))
+        solver = "gram" if self.options.solver == "auto" else self.options.solver
+        thin = features.sizes.max() <= moments.n_rows - self.options.fit_intercept
+        if self._triangles is None or (solver == "gram" and thin):
+            solution = gram.from_moments(moments, features, self.options.sharing("members", k))
+            again = np.flatnonzero(solution.refitted)
+            solution.refitted[again] = False
+            if len(again) and self._triangles is not None:  # without rows, doubtful members stay what moments say
+                part = self._solve_factored(features.take(again), solver)
+                solution.put(again, features.sizes, part, refitted=False)
         else:
-            solver = "gram" if self.options.solver == "auto" else self.options.solver
-            solution = _members.solve(self._problem(moments), features, None, solver=solver, sharing=sharing)
+            solution = self._solve_factored(features, solver)
         coef, n_fallbacks = member_sum(features, solution.values) / k, int(solution.refitted.sum())
         intercept, equal = moments.mean_y - moments.mean_x @ coef, np.full(k, 1 / k)
         return Members(coef, intercept, moments.mean_y, features.counts(), equal, solution.solver, n_fallbacks)
 
-    def _problem(self, moments: Moments) -> Problem:
-        """The centred problem, without intercept."""
-        n, centre, (p, q) = moments.n_rows, self.options.fit_intercept, moments.C.shape
-        cutoff = Cutoff.of(max(n, p), np.sqrt(np.diagonal(moments.G)), moments.mean_x, moments.weight)
-
-        def rows() -> CentredRows:
-            return reduce(Triangle.join, self.triangles()).centred(centre)
-
-        problem = _SummedProblem(
-            X=_Shape((n - centre, p)), Y=np.empty((0, q)), fit_intercept=False, rcond=self.options.rcond,
-            tol=self.options.tol, known_cutoff=cutoff, make_rows=rows,
-        )  # fmt: skip
-        return problem.with_moments(replace(moments, mean_x=np.zeros(p), mean_y=np.zeros(q), centred=False))
+    def _solve_factored(self, features: Subsets, solver: str) -> Solution:
+        """Members solved from the triangular factor of all rows."""
+        rows = reduce(Triangle.join, self.triangles()).centred(self.options.fit_intercept)
+        problem = factor_problem(rows, self.options)
+        return _members.solve(problem, features, None, solver=solver, sharing=self.options.quietly)
 
     def triangles(self, without: int | None = None) -> list[Triangle]:
         """Triangular factors of the groups: another pass, at the first member that needs it."""
@@ -263,9 +259,9 @@ class Blocks(Engine):
         kind, before = self.source.kind, sum(part.n_rows for part in parts)
         if not self.source.rereadable:
             raise ValueError(
-                f"some members have nearly dependent columns and their Gram matrix is not to be trusted, but the "
-                f"{kind} cannot be read again to solve them from the data. Pass a function that returns the iterator, "
-                f"or a file, or use partial_fit, which keeps a triangular factor."
+                f"members are to be solved from the data (solver={self.options.solver!r}, or their columns are nearly "
+                f"dependent and the Gram matrix is not to be trusted), but the {kind} cannot be read again. Pass a "
+                f"function that returns the iterator, or a file, or use partial_fit, which keeps a triangular factor."
             )
         (p, q), merge = parts[0].C.shape, partial(_merge_groups, partial(reduce, Triangle.join))
         found: list[Triangle] = self.source.collect(partial(_triangles_of, p=p, q=q, **how), merge)
@@ -297,35 +293,3 @@ def _same_sums(part: Moments, again: Triangle) -> bool:
     squares, size = np.maximum(before, now), part.weight * mean**2
     same_means = part.weight * moved**2 <= 1e-14 * squares + 1e-18 * size
     return bool(same_means.all() and (abs(now - before) <= 1e-6 * squares + 1e-12 * size).all())
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """Stands where rows would be: they are not kept."""
-
-    shape: tuple[int, int]
-    dtype: type = np.float64
-
-
-@dataclass(frozen=True)
-class _SummedProblem(Problem):
-    """A problem that knows its moments; its rows are those of a triangular factor, which is made if it is asked for."""
-
-    make_rows: Callable[[], CentredRows] | None = None
-
-    def with_moments(self, moments: Moments) -> Problem:
-        """These moments."""
-        vars(self)["moments"] = moments
-        return self
-
-    @cached_property
-    def _rows(self) -> CentredRows:
-        assert self.make_rows is not None
-        return self.make_rows()
-
-    def submatrix(
-        self, columns: NDArray[np.int64], rows: NDArray[np.int64] | None, dtype: Any = np.float64
-    ) -> Submatrix:
-        """Columns of the factor, whose rows have the same least-squares solutions as the data."""
-        X, Y = self._rows.X.astype(dtype), self._rows.Y.astype(dtype)
-        return Submatrix(X[:, columns], Y, np.ones(len(X)), np.zeros(len(columns)), np.zeros(Y.shape[1]))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import _members
 from .._members import Members, Problem
-from .._moments import Moments, Triangle
+from .._moments import CentredRows, Moments, Triangle
 from ..subsets import Design, Subsets, row_groups
 from .engine import Engine, FoldFit, Options, Refit
 from .sources import require_positive
@@ -136,6 +136,11 @@ class Memory(Rows):
         return Members.of(self.rows, features, samples, solution, weights)
 
 
+def factor_problem(rows: CentredRows, options: Options) -> Problem:
+    """The problem of rows of a triangular factor, which are about their means."""
+    return Problem(rows.X, rows.Y, None, False, options.rcond, options.tol, known_cutoff=rows.cutoff)
+
+
 @dataclass(frozen=True)
 class Stream(Engine):
     """Rows that came in batches and are gone: their triangular factor."""
@@ -171,12 +176,12 @@ class Stream(Engine):
         return replace(design, n_rows=self.triangle.n_rows, n_columns=self.n_columns, n_given=self.n_given)
 
     def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
-        X, Y, mean_x, mean_y, cutoff = self.triangle.centred(self.options.fit_intercept)
-        problem = Problem(X, Y, None, False, self.options.rcond, self.options.tol, known_cutoff=cutoff)
+        rows = self.triangle.centred(self.options.fit_intercept)
+        problem = factor_problem(rows, self.options)
         sharing = self.options.sharing("members", len(features))
         solution = _members.solve(problem, features, None, solver=self.options.solver, sharing=sharing)
         members = Members.of(problem, features, None, solution)
-        return replace(members, intercept=mean_y - mean_x @ members.coef, mean_y=mean_y)
+        return replace(members, intercept=rows.mean_y - rows.mean_x @ members.coef, mean_y=rows.mean_y)
 
     def moments(self) -> Moments:
         X, Y, mean_x, mean_y, _ = self.triangle.centred(self.options.fit_intercept)
