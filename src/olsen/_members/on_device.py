@@ -67,9 +67,8 @@ def _from_host(
     problem: Problem, features: Subsets, samples: Subsets | None, members: Indices, solver: str, sharing: Threads
 ) -> MemberSum:
     """Members solved on the host, which gets the columns they use; all of them, where they have rows of their own."""
-    space, k = problem.space, len(members)
-    lists = [np.asarray(features[i]) for i in members]
-    columns = np.unique(np.concatenate(lists))
+    space, k, some = problem.space, len(members), features.take(members)
+    columns = np.unique(some.indices)
     given = space.xp.take(problem.X, space.put(columns), axis=1), problem.Y, problem.weight
     X, Y, weight = (None if a is None else np.asarray(space.get(a), dtype=np.float64) for a in given)
     host = Problem(X, np.asarray(Y), weight, problem.fit_intercept, problem.rcond)
@@ -77,7 +76,7 @@ def _from_host(
         made = problem.moments.on_host()
         G, C = made.G[np.ix_(columns, columns)], made.C[columns]
         vars(host)["moments"] = replace(made, mean_x=made.mean_x[columns], G=G, C=C)
-    own = Subsets.from_lists([np.searchsorted(columns, one) for one in lists], len(columns))
+    own = Subsets(len(columns), some.indptr, np.searchsorted(columns, some.indices))
     solution = solve(host, own, samples, solver=solver, sharing=sharing)
     coef = np.zeros((problem.shape[1], host.Y.shape[1]))
     coef[columns] = member_sum(own, solution.values)
