@@ -25,21 +25,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._engines import NeedsRows
 from .._execution.files import atomically
-from .._report.formatting import columns_of, escape_control, number, padded, percent, shortened
+from .._report.formatting import columns_of, escape_control, number, padded, shortened
 from .._report.pages import render
-from .._report.summary import caution, summarise
-from ..subsets import resolve_size
+from .._report.summary import facts, summarise
 from .inputs import check_arguments, on_host
 
 Array = NDArray[np.float64]
 
-CRITERIA = {
-    "loo": "leave-one-out",
-    "gcv": "generalised cross-validation",
-    "kfold": "k-fold cross-validation",
-    "oob": "rows that members were not given",
-}
-WHOLE = 1e-9  # distance from a whole number that is rounding of a mean
 FEW_MEMBERS = 200  # that stand for infinitely many
 MOST_LINES = 30  # of a table that is printed
 MOST_OPERATIONS, REFITS = 2e10, 300  # of standard errors in a report
@@ -447,59 +439,3 @@ def _of_members(model: Any) -> dict[str, Array]:
 
 
 # Facts
-
-
-def facts(model: Any) -> Iterator[tuple[str, str]]:
-    """What a fit came to, in words. Only what is noted, so that models of other versions can be shown too."""
-    design, noted = model._result().design, vars(model)
-    yield "members", f"{model.n_estimators_}" if model.n_estimators_ < math.inf else "infinitely many, in closed form"
-    yield "columns in a member", _size(float(np.sum(model.inclusion_)), model.n_features_in_)
-    if not design.all_rows:
-        yield "rows in a member", _size(resolve_size(design.max_samples, design.n_rows, "max_samples"), design.n_rows)
-    if "best_score_" in noted:
-        yield "error of prediction", _error(model)
-        yield from _explained(model)
-        yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
-        yield from (("caution", text) for text in caution(design.n_rows, getattr(model, "inclusion_shares_", ())))
-    if "inclusion_shares_" in noted:
-        several = isinstance(model.inclusion_shares_, list)  # of several targets
-        for t, shares in enumerate(model.inclusion_shares_ if several else [model.inclusion_shares_]):
-            schemes = sorted(shares.items(), key=lambda scheme: -scheme[1])
-            name = f"sampling schemes, target {t}" if several else "sampling schemes"
-            yield name, ", ".join(f"{scheme} {percent(share)}" for scheme, share in schemes)
-    yield "scale", ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
-    if model.stacking_advantage_ is not None:
-        kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
-        yield "weights", f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
-    again = int(model.n_fallbacks_)
-    yield "solver", f"{model.solver_}" + (f"; {again} members solved again from the data" if again else "")
-
-
-def _size(mean: float, count: int) -> str:
-    whole = abs(mean - round(mean)) < WHOLE
-    shown = f"{round(mean)} of {count}" if whole else f"{mean:.4g} of {count} on average"
-    return f"{shown} ({percent(mean / count)})"
-
-
-def _error(model: Any) -> str:
-    """Root of the mean squared error with its standard error (delta method)."""
-    error = math.sqrt(max(-float(model.best_score_), 0.0))
-    spread = float(model.cv_results_["standard_error"][model.best_index_]) / (2 * error) if error > 0 else math.nan
-    if math.isfinite(spread):
-        return f"{error:.4g} ± {spread:.2g} (root mean squared, ± standard error)"
-    return f"{error:.4g} (root mean squared)"
-
-
-def _explained(model: Any) -> Iterator[tuple[str, str]]:
-    """Share of the variance of the targets that left-out predictions explain, if the rows are there.
-
-    The mean is left out too: it is compared with the mean of the other rows.
-    """
-    rows = model._result().rows
-    if rows is None:
-        return
-    share = rows.weights / rows.total_weight
-    away = (rows.Y - share @ rows.Y) / (1 - share)[:, None]
-    spread = float(np.mean(share @ away**2))
-    if spread > 0:
-        yield "R² of left-out rows", f"{1 + float(model.best_score_) / spread:.3f}"

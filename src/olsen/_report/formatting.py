@@ -83,20 +83,17 @@ def percent(share: float) -> str:
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
-def size_of_members(mean: float, n_columns: int) -> str:
-    """How many of the columns a member has, exactly or on average.
+def size_of(mean: float, count: int) -> str:
+    """How many of so many columns or rows a member has, exactly or on average.
 
-    >>> size_of_members(3, 6), size_of_members(5.94, 6), size_of_members(6, 6)
-    ('3 of 6 columns (50%)', '5.94 of 6 columns on average (99%)', 'all 6 columns')
+    >>> size_of(3, 6), size_of(5.94, 6), size_of(6, 6)
+    ('3 of 6 (50%)', '5.94 of 6 on average (99%)', 'all 6')
     """
-    columns = counted(n_columns, "column")
-    if mean >= n_columns - ROUNDING:
-        return f"all {columns}" if n_columns > 1 else "the one column"
-    if abs(mean - round(mean)) < ROUNDING:
-        return f"{round(mean)} of {columns} ({percent(mean / n_columns)})"
-    shown = f"{mean:.3g}" if mean < 1000 else f"{mean:.0f}"
-    shown = f"almost {n_columns}" if float(shown) >= n_columns else shown
-    return f"{shown} of {columns} on average ({percent(mean / n_columns)})"
+    if mean >= count - ROUNDING:
+        return f"all {count}"
+    whole = abs(mean - round(mean)) < ROUNDING
+    shown = f"{round(mean)} of {count}" if whole else f"{mean:.4g} of {count} on average"
+    return f"{shown} ({percent(mean / count)})"
 
 
 def padded(text: str, width: int) -> str:

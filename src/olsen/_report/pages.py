@@ -21,7 +21,7 @@ from .formatting import (
     percent,
     scale_of_names,
     shortened,
-    size_of_members,
+    size_of,
     with_error,
 )
 
@@ -39,7 +39,7 @@ def render(summary: dict[str, Any]) -> str:
     """The page of a summary made by :func:`summarise`."""
     data, model, points = summary["data"], summary["model"], summary["predictions"]
     title = f"{shortened(data['target'])} from {counted(data['columns'], 'column')}"
-    size = size_of_members(model["mean_columns_per_member"], data["columns"])
+    size = size_of(model["mean_columns_per_member"], data["columns"])
     members = model["members"] or "infinitely many"
     errors = [([number(e["rmse"]), number(e["r2"], ".3f")], e["name"], e["note"], False) for e in summary["errors"]]
     fitted = (
@@ -50,7 +50,7 @@ def render(summary: dict[str, Any]) -> str:
     return _page(title, summary, [
         f'<h1 title="{_whole(data["target"])}">{escape(title)}</h1>',
         f'<p class="sub">{escape(data["name"])}: {counted(data["rows"], "row")}. An average of {members} '
-        f"least-squares fits, each on {escape(size)}; seed {model['seed']}.</p>",
+        f"least-squares fits, each on {escape(size)} columns; seed {model['seed']}.</p>",
         "<h2>Error of prediction</h2>",
         _table("errors", ("error", "R²"), errors),
         '<p class="sub">Root mean squared error of rows left out, and share of the variance of the target that is '

@@ -7,6 +7,7 @@ stand beside it where they were compared (``--compare``).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from statistics import NormalDist
 from typing import Any
 
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from .._execution import versions
 from .._moments import Moments
-from .formatting import effect_lines, heading_lines, interval_text, number, percent, size_of_members
+from ..subsets import resolve_size
+from .formatting import effect_lines, escape_control, heading_lines, interval_text, number, percent, size_of
 
 Array = NDArray[np.float64]
 
@@ -24,11 +26,13 @@ FEW_ROWS = 30  # an error from so many has a standard error of an eighth of it
 WEAK = 0.8  # share of nothing from which on there is hardly a signal
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
 MOST_COLUMNS = 5000  # that are listed with their coefficients
-DRAWN = {
-    "uniform": "with equal probability",
-    "ridge": "so that their mean is ridge regression",
-    "mixed": "by sampling schemes in shares: {schemes}",
+CRITERIA = {
+    "loo": "leave-one-out",
+    "gcv": "generalised cross-validation",
+    "kfold": "k-fold cross-validation",
+    "oob": "rows that members were not given",
 }
+IN_TABLE = {"error of prediction", "R² of left-out rows", "estimated by", "caution"}  # of errors, and notes above it
 
 
 def summarise(
@@ -154,6 +158,7 @@ def _collect(
                   "mean_columns_per_member": float(model.inclusion_.sum()), "schemes": dict(model.inclusion_shares_),
                   "kept": int(model.selected_.sum()) if len(model.selected_) else None},
         "errors": errors,
+        "facts": {name: fact for name, fact in facts(model) if name not in IN_TABLE} | {"seed": f"{seed}"},
         "interval": {"coverage": COVERAGE, "half_width": half if math.isfinite(half) else None},
         "effects": effects.largest(),
         "columns": {"name": [effects.features[j].name for j in listed], "coefficient": coef[listed].tolist(),
@@ -218,15 +223,61 @@ def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
 
 def as_text(summary: dict[str, Any]) -> str:
     """The summary for a terminal; names of columns are shortened, in the dict they are whole."""
-    data, model = summary["data"], summary["model"]
+    data = summary["data"]
     lines = [*heading_lines(data), "", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
     for e in summary["errors"]:
         note = f"   {e['note']}" if e["note"] else ""
         lines.append(f"  {e['name']:<26}{number(e['rmse']):>10}{number(e['r2'], '.3f'):>8}{note}")
     lines.append(f"  {interval_text(summary['interval'])}")
-    size = size_of_members(model["mean_columns_per_member"], data["columns"])
-    shares = sorted(model["schemes"].items(), key=lambda scheme: -scheme[1])
-    drawn = DRAWN[model["inclusion"]].format(schemes=", ".join(f"{s} {percent(share)}" for s, share in shares))
-    lines += ["", f"{model['members'] or 'infinitely many'} members of {size},",
-              f"drawn {drawn}, scale {model['scale']:.3g}, seed {model['seed']}", ""]  # fmt: skip
+    lines += ["", *(f"  {name:<21}{escape_control(fact)}" for name, fact in summary["facts"].items()), ""]
     return "\n".join([*lines, *effect_lines(summary["effects"])])
+
+
+def facts(model: Any) -> Iterator[tuple[str, str]]:
+    """What a fit came to, in words. Only what is noted, so that models of other versions can be shown too."""
+    design, noted = model._result().design, vars(model)
+    yield "members", f"{model.n_estimators_}" if model.n_estimators_ < math.inf else "infinitely many, in closed form"
+    yield "columns in a member", size_of(float(np.sum(model.inclusion_)), model.n_features_in_)
+    if not design.all_rows:
+        yield "rows in a member", size_of(resolve_size(design.max_samples, design.n_rows, "max_samples"), design.n_rows)
+    if "best_score_" in noted:
+        yield "error of prediction", _error_text(model)
+        yield from _explained(model)
+        yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
+        yield from (("caution", text) for text in caution(design.n_rows, getattr(model, "inclusion_shares_", ())))
+    if "inclusion_shares_" in noted:
+        several = isinstance(model.inclusion_shares_, list)  # of several targets
+        for t, shares in enumerate(model.inclusion_shares_ if several else [model.inclusion_shares_]):
+            schemes = sorted(shares.items(), key=lambda scheme: -scheme[1])
+            name = f"sampling schemes, target {t}" if several else "sampling schemes"
+            yield name, ", ".join(f"{scheme} {percent(share)}" for scheme, share in schemes)
+    yield "scale", ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
+    if model.stacking_advantage_ is not None:
+        kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
+        yield "weights", f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
+    again = int(model.n_fallbacks_)
+    yield "solver", f"{model.solver_}" + (f"; {again} members solved again from the data" if again else "")
+
+
+def _error_text(model: Any) -> str:
+    """Root of the mean squared error with its standard error (delta method)."""
+    error = math.sqrt(max(-float(model.best_score_), 0.0))
+    spread = float(model.cv_results_["standard_error"][model.best_index_]) / (2 * error) if error > 0 else math.nan
+    if math.isfinite(spread):
+        return f"{error:.4g} ± {spread:.2g} (root mean squared, ± standard error)"
+    return f"{error:.4g} (root mean squared)"
+
+
+def _explained(model: Any) -> Iterator[tuple[str, str]]:
+    """Share of the variance of the targets that left-out predictions explain, if the rows are there.
+
+    The mean is left out too: it is compared with the mean of the other rows.
+    """
+    rows = model._result().rows
+    if rows is None:
+        return
+    share = rows.weights / rows.total_weight
+    away = (rows.Y - share @ rows.Y) / (1 - share)[:, None]
+    spread = float(np.mean(share @ away**2))
+    if spread > 0:
+        yield "R² of left-out rows", f"{1 + float(model.best_score_) / spread:.3f}"

@@ -12,8 +12,9 @@ import numpy as np
 
 from .. import _persistence
 from .._estimators.pipelines import split_pipeline
-from .._estimators.summary import Effects, facts
+from .._estimators.summary import Effects
 from .._report.formatting import counted, effect_lines, escape_control, percent, shortened
+from .._report.summary import facts
 from .encoding import Encoding
 
 MOST_NAMED = 8  # columns with text, and columns kept, that are named on a terminal
