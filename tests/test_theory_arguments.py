@@ -42,9 +42,6 @@ VALID = {
     },
     "diagonal_risk": CHANCES | {"eta": 0.8},
     "effective_penalty": {"eigenvalues": [1.0, 2.0, 0.5], "n_samples": 2.5, "penalty": 0.1},
-    "estimated_probabilities_risk": {
-        **COLUMNS, "sigma": 0.7, "n": 20, "spread": 0.3, "rule": "power", "q": 1.5, "size": 1.2, "k": 3, "exact": False,
-    },
     "expected_bias": chosen(FINITE, "n p n_features k n_samples sampling design") | {"beta_norm": 2.0},
     "expected_diagonal_risk": CHANCES,
     "expected_risk": FINITE | {"mu": 0.9, "beta_norm": 2.0},
@@ -96,7 +93,7 @@ COUNTS = {"k", "p", "n_features", "overlap", "n_subsets", "rows_i", "rows_j", "f
 RESULTS_WITHOUT_SIGN = {"limiting_risk_derivative", "pair_risk", "better_side"}
 # formulas in which rows are a divisor, documented as asymptotic
 REAL_ROWS = {
-    "diagonal_risk", "effective_penalty", "estimated_probabilities_risk", "optimal_power_probabilities",
+    "diagonal_risk", "effective_penalty", "optimal_power_probabilities",
     "optimal_probabilities", "ridge_covariance_risk", "ridge_matched_probabilities",
 }  # fmt: skip
 
@@ -309,8 +306,6 @@ CONTRADICTIONS = [  # what the message names
     ("optimal_probabilities", {"variances": [1.0, 2.0]}, "variances.*one entry for each column"),
     ("optimal_probabilities", {"sigma": 0.0}, "noise"),
     ("power_probabilities", {"beta": [1.0, 2.0, 0.0], "size": 2.5}, r"at most 2.*2\.5"),
-    ("estimated_probabilities_risk", {"size": 3, "rule": "ratio"}, "size.*below 3"),
-    ("estimated_probabilities_risk", {"n": 1, "rule": "ratio", "size": None}, "n = 1"),
     ("scaled_risk", {"risk": 0.2}, r"at least \(1 - delta\)\*\*2"),
     ("optimal_n_features", {"n": [20, 30]}, "n must be one number"),
     ("pair_risk", {"n": [20, 30]}, "n must be one number"),

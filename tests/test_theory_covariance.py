@@ -4,9 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.optimize import minimize
-from scipy.stats import norm
 
 import theory_simulation as sim
 from loops import case
@@ -277,69 +275,6 @@ def test_without_noise_all_of_the_signal_is_taken_and_without_signal_nothing():
     np.testing.assert_array_equal(alpha, beta > 0)
     for q in (0, 1):
         assert np.all(theory.optimal_power_probabilities(1.0, np.zeros(30), 1.0, q, n=40) < 1e-7)
-
-
-def test_estimated_laws_are_averages_over_the_estimates():
-    """Means of the probabilities by SciPy's quadrature, put into the limit by hand."""
-    b, sigma, n, spread = np.array([1.0, 0.5, 0.2, 0.0, 0.0, 0.0]), 0.5, 20, 0.25
-
-    def moments(rule, kinks):
-        def mean(of, centre):
-            edges = np.clip([(kink - centre) / spread for kink in kinks], -9, 9)
-            return quad(lambda z: of(rule(centre + spread * z)) * norm.pdf(z), -9, 9, points=edges, epsabs=1e-12)[0]
-
-        functions = (lambda a: a, lambda a: a**2, lambda a: (1 - a) ** 2)
-        return [np.array([mean(of, centre) for centre in b]) for of in functions]
-
-    def limit(once, both, neither, k):
-        pair = (sigma**2 + neither @ b**2) / (1 - both.sum() / n) - sigma**2
-        own = (sigma**2 + (1 - once) @ b**2) / (1 - once.sum() / n) - sigma**2
-        return pair + (own - pair) / k
-
-    how = {"n": n, "spread": spread, "k": 3}
-    ratio = moments(lambda x: x**2 / (x**2 + spread**2), [0])
-    assert theory.estimated_probabilities_risk(1.0, b, sigma, **how) == pytest.approx(limit(*ratio, 3), rel=1e-9)
-    for q in (0.5, 1, 3):
-        c = 1.7
-        power = moments(lambda x, c=c, q=q: min(1, c * abs(x) ** q), [-(c ** (-1 / q)), 0, c ** (-1 / q)])
-        risk = theory.estimated_probabilities_risk(1.0, b, sigma, **how, rule="power", q=q, size=power[0].sum())
-        assert risk == pytest.approx(limit(*power, 3), rel=1e-7)
-    wider = moments(lambda x: x**2 / (x**2 + 0.01), [0])
-    sized = theory.estimated_probabilities_risk(1.0, b, sigma, **how, size=wider[0].sum())
-    assert sized == pytest.approx(limit(*wider, 3), rel=1e-7)
-
-
-def test_estimates_without_error_are_the_known_signal():
-    beta, how = sim.sparse_signal(8, 40), {"n": 30, "k": 5}
-    best = theory.optimal_probabilities(np.ones(40), beta, 0.5, n=30)
-    for q in (0, 1, 2):
-        alpha = theory.optimal_power_probabilities(1.0, beta, 0.5, q, **how)
-        known = theory.diagonal_risk(1.0, beta, alpha, 0.5, **how)
-        rule = {"rule": "power", "q": q}
-        for spread, rel in ((0.0, 1e-9), (1e-7, 1e-5)):
-            risk = theory.estimated_probabilities_risk(1.0, beta, 0.5, **how, spread=spread, **rule)
-            assert risk == pytest.approx(known, rel=rel), q
-        risks = [
-            theory.estimated_probabilities_risk(1.0, beta, 0.5, n=30, spread=spread, **rule)
-            for spread in (0.0, 0.02, 0.05, 0.1, 0.3, 1.0)
-        ]
-        assert min(risks) >= theory.diagonal_risk(1.0, beta, best, 0.5, n=30)
-        assert np.all(np.diff(risks) > 0) if q else np.ptp(risks) < 1e-6  # uniform probabilities do not look
-
-
-def test_exact_estimated_risk_tends_to_its_limit_and_reduces_to_known_probabilities():
-    gaps = []
-    for copies in (2, 4):
-        beta = np.repeat(sim.sparse_signal(20, 100), copies) / np.sqrt(copies)
-        how = {"n": 150 * copies, "spread": 0.1 / np.sqrt(copies), "k": 4}
-        exact = theory.estimated_probabilities_risk(1.0, beta, 0.5, **how, exact=True)
-        gaps.append(exact - theory.estimated_probabilities_risk(1.0, beta, 0.5, **how))
-    assert 2 * gaps[1] == pytest.approx(gaps[0], rel=0.05)
-    beta = sim.sparse_signal(5, 20)
-    alpha = theory.power_probabilities(1.0, beta, 1, 3.0)
-    known = theory.expected_diagonal_risk(1.0, beta, alpha, 0.5, n=30, k=2)
-    how = {"n": 30, "k": 2, "rule": "power", "size": 3.0, "exact": True}
-    assert theory.estimated_probabilities_risk(1.0, beta, 0.5, **how, spread=0.0) == pytest.approx(known, rel=1e-12)
 
 
 def test_real_ensembles_on_sparse_signals_have_the_exact_risk(seed):

@@ -11,7 +11,6 @@ from .covariance import covariance_risk, effective_penalty, pair_risk, ridge_cov
 from .finite import expected_bias, expected_risk, expected_variance, optimal_n_features, overlap_bias, overlap_variance
 from .inclusion import (
     diagonal_risk,
-    estimated_probabilities_risk,
     expected_diagonal_risk,
     optimal_power_probabilities,
     optimal_probabilities,
@@ -39,7 +38,6 @@ __all__ = [
     "covariance_risk",
     "diagonal_risk",
     "effective_penalty",
-    "estimated_probabilities_risk",
     "expected_bias",
     "expected_diagonal_risk",
     "expected_risk",

@@ -1,7 +1,7 @@
-r"""Families of inclusion probabilities that follow the coefficients, known or estimated with normal errors.
+r"""Inclusion probabilities that follow a power of known coefficients.
 
-A member of a family is named by its `level`, the logarithm of c in :math:`\min(1, c|x|^q)` or of 1/t in
-:math:`x^2/(x^2+t)`; the expected number of columns grows with it.
+One of a family is named by its `level`, the logarithm of c in :math:`\min(1, c|x|^q)`; the expected number of columns
+grows with it.
 """
 
 from collections.abc import Callable
@@ -26,32 +26,17 @@ def coins_of(alpha: Floats) -> Coins:
 
 
 class Family:
-    """All probabilities of one rule, "power" or "ratio", on coefficients `b` known up to errors of `spread`."""
+    """The probabilities min(1, c |b|^q) of all c, for coefficients `b` without their signs."""
 
-    def __init__(self, rule: str, b: Floats, spread: float, q: float) -> None:
-        self.rule, self.spread, self.q = rule, spread, q
-        self.distinct, self.place = np.unique(b, return_inverse=True)
-        self.unit = float(np.hypot(self.distinct[-1], spread)) or 1.0
-        uniform = rule == "power" and q == 0
-        self.most = len(b) if spread > 0 or uniform else int(np.count_nonzero(b))
+    def __init__(self, b: Floats, q: float) -> None:
+        self.b, self.q, self.unit = b, q, float(b.max()) or 1.0
+        self.most = int(np.count_nonzero(b)) if q else len(b)
 
     def coins(self, level: float) -> Coins:
-        if self.rule == "ratio":
-            return self.ratio(self.unit**2 * float(np.exp(-level)))
         if self.q == 0:
-            return self._mean(lambda x: np.full(x.shape, np.exp(min(level, 0.0))), np.inf)
-        with np.errstate(divide="ignore", over="ignore"):
-            full = self.unit * np.exp(-level / self.q)  # estimates from here on have probability 1
-            return self._mean(lambda x: np.exp(np.minimum(0.0, level + self.q * np.log(x / self.unit))), full)
-
-    def ratio(self, t: float) -> Coins:
-        return self._mean(lambda x: x**2 / np.where(x > 0, x**2 + t, 1.0), np.inf)
-
-    def _mean(self, probability: Callable[[Floats], Floats], kink: float) -> Coins:
-        """Means over the estimates of each column; `kink`: where the probability is not smooth."""
-        estimates, weights = normal_nodes(self.distinct, self.spread, kink)
-        alpha = probability(np.abs(estimates))
-        return Coins(*(np.sum(weights * f, axis=1)[self.place] for f in (alpha, alpha**2, (1 - alpha) ** 2)))
+            return coins_of(np.full(self.b.shape, np.exp(min(level, 0.0))))
+        with np.errstate(divide="ignore"):
+            return coins_of(np.exp(np.minimum(0.0, level + self.q * np.log(self.b / self.unit))))
 
     def level(self, size: float) -> float:
         """The level that expects `size` columns."""
@@ -82,28 +67,6 @@ def best_coins(family: Family, risk: Callable[[Coins], float], n: float) -> Coin
     around = levels[max(best - 1, 0)], levels[min(best + 1, len(levels) - 1)]
     found = minimize_scalar(at, bounds=around, method="bounded", options={"xatol": 1e-9})
     candidates = [family.coins(float(level)) for level in (found.x, levels[best])]
-    if family.spread == 0 and most < n:  # everything that has a signal
+    if most < n:  # everything that has a signal
         candidates.append(family.coins(family.level(most)))
     return min(candidates, key=risk)
-
-
-def normal_nodes(b: Floats, spread: float, kink: float) -> tuple[Floats, Floats]:
-    """Values and weights, a row for each mean in `b`, that integrate functions of normal estimates.
-
-    Gauss-Legendre between edges: one to a standard deviation, where the estimate is plus or minus `kink`, and halving
-    distances from where it is zero, for powers are not smooth there.
-    """
-    if spread == 0:
-        return b[:, None], np.ones((len(b), 1))
-    reach = 9  # standard deviations that are integrated: 2e-19 are beyond
-    halving = 2.0 ** -np.arange(20)
-    with np.errstate(over="ignore"):  # what is infinitely many deviations away is cut off below
-        zero = -b[:, None] / spread + np.concatenate([-halving, [0.0], halving])
-        kinks = (np.array([-kink, kink]) - b[:, None]) / spread
-    edges = np.broadcast_to(np.arange(-reach, reach + 1.0), (len(b), 2 * reach + 1))
-    edges = np.sort(np.clip(np.concatenate([edges, zero, kinks], axis=1), -reach, reach), axis=1)
-    x, w = np.polynomial.legendre.leggauss(10)
-    half = np.diff(edges, axis=1)[:, :, None] / 2
-    z = (edges[:, :-1, None] + half * (1 + x)).reshape(len(b), -1)
-    weights = (half * w).reshape(len(b), -1) * np.exp(-(z**2) / 2)
-    return b[:, None] + spread * z, weights / weights.sum(axis=1, keepdims=True)

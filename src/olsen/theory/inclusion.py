@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
 from . import _arguments, _distributions
-from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, checked, letters, require, require_choice, scalar
+from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, checked, letters, require, scalar
 from ._families import Coins, Family, best_coins, coins_of
 from ._pairs import mean_of_pairs
 from .covariance import _effective_penalty
@@ -258,7 +258,7 @@ def power_probabilities(variances: ArrayLike, beta: ArrayLike, q: float, size: f
     """
     name = "power_probabilities"
     b = _coefficients(name, variances, beta)
-    family = Family("power", b, 0.0, scalar(name, "q", q))
+    family = Family(b, scalar(name, "q", q))
     size, most = scalar(name, "size", size), family.most
     require(
         size <= most,
@@ -297,104 +297,9 @@ def optimal_power_probabilities(
     name = "optimal_power_probabilities"
     b = _coefficients(name, variances, beta)
     rows = scalar(name, "n", n, ROWS_OF_A_LIMIT)
-    family = Family("power", b, 0.0, scalar(name, "q", q))
+    family = Family(b, scalar(name, "q", q))
     noise, members = scalar(name, "sigma", sigma), scalar(name, "k", k)
     return best_coins(family, lambda coins: float(_limit(coins, b**2, noise, rows, members)), rows).once
-
-
-def estimated_probabilities_risk(
-    variances: ArrayLike,
-    beta: ArrayLike,
-    sigma: float,
-    *,
-    n: float,
-    spread: float,
-    rule: str = "ratio",
-    q: float = 1.0,
-    size: float | None = None,
-    k: float = np.inf,
-    exact: bool = False,
-) -> Floats:
-    r"""Risk of members whose inclusion probabilities follow estimates of the coefficients, made on other rows.
-
-    .. math:: \hat b_j \sim N(b_j, v), \qquad \alpha_j = \frac{\hat b_j^2}{\hat b_j^2 + t}
-              \quad\text{or}\quad \alpha_j = \min(1,\, c\,|\hat b_j|^q)
-
-    The estimates are independent of each other and of the rows that members are fitted on, as if data were split:
-    averaging over them replaces :math:`\alpha_j`, :math:`\alpha_j^2` and :math:`(1-\alpha_j)^2` by their means in
-    `diagonal_risk`, or in `expected_diagonal_risk` if `exact`, each an integral over one normal density. Divide by the
-    risk of `optimal_probabilities`, and the difference to 1 is the regret.
-
-    Parameters
-    ----------
-    variances, beta : arrays of shape (p,)
-    sigma : float
-        Noise standard deviation.
-    n : int
-        Rows that members are fitted on.
-    spread : float
-        Standard deviation :math:`\sqrt v` of an estimate, in units of :math:`b_j = \sqrt{\Sigma_{jj}}\beta_j`. The
-        correlation of a column with the residuals of an independent fit, on n' rows, has :math:`v = R^{tot}/n'`, where
-        :math:`R^{tot}` is noise plus risk of that fit.
-    rule : {"ratio", "power"}
-        ``"ratio"``: the form of `optimal_probabilities`. ``"power"``: the form of `power_probabilities`.
-    q : float
-        Exponent of the power rule.
-    size : float, optional
-        Expected columns of a member, which set t or c. Default: ``t = spread**2`` for the ratio, and the best size for
-        the power rule.
-    k : int or inf
-        Members.
-    exact : bool
-        Whether to use the finite-n distribution of shared columns; the best size is that of the limit all the same.
-
-    Notes
-    -----
-    Status: asymptotic; with ``exact=True`` exact for t or c that are fixed beforehand, while members are drawn again
-    with negligible probability (conditioned on the mean acceptance otherwise). Heuristic for probabilities that follow
-    the rows of the fit itself: nothing here counts the dependence.
-
-    Examples
-    --------
-    Three coefficients of forty, estimated with an error of a tenth of their size:
-
-    >>> beta = np.array([0.6, 0.6, 0.5] + 37 * [0.0])
-    >>> best = diagonal_risk(1.0, beta, optimal_probabilities(np.ones(40), beta, 0.5, n=40), 0.5, n=40)
-    >>> for rule in ({"rule": "ratio"}, {"rule": "power", "q": 1}, {"rule": "power", "q": 2}):
-    ...     risk = estimated_probabilities_risk(np.ones(40), beta, 0.5, n=40, spread=0.06, **rule)
-    ...     print(rule, round(float(risk / best), 2))
-    {'rule': 'ratio'} 4.17
-    {'rule': 'power', 'q': 1} 1.28
-    {'rule': 'power', 'q': 2} 1.05
-    """
-    name = "estimated_probabilities_risk"
-    b = _coefficients(name, variances, beta)
-    require_choice("rule", rule, ("ratio", "power"))
-    sigma, spread, q, k = (
-        scalar(name, letter, value) for letter, value in (("sigma", sigma), ("spread", spread), ("q", q), ("k", k))
-    )
-    rows = scalar(name, "n", n, ROWS if exact else ROWS_OF_A_LIMIT)
-    family = Family(rule, b, spread, q)
-    if size is not None:
-        size = scalar(name, "size", size)
-        require(
-            size < family.most or (spread == 0 and size == family.most),
-            f"{name}: size must be below {family.most}, the number of columns that can be taken; got {size:.6g}.",
-        )
-        coins = family.coins(family.level(size))
-    elif rule == "ratio":
-        coins = family.ratio(spread**2)
-    else:
-        coins = best_coins(family, lambda coins: float(_limit(coins, b**2, sigma, rows, k)), rows)
-    if exact:
-        return _expected(name, coins, b**2, sigma, rows, k)[()]
-    columns = float(coins.once.sum())
-    require(
-        columns < rows,
-        f"{name} needs fewer expected columns than n (least-squares members); got {columns:.6g} and n = {rows:.6g}. "
-        "Give a smaller size.",
-    )
-    return _limit(coins, b**2, sigma, rows, k)[()]
 
 
 def _coefficients(function: str, variances: ArrayLike, beta: ArrayLike) -> Floats:
