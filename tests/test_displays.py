@@ -23,7 +23,6 @@ from olsen.displays import (
     ConvergenceDisplay,
     IntervalDisplay,
     RiskCurveDisplay,
-    SubsetDisplay,
     TuningCurveDisplay,
 )
 from olsen.simulation import Ensemble, LinearProblem, run
@@ -123,7 +122,6 @@ CALLS = {
     RiskCurveDisplay: lambda model, X, y, ax=None: RiskCurveDisplay.from_estimator(model, ax=ax),
     CoefficientDisplay: lambda model, X, y, ax=None: CoefficientDisplay.from_estimator(model, X=X, ax=ax),
     IntervalDisplay: lambda model, X, y, ax=None: IntervalDisplay.from_estimator(model, X, y, ax=ax),
-    SubsetDisplay: lambda model, X, y, ax=None: SubsetDisplay.from_estimator(model, ax=ax),
     ConvergenceDisplay: lambda model, X, y, ax=None: ConvergenceDisplay.from_estimator(model, X, y, ax=ax),
 }
 
@@ -163,7 +161,6 @@ def test_pipelines_are_drawn_as_the_ensemble_on_the_rows_it_sees_with_names_of_t
                 plt.close("all")
     names = {"ash", "clay", "sand", "silt", "kind_loam", "kind_peat"}
     assert set(ticks(CoefficientDisplay.from_estimator(pipeline).ax_.yaxis)) == names
-    assert set(ticks(SubsetDisplay.from_estimator(search).ax_.xaxis)) == names
 
 
 def test_transformed_targets_have_intervals_and_nothing_else():
@@ -372,8 +369,7 @@ def test_dollars_are_dollars(tmp_path):
     """Two of them in a name would begin and end a formula."""
     frame = pd.DataFrame(X[:, :3], columns=["50% $ off_$", "$\\alpha_$", "US$"])
     model = OLSEnsembleRegressor(10, 2, random_state=0).fit(frame, y)
-    for display in (CoefficientDisplay, SubsetDisplay):
-        display.from_estimator(model).figure_.savefig(tmp_path / "a.png")
+    CoefficientDisplay.from_estimator(model).figure_.savefig(tmp_path / "a.png")
 
 
 # IntervalDisplay
@@ -427,38 +423,6 @@ def test_intervals_that_cannot_be_drawn(ensemble, sent):
         (lambda: draw.from_predictions([1.0], [1.0], [[0.0, np.inf]]), "interval"),
         (lambda: draw.from_predictions([1.0], [1.0], [0.0, 2.0]), "interval|2D array"),
     ])  # fmt: skip
-
-
-# SubsetDisplay
-
-
-def test_subsets_are_those_of_the_first_members(ensemble):
-    display = SubsetDisplay.from_estimator(ensemble, n_members=7)
-    image = np.asarray(display.image_.get_array())
-    assert image.shape == (7, 12) and display.rows_ax_ is None
-    for line, columns in zip(image, ensemble.feature_subsets_, strict=False):
-        assert np.flatnonzero(line).tolist() == columns.tolist()
-    assert SubsetDisplay.from_estimator(ensemble, n_members=99).columns.shape == (30, 12)
-    assert not SubsetDisplay.from_estimator(ensemble, ax=plt.subplots(2)[1]).figure_.axes[1].has_data()
-    limit = OLSEnsembleRegressorCV(random_state=0).fit(*TRAIN)  # of infinitely many members the first can be seen
-    assert SubsetDisplay.from_estimator(limit, n_members=5).columns.shape == (5, 12)
-    refused([
-        (lambda: ConvergenceDisplay.from_estimator(limit, *NEW), "give n_estimators a number"),
-        (lambda: SubsetDisplay.from_estimator(limit, n_members=0), r"n_members.*0"),
-    ])  # fmt: skip
-    many = SubsetDisplay.from_estimator(OLSEnsembleRegressor(6, 10, random_state=0).fit(*linear_data(60, 50)))
-    labels = ticks(many.ax_.xaxis)
-    assert labels[0] == "x0" and labels[-1] == "x49" and len(labels) == 6
-
-
-def test_rows_are_shown_where_members_have_their_own():
-    model = OLSEnsembleRegressor(10, 3, 0.5, random_state=0).fit(X, y)
-    display = SubsetDisplay.from_estimator(model)
-    rows = np.asarray(display.rows_image_.get_array())
-    for line, given in zip(rows, model.sample_subsets_, strict=True):
-        assert np.flatnonzero(line).tolist() == given.tolist()
-    figure, axes = plt.subplots(1, 2)
-    assert (display.plot(axes).ax_, display.rows_ax_) == tuple(axes) and display.figure_ is figure
 
 
 # ConvergenceDisplay
@@ -519,7 +483,6 @@ def test_one_of_several_targets(two_targets):
     errors = np.mean((model.predict(rows) - observed) ** 2, axis=0)
     one, both = (ConvergenceDisplay.from_estimator(model, rows, observed, target=target) for target in (1, None))
     np.testing.assert_allclose([one.error[-1], both.error[-1]], [errors[1], errors.mean()], rtol=1e-9)
-    assert SubsetDisplay.from_estimator(model).columns.shape == (20, 12)
     coefficients, convergence = CoefficientDisplay.from_estimator, ConvergenceDisplay.from_estimator
     refused([
         (lambda: coefficients(model), r"2 targets.*target=0 to 1"),
@@ -536,9 +499,8 @@ def test_targets_with_members_of_their_own():
         display = ConvergenceDisplay.from_estimator(model, rows, observed, target=t)
         expected = np.mean((model.predict(rows)[:, t] - observed[:, t]) ** 2)
         np.testing.assert_allclose(display.error[-1], expected, rtol=1e-9)
-        image = SubsetDisplay.from_estimator(model, target=t).columns
-        np.testing.assert_array_equal(np.flatnonzero(image[3]), model.feature_subsets_[t][3])
-    refused([(lambda: SubsetDisplay.from_estimator(model), r"2 targets.*target=0 to 1")])
+    limit = OLSEnsembleRegressorCV(random_state=0).fit(*TRAIN)
+    refused([(lambda: ConvergenceDisplay.from_estimator(limit, *NEW), "give n_estimators a number")])
     shares = TuningCurveDisplay.from_estimator(model).shares  # means over the targets
     assert set(shares) == {name for one in model.inclusion_shares_ for name in one}
     assert sum(shares.values()) == pytest.approx(1.0)

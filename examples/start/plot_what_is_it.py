@@ -69,10 +69,9 @@ print(f"correlation of its coefficients with those of the loop: {np.corrcoef(mod
 # Whoever draws twenty of sixty columns can draw three members that do not overlap. By default the estimator does: its
 # members come in such groups (``design="balanced"``), which gives a lower risk for the same number of them.
 
-from olsen.displays import SubsetDisplay
-
-display = SubsetDisplay.from_estimator(model, n_members=12)
-display.ax_.set_title("columns of the first twelve members")
+plt.figure(figsize=(6, 3), layout="constrained")
+plt.imshow(model.feature_subsets_.mask()[:12], cmap="Blues", aspect="auto", extent=(0.5, 60.5, 12.5, 0.5))
+plt.gca().set(title="columns of the first twelve members", xlabel="column", ylabel="member")
 plt.show()
 
 # %%

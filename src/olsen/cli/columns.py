@@ -119,12 +119,12 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(moments.cast("float64", safe=False).to_numpy(), dtype=float) / MICROSECONDS_A_DAY
 
     def _numbers(self, column: Any, name: str, first_row: int, separator: str) -> Array:
-        plain, texts = plain_numbers(column), is_text(column.type)
+        plain = plain_numbers(column)
         if plain is not None:
-            if texts and self.decimal == "," and separator not in ("", ","):
+            if self.decimal == "," and separator not in ("", ","):
                 refuse_doubtful_points(column.drop_null(), f"column {quoted(name)}")
             return plain
-        if not texts:
+        if not is_text(column.type):
             kind = shortened(column.type)
             raise TableError(f"column {quoted(name)} is of type {kind}, not numbers; turn it into numbers.")
         texts, codes = distinct_texts(column)

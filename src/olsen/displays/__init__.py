@@ -12,7 +12,6 @@ matplotlib needed (``pip install 'olsen[plot]'``).
 from .coefficients import CoefficientDisplay
 from .convergence import ConvergenceDisplay
 from .intervals import IntervalDisplay
-from .members import SubsetDisplay
 from .risk import RiskCurveDisplay
 from .tuning import TuningCurveDisplay
 
@@ -21,6 +20,5 @@ __all__ = [
     "ConvergenceDisplay",
     "IntervalDisplay",
     "RiskCurveDisplay",
-    "SubsetDisplay",
     "TuningCurveDisplay",
 ]
