@@ -3,17 +3,16 @@ r"""Unequal probabilities: members flip one coin per column, with its own probab
 Write :math:`\alpha_j` for the probability of column j and :math:`b_j^2 = \Sigma_{jj}\beta_j^2` for its signal. Two
 members share column j with probability :math:`\alpha_j^2` and both miss it with :math:`(1-\alpha_j)^2`, and that is all
 their risk depends on: at finite n through the distribution of the number of shared columns (`expected_diagonal_risk`),
-in the limit through sums over columns (`diagonal_risk`). What is best for a known signal, what restricted rules reach,
-and what is lost when the signal is estimated follow from these two.
+in the limit through sums over columns (`diagonal_risk`). What is best for a known signal, and what
+restricted rules reach, follow from these two.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize_scalar
 
 from . import _arguments, _distributions
 from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, checked, letters, require, scalar
-from ._families import Coins, Family, best_coins, coins_of
 from ._pairs import mean_of_pairs
 from .covariance import _effective_penalty
 
@@ -54,14 +53,14 @@ def diagonal_risk(
         f"diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got {alpha.sum():.6g} and "
         f"eta * n = {np.min(eta) * n:.6g}. For minimum-norm members use theory.covariance_risk.",
     )
-    return _limit(coins_of(alpha), variances * beta**2, sigma, n, k, eta)[()]
+    return _limit(alpha, variances * beta**2, sigma, n, k, eta)[()]
 
 
-def _limit(coins: Coins, signal: Floats, sigma: ArrayLike, n: float, k: ArrayLike, eta: ArrayLike = 1.0) -> Floats:
+def _limit(alpha: Floats, signal: Floats, sigma: ArrayLike, n: float, k: ArrayLike, eta: ArrayLike = 1.0) -> Floats:
     """`diagonal_risk` of checked arguments."""
     noise = np.square(sigma)
-    pair = (noise + np.sum(coins.neither * signal)) / (1 - np.sum(coins.both) / n) - noise
-    own = (noise + np.sum((1 - coins.once) * signal)) / (1 - coins.once.sum() / (np.asarray(eta) * n)) - noise
+    pair = (noise + np.sum((1 - alpha) ** 2 * signal)) / (1 - np.sum(alpha**2) / n) - noise
+    own = (noise + np.sum((1 - alpha) * signal)) / (1 - alpha.sum() / (np.asarray(eta) * n)) - noise
     return mean_of_pairs(own, pair, k)
 
 
@@ -130,35 +129,30 @@ def expected_diagonal_risk(
     )
     rows = scalar(name, "n", n, ROWS)
     _require_columns(name, alpha.shape, probabilities=alpha, beta=beta, variances=variances)
-    return _expected(name, coins_of(alpha), variances * beta**2, sigma, rows, k)[()]
-
-
-def _expected(function: str, coins: Coins, signal: Floats, sigma: ArrayLike, n: float, k: ArrayLike) -> Floats:
-    """`expected_diagonal_risk` of checked arguments."""
-    columns, most = float(coins.once.sum()), int(min(n - 2, len(coins.once)))
+    signal, columns, most = variances * beta**2, float(alpha.sum()), int(min(rows - 2, len(alpha)))
     require(
-        n >= 2 and columns <= n - 1,
-        f"{function} needs sum(probabilities) <= n - 1 (least-squares members); got {columns:.6g} and n = {n:.6g}. Use "
+        rows >= 2 and columns <= rows - 1,
+        f"{name} needs sum(probabilities) <= n - 1 (least-squares members); got {columns:.6g} and n = {rows:.6g}. Use "
         "smaller probabilities, or theory.covariance_risk for minimum-norm members.",
     )
-    own, rejected = _distributions.coins_one_by_one(coins.once, (1 - coins.once) * signal, most)
+    own, rejected = _distributions.coins_one_by_one(alpha, (1 - alpha) * signal, most)
     require(
         rejected < 1 - 1e-6,
-        f"{function}: coin flips that expect {columns:.6g} columns are accepted up to n - 2 = {n - 2:.6g} only, which "
+        f"{name}: coin flips that expect {columns:.6g} columns are accepted up to n - 2 = {rows - 2:.6g} only, which "
         f"has probability {1 - rejected:.1g}. Use smaller probabilities, or more rows n.",
     )
     if rejected < _distributions.NEGLIGIBLE:
-        pair, _ = _distributions.coins_one_by_one(coins.both, coins.neither * signal, most)
+        pair, _ = _distributions.coins_one_by_one(alpha**2, (1 - alpha) ** 2 * signal, most)
     else:
-        cost = _distributions.accepted_coins_cost(coins.once, coins.both, most)
+        cost = _distributions.accepted_coins_cost(alpha, alpha**2, most)
         require(
             cost <= 4e8,  # seconds
-            f"{function}: members of {columns:.6g} expected columns have more than n - 2 = {n - 2:.6g} with a "
+            f"{name}: members of {columns:.6g} expected columns have more than n - 2 = {rows - 2:.6g} with a "
             f"probability of {rejected:.1g} and are drawn again; to count this exactly takes {cost:.1g} terms. Use "
             "smaller probabilities, or the limit, theory.diagonal_risk.",
         )
-        pair = _distributions.accepted_coins(coins.once, coins.both, coins.neither * signal, most)
-    return mean_of_pairs(_inflated(own, sigma, n), _inflated(pair, sigma, n), k)
+        pair = _distributions.accepted_coins(alpha, alpha**2, (1 - alpha) ** 2 * signal, most)
+    return mean_of_pairs(_inflated(own, sigma, rows), _inflated(pair, sigma, rows), k)[()]
 
 
 def _inflated(counts: Floats, sigma: ArrayLike, n: float) -> Floats:
@@ -258,14 +252,14 @@ def power_probabilities(variances: ArrayLike, beta: ArrayLike, q: float, size: f
     """
     name = "power_probabilities"
     b = _coefficients(name, variances, beta)
-    family = Family(b, scalar(name, "q", q))
-    size, most = scalar(name, "size", size), family.most
+    powers = _Powers(b, scalar(name, "q", q))
+    size, most = scalar(name, "size", size), powers.most
     require(
         size <= most,
         f"{name}: size must be at most {most}, the number of coefficients that are not zero; got {size:.6g}. Use a "
         "smaller size, or q = 0.",
     )
-    return family.coins(family.level(size)).once
+    return powers.at(powers.level(size))
 
 
 def optimal_power_probabilities(
@@ -297,9 +291,49 @@ def optimal_power_probabilities(
     name = "optimal_power_probabilities"
     b = _coefficients(name, variances, beta)
     rows = scalar(name, "n", n, ROWS_OF_A_LIMIT)
-    family = Family(b, scalar(name, "q", q))
+    powers = _Powers(b, scalar(name, "q", q))
     noise, members = scalar(name, "sigma", sigma), scalar(name, "k", k)
-    return best_coins(family, lambda coins: float(_limit(coins, b**2, noise, rows, members)), rows).once
+    most = min(powers.most, rows)
+    if most == 0:  # no signal, and nothing to follow
+        return powers.at(0.0)
+
+    def risk(level: float) -> float:
+        return float(_limit(powers.at(level), b**2, noise, rows, members))
+
+    short = 1e-9  # relative distance kept from n columns, where members interpolate
+    levels = np.linspace(powers.level(short * most), powers.level((1 - short) * most), 60)
+    best = int(np.argmin([risk(level) for level in levels]))
+    around = levels[max(best - 1, 0)], levels[min(best + 1, len(levels) - 1)]
+    found = minimize_scalar(risk, bounds=around, method="bounded", options={"xatol": 1e-9})
+    candidates = [float(found.x), float(levels[best])]
+    if most < rows:  # everything that has a signal
+        candidates.append(powers.level(most))
+    return powers.at(min(candidates, key=risk))
+
+
+class _Powers:
+    """The probabilities min(1, c |b|^q) of all c, by the logarithm of c, their `level`; b without signs."""
+
+    def __init__(self, b: Floats, q: float) -> None:
+        self.b, self.q = b / (b.max() or 1.0), q
+        self.most = int(np.count_nonzero(b)) if q else len(b)
+
+    def at(self, level: float) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.exp(np.minimum(0.0, level + (self.q * np.log(self.b) if self.q else np.zeros(len(self.b)))))
+
+    def level(self, size: float) -> float:
+        """The level that expects `size` columns."""
+
+        def excess(level: float) -> float:
+            return float(self.at(level).sum()) - size
+
+        low, high = -1.0, 1.0
+        while excess(low) > 0:
+            low *= 2
+        while excess(high) < 0 and high < 1e6:  # size = most is met up to rounding
+            high *= 2
+        return high if excess(high) <= 0 else float(brentq(excess, low, high, xtol=1e-13, rtol=1e-14))
 
 
 def _coefficients(function: str, variances: ArrayLike, beta: ArrayLike) -> Floats:
