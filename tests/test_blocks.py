@@ -15,7 +15,8 @@ from sklearn.model_selection import PredefinedSplit
 from loops import assert_refused, case, linear_data
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines import sources as blocks
-from olsen._moments import Accumulator, from_data
+from olsen._moments.accumulator import Accumulator
+from olsen._moments.moments import from_data
 from olsen._selection.fold_data import FOLDS
 from olsen._selection.fold_data import SEED as FOLD_SEED
 

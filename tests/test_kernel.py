@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from olsen import OLSEnsembleRegressor, _kernel, _trust
+from olsen import OLSEnsembleRegressor, _trust
+from olsen._kernel import _native as _kernel
 from olsen._members import problem
 
 SOURCE = Path(__file__).parents[1] / "src" / "olsen" / "_kernel"
@@ -18,7 +19,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "olsen" / "_kernel"
 # Members of a Gram matrix, of submatrices and along paths, and the lasso, in one process for each instruction set.
 ORACLE = """
 import numpy as np
-from olsen import OLSEnsembleRegressorCV, _kernel, member_coefficients
+from olsen import OLSEnsembleRegressorCV, member_coefficients
+from olsen._kernel import _native as _kernel
 rng = np.random.default_rng(0)
 X = rng.standard_normal((150, 70)) + 3.0
 X[:, 5] = X[:, 6] - X[:, 7]

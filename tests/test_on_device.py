@@ -11,7 +11,7 @@ from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution.arrays import Space, space_of
 from olsen._execution.threads import Threads
-from olsen._moments import Moments, from_data, training_moments
+from olsen._moments.moments import Moments, from_data, training_moments
 from olsen._selection import moment_curves
 from olsen._selection.risk_curves import Paths, size_grid
 

@@ -16,7 +16,7 @@ from .._estimators import inputs
 from .._estimators.inputs import COUNT, POSITIVE
 from .._execution import messages
 from .._members import Problem
-from .._moments import weighted_mean
+from .._moments.moments import weighted_mean
 from ..subsets import resolve_size
 from . import exact, sgd
 from .exact import Masks

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._members import Problem
-from .._moments import weighted_mean
+from .._moments.moments import weighted_mean
 from .exact import Masks, column_blocks
 
 Array = NDArray[np.float64]

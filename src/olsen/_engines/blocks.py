@@ -25,7 +25,9 @@ from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from .._members import Members, Solution, gram
 from .._members.mean import member_sum
-from .._moments import Accumulator, Moments, Triangle
+from .._moments.accumulator import Accumulator
+from .._moments.moments import Moments
+from .._moments.triangle import Triangle
 from ..subsets import Design, Subsets, row_groups
 from .dask import DaskRows
 from .engine import Engine, FoldFit, NeedsRows, Options, Refit

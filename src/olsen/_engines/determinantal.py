@@ -15,7 +15,7 @@ from .._execution.threads import Threads, one_blas_thread
 from .._members import Members, Problem, gram
 from .._members.mean import member_sum
 from .._members.problem import Submatrix
-from .._moments import Moments
+from .._moments.moments import Moments
 from .._selection.fold_data import few_columns
 from .._selection.penalised import JITTER, System, limit_members
 from ..subsets import Design, Determinantal

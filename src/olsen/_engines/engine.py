@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .._execution.threads import Report, Threads, cached_property
 from .._members import Members, Problem
-from .._moments import Moments
+from .._moments.moments import Moments
 from ..subsets import Design
 from .determinantal import limit_of
 

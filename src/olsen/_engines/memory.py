@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from .. import _members
 from .._members import Members, Problem
-from .._moments import CentredRows, Moments, Triangle
+from .._moments.moments import Moments
+from .._moments.triangle import CentredRows, Triangle
 from ..subsets import Design, Subsets, row_groups
 from .engine import Engine, FoldFit, Options, Refit
 from .sources import require_positive

@@ -59,7 +59,7 @@ from .._engines import Engine, FoldFit
 from .._execution import memory
 from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit, inverses
-from .._moments import Moments
+from .._moments.moments import Moments
 from .._trust import LARGEST_INFLATION
 from ..subsets import Design, Subsets, group_size
 from .result import FittedResult

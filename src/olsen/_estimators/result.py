@@ -14,7 +14,7 @@ from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Options, Stre
 from .._execution.memory import describe
 from .._members import Members
 from .._members.problem import Problem
-from .._moments import Triangle
+from .._moments.triangle import Triangle
 from .._selection.risk_curves import RiskCurve, Splits
 from ..subsets import Design, Determinantal
 

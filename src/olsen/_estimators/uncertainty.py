@@ -18,7 +18,7 @@ from .._engines import Memory, NeedsRows, Refit, Stream
 from .._engines.determinantal import drawable
 from .._execution.arrays import space_of
 from .._execution.threads import Threads
-from .._moments import Moments
+from .._moments.moments import Moments
 from .._selection.fold_data import SEED as FOLD_SEED
 from .error_estimates import CVPlus, Jackknife, MomentErrors, Refits, mean_inverse, solve_draws
 from .inputs import check_arguments, on_host, options_of, validate_new_rows

@@ -21,25 +21,3 @@ are too thin for the BLAS, two triangular solves. Here one member lives, from ga
 innermost loop reads without packing. Everything is float64. Results depend on the instruction set (chosen when the
 module is loaded, or by the variable OLSEN_INSTRUCTION_SET), never on the compiler, threads or ranges of members.
 """
-
-from ._native import (
-    INSTRUCTION_SET,
-    draw_determinantal,
-    factor_members,
-    lasso_path,
-    member_size,
-    solve_gathered,
-    solve_principal,
-    sum_pairs,
-)
-
-__all__ = [
-    "INSTRUCTION_SET",
-    "draw_determinantal",
-    "factor_members",
-    "lasso_path",
-    "member_size",
-    "solve_gathered",
-    "solve_principal",
-    "sum_pairs",
-]

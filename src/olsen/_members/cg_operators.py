@@ -26,12 +26,10 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import Space
 from .._execution.threads import cached_property
-from .._moments import Moments, centred_rows, mirror_lower
+from .._moments.moments import Moments, centred_rows, mirror_lower
 from .._trust import constant_columns
 from .cg import ALL
 from .problem import Problem
-
-__all__ = ["OWN", "WHOLE", "Batch", "MaskedGram", "Rows", "Submatrices", "UnitGram", "rows_batch"]
 
 Array = NDArray[np.float64]
 

@@ -30,10 +30,10 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .. import _kernel
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
-from .._moments import Moments, mirror_lower
+from .._kernel import _native as _kernel
+from .._moments.moments import Moments, mirror_lower
 from .._trust import LARGEST_INFLATION, SMALLEST_PIVOT
 from ..subsets import Subsets
 from . import orthogonal

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.arrays import HOST, Space
-from .._moments import weighted_mean
+from .._moments.moments import weighted_mean
 from .._trust import require_finite
 from ..subsets import Subsets
 from .problem import Problem, Solution

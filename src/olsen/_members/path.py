@@ -33,8 +33,8 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from .. import _kernel
 from .._execution.threads import Threads, cached_property
+from .._kernel import _native as _kernel
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
 from .problem import LANES, Columns, Problem
 

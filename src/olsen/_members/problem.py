@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, cached_property
-from .._moments import Moments, from_data, weighted_mean
+from .._moments.moments import Moments, from_data, weighted_mean
 from .._trust import (
     EPS,
     ORDINARY,

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution import versions
-from .._moments import Moments
+from .._moments.moments import Moments
 from ..subsets import resolve_size
 from .formatting import effect_lines, escape_control, heading_lines, interval_text, number, percent, size_of
 

@@ -20,17 +20,12 @@ from numpy.typing import NDArray
 
 from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._members.problem import Problem
-from .._moments import Moments, from_data, training_moments
+from .._moments.moments import Moments, from_data, training_moments
 from .._trust import constant_columns
 from ..subsets import penalty_of_size
 from .moment_curves import LeftOut
 from .penalised import JITTER, Fits, GramFits, RowFits
 from .risk_curves import Splits
-
-__all__ = [
-    *("Fold", "FoldData", "TestRows", "blas_for", "few_columns", "few_folds", "few_splits", "folds_of_moments"),
-    *("folds_of_rows", "moments_of_training_rows", "random_splits", "ridge_penalty", "ridge_penalty_of_folds"),
-]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space
-from .._moments import Moments, training_moments
+from .._moments.moments import Moments, training_moments
 from .._trust import SMALLEST_PIVOT
 from .risk_curves import Paths, RowCurve, pair_means
 

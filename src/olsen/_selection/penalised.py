@@ -22,18 +22,13 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
-from .. import _kernel
 from .._execution.threads import Threads, cached_property
+from .._kernel import _native as _kernel
 from .._members import Members, gram
 from .._members.problem import Problem
-from .._moments import Moments
+from .._moments.moments import Moments
 from .._trust import require_finite
 from ..subsets import Subsets
-
-__all__ = [
-    *("Fits", "GramFits", "RowFits", "System"),
-    *("inclusion", "lasso_path", "lasso_penalty", "limit_members", "members", "penalised", "penalty_unit"),
-]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

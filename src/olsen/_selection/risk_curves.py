@@ -29,12 +29,7 @@ from .. import subsets
 from .._execution.threads import Threads, cached_property
 from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 from .._members.problem import Columns, Problem
-from .._moments import Moments
-
-__all__ = [
-    *("Paths", "RiskCurve", "RowCurve", "Splits"),
-    *("gcv", "kfold", "leave_one_out", "oob_curve", "pair_means", "size_grid"),
-]
+from .._moments.moments import Moments
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

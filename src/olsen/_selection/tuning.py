@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .._execution.threads import Threads
 from .._members.problem import Problem
-from .._moments import Moments
+from .._moments.moments import Moments
 from ..subsets import resolve_size
 from . import combining, moment_curves, risk_curves
 from .fold_data import (

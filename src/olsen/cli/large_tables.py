@@ -20,7 +20,7 @@ from .._engines.sources import BlockSource, parquet_batches
 from .._estimators.inputs import options_of
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory
-from .._moments import Moments
+from .._moments.moments import Moments
 from .._selection.fold_data import FOLDS, SEED
 from ..subsets import row_groups
 from .columns import FIRST_ROW, distinct_texts, refuse_missing, rows_before

@@ -19,7 +19,7 @@ from .._estimators.pipelines import split_pipeline
 from .._estimators.summary import Effects, errors_are_cheap
 from .._estimators.tuned import OLSEnsembleRegressorCV
 from .._execution import memory, versions
-from .._moments import Moments
+from .._moments.moments import Moments
 from .._persistence import ModelFileError, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error

@@ -22,8 +22,8 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from .. import _kernel
 from .._execution.threads import cached_property
+from .._kernel import _native as _kernel
 from ._compressed import Mapper, Subsets
 from ._drawing import DETERMINANTAL
 
