@@ -54,9 +54,6 @@ VALID = {
     "optimal_alpha": chosen(ENSEMBLE, "gamma sigma k eta"),
     "optimal_mu": ENSEMBLE,
     "optimal_n_features": chosen(FINITE, "n p sigma k n_samples design"),
-    "optimal_power_probabilities": {
-        "variances": [1.0, 1.5, 0.5], "beta": [1.0, -0.9, 1.2], "sigma": 2.0, "q": 1.5, "n": 20, "k": 3,
-    },
     "optimal_probabilities": {**COLUMNS, "sigma": 0.7, "n": 20},
     "optimal_ridge_penalty": {"gamma": 1.5, "sigma": 0.7},
     "optimal_ridge_risk": {"gamma": 1.5, "sigma": 0.7},
@@ -68,7 +65,6 @@ VALID = {
         "rows_j": 16, "shared_rows": 12.0, "penalty": 0.5,
     },
     "penalty_from_alpha": {"alpha": 0.4, "gamma": 1.5},
-    "power_probabilities": {**COLUMNS, "q": 1.5, "size": 1.2},
     "required_members": {"gamma": 1.5, "sigma": 0.7, "excess": 0.01, "eta": 1.0, "design": "balanced"},
     "ridge_covariance_risk": {"Sigma": AR, "beta": SIGNAL, "penalty": 0.5, "sigma": 0.7, "n": 20},
     "ridge_matched_probabilities": {"Sigma": AR, "penalty": 0.5, "n": 20},
@@ -93,7 +89,7 @@ COUNTS = {"k", "p", "n_features", "overlap", "n_subsets", "rows_i", "rows_j", "f
 RESULTS_WITHOUT_SIGN = {"limiting_risk_derivative", "pair_risk", "better_side"}
 # formulas in which rows are a divisor, documented as asymptotic
 REAL_ROWS = {
-    "diagonal_risk", "effective_penalty", "optimal_power_probabilities",
+    "diagonal_risk", "effective_penalty",
     "optimal_probabilities", "ridge_covariance_risk", "ridge_matched_probabilities",
 }  # fmt: skip
 
@@ -305,7 +301,6 @@ CONTRADICTIONS = [  # what the message names
     ("expected_risk", {"n": 5, "n_samples": 5, "n_features": 12, "sampling": "bernoulli"}, "every subset is rejected"),
     ("optimal_probabilities", {"variances": [1.0, 2.0]}, "variances.*one entry for each column"),
     ("optimal_probabilities", {"sigma": 0.0}, "noise"),
-    ("power_probabilities", {"beta": [1.0, 2.0, 0.0], "size": 2.5}, r"at most 2.*2\.5"),
     ("scaled_risk", {"risk": 0.2}, r"at least \(1 - delta\)\*\*2"),
     ("optimal_n_features", {"n": [20, 30]}, "n must be one number"),
     ("pair_risk", {"n": [20, 30]}, "n must be one number"),

@@ -224,57 +224,8 @@ def test_best_probabilities_of_the_limit_are_nearly_best_at_finite_n():
         with case(s, sigma):
             assert found.fun <= risk(start) < 1.001 * found.fun
             assert np.all(found.x[s:] == 0)
-            uniform = theory.optimal_power_probabilities(1.0, beta, sigma, 0, n=n)
+            uniform = np.full(p, theory.optimal_alpha(p / n, sigma))
             assert s == p or risk(uniform) > 1.2 * risk(start)
-
-
-def test_power_probabilities_have_their_size_and_their_power():
-    rng = np.random.default_rng(5)
-    variances, beta = rng.uniform(0.2, 3, 40), rng.standard_normal(40)
-    beta[::4] = 0
-    b = np.sqrt(variances) * np.abs(beta)
-    for q in (0.5, 1, 2, 5):
-        for size in (1e-6, 2.5, 12.0, 29.9, 30):
-            alpha = theory.power_probabilities(variances, beta, q, size)
-            assert alpha.sum() == pytest.approx(size, rel=1e-10) and np.all(alpha[::4] == 0)
-            free = (alpha < 1) & (b > 0)
-            c = alpha[free] / b[free] ** q
-            assert np.all(np.abs(c - c.mean()) < 1e-9 * c.mean()) if free.any() else size == 30
-            assert free.all() or not free.any() or np.all(c.mean() * b[alpha == 1] ** q >= 1 - 1e-9)
-    np.testing.assert_allclose(theory.power_probabilities(variances, beta, 0, 13), 13 / 40, rtol=1e-12)
-
-
-def test_the_best_size_of_a_power_is_the_best_of_many():
-    p, n, sigma = 60, 50, 0.5
-    for s, k, q in product([1, 5, 60], [3, np.inf], [0, 1, 2]):
-        beta = sim.sparse_signal(s, p)
-        best = theory.optimal_power_probabilities(np.ones(p), beta, sigma, q, n=n, k=k)
-        lowest = theory.diagonal_risk(1.0, beta, best, sigma, n=n, k=k)
-        with case(s, k, q):
-            for size in np.linspace(0.02, 0.999, 60) * min(n, p if q == 0 else s):
-                alpha = theory.power_probabilities(np.ones(p), beta, q, size)
-                assert theory.diagonal_risk(1.0, beta, alpha, sigma, n=n, k=k) >= lowest * (1 - 1e-9)
-            if q == 0:
-                np.testing.assert_allclose(best, theory.optimal_alpha(p / n, sigma, k=k), rtol=1e-5)
-
-
-def test_powers_of_equal_coefficients_are_best_and_of_others_are_not():
-    n, p, sigma = 50, 80, 0.5
-    for beta, same in ((np.repeat([0.5, 0.0], [4, 76]), True), (sim.sparse_signal(20, p), False)):
-        best = theory.optimal_probabilities(np.ones(p), beta, sigma, n=n)
-        lowest = theory.diagonal_risk(1.0, beta, best, sigma, n=n)
-        for q in (0.5, 1, 2, 4):
-            alpha = theory.optimal_power_probabilities(np.ones(p), beta, sigma, q, n=n)
-            risk = theory.diagonal_risk(1.0, beta, alpha, sigma, n=n)
-            assert risk == pytest.approx(lowest, rel=1e-9) if same else risk > 1.001 * lowest
-
-
-def test_without_noise_all_of_the_signal_is_taken_and_without_signal_nothing():
-    beta = sim.sparse_signal(10, 30)
-    alpha = theory.optimal_power_probabilities(1.0, beta, 0.0, 1, n=40)
-    np.testing.assert_array_equal(alpha, beta > 0)
-    for q in (0, 1):
-        assert np.all(theory.optimal_power_probabilities(1.0, np.zeros(30), 1.0, q, n=40) < 1e-7)
 
 
 def test_real_ensembles_on_sparse_signals_have_the_exact_risk(seed):

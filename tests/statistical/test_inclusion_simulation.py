@@ -27,7 +27,7 @@ def rng(seed):
 @pytest.mark.parametrize("s", [1, 5, 20, 150])
 def test_probabilities_for_a_known_signal(rng, s):
     beta, k = sim.sparse_signal(s, P), 20
-    rules = {f"power {q}": theory.optimal_power_probabilities(1.0, beta, SIGMA, q, n=N, k=k) for q in (0, 1, 2)}
+    rules = {"uniform": np.full(P, theory.optimal_alpha(P / N, SIGMA, k=k))}
     rules["best"] = theory.optimal_probabilities(1.0, beta, SIGMA, n=N)
     for name, alpha in rules.items():
         expected = theory.expected_diagonal_risk(1.0, beta, alpha, SIGMA, n=N, k=k)

@@ -12,9 +12,7 @@ from .finite import expected_bias, expected_risk, expected_variance, optimal_n_f
 from .inclusion import (
     diagonal_risk,
     expected_diagonal_risk,
-    optimal_power_probabilities,
     optimal_probabilities,
-    power_probabilities,
     ridge_matched_probabilities,
 )
 from .interpolators import minimum_norm_risk
@@ -50,7 +48,6 @@ __all__ = [
     "optimal_alpha",
     "optimal_mu",
     "optimal_n_features",
-    "optimal_power_probabilities",
     "optimal_probabilities",
     "optimal_ridge_penalty",
     "optimal_ridge_risk",
@@ -59,7 +56,6 @@ __all__ = [
     "overlap_variance",
     "pair_risk",
     "penalty_from_alpha",
-    "power_probabilities",
     "required_members",
     "ridge_covariance_risk",
     "ridge_matched_probabilities",

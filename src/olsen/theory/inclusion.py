@@ -3,13 +3,13 @@ r"""Unequal probabilities: members flip one coin per column, with its own probab
 Write :math:`\alpha_j` for the probability of column j and :math:`b_j^2 = \Sigma_{jj}\beta_j^2` for its signal. Two
 members share column j with probability :math:`\alpha_j^2` and both miss it with :math:`(1-\alpha_j)^2`, and that is all
 their risk depends on: at finite n through the distribution of the number of shared columns (`expected_diagonal_risk`),
-in the limit through sums over columns (`diagonal_risk`). What is best for a known signal, and what
-restricted rules reach, follow from these two.
+in the limit through sums over columns (`diagonal_risk`). What is best for a known signal follows from
+these two.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import brentq
 
 from . import _arguments, _distributions
 from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, checked, letters, require, scalar
@@ -221,124 +221,3 @@ def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *
         excess, sigma**2 * (1 - 1e-12), (sigma**2 + signal.sum()) * (1 + 1e-12), xtol=1e-300, rtol=1e-15
     )
     return n * signal / (n * signal + risk)
-
-
-def power_probabilities(variances: ArrayLike, beta: ArrayLike, q: float, size: float) -> Floats:
-    r"""Inclusion probabilities proportional to a power of the coefficients, for an expected number of columns.
-
-    .. math:: \alpha_j = \min(1,\, c\,|b_j|^q), \qquad \sum_j \alpha_j = m, \qquad b_j^2 = \Sigma_{jj}\beta_j^2
-
-    Uniform for q = 0. The best ones for a known signal (`optimal_probabilities`) are none of these, unless all
-    coefficients other than zero are of one size: they behave as q = 2 for small and as q = 0 for large ones.
-
-    Parameters
-    ----------
-    variances, beta : arrays of shape (p,)
-    q : float
-        Exponent, from 0 to 50.
-    size : float
-        Expected columns m of a member, at most the number of coefficients other than zero if q > 0.
-
-    Notes
-    -----
-    Status: exact (a definition). To find the best size: `optimal_power_probabilities`.
-
-    Examples
-    --------
-    >>> power_probabilities(np.ones(4), [4.0, 2.0, 1.0, 0.0], 1.0, 1.5).round(12)
-    array([0.85714286, 0.42857143, 0.21428571, 0.        ])
-    >>> power_probabilities(np.ones(4), [4.0, 2.0, 1.0, 0.0], 1.0, 2.5).round(12)
-    array([1. , 1. , 0.5, 0. ])
-    """
-    name = "power_probabilities"
-    b = _coefficients(name, variances, beta)
-    powers = _Powers(b, scalar(name, "q", q))
-    size, most = scalar(name, "size", size), powers.most
-    require(
-        size <= most,
-        f"{name}: size must be at most {most}, the number of coefficients that are not zero; got {size:.6g}. Use a "
-        "smaller size, or q = 0.",
-    )
-    return powers.at(powers.level(size))
-
-
-def optimal_power_probabilities(
-    variances: ArrayLike, beta: ArrayLike, sigma: float, q: float, *, n: float, k: float = np.inf
-) -> Floats:
-    r"""The `power_probabilities` of the size with the lowest `diagonal_risk`, for a known signal.
-
-    .. math:: \alpha_j = \min(1,\, c\,|b_j|^q), \qquad c = \arg\min_c R_k(\alpha)
-
-    ``q=0`` is the best uniform probability, which does not depend on where the signal is.
-
-    Status: minimiser of an asymptotic formula over sizes below n; 60 of them are scanned and the best one is refined,
-    which is heuristic for curves with several minima.
-
-    Examples
-    --------
-    Without knowledge of the signal, and with:
-
-    >>> beta = np.array([0.9, 0.4, 0.17] + 37 * [0.0])
-    >>> for q in (0, 1):
-    ...     alpha = optimal_power_probabilities(np.ones(40), beta, 0.5, q, n=40)
-    ...     print(alpha[:4].round(3), diagonal_risk(np.ones(40), beta, alpha, 0.5, n=40).round(4))
-    [0.609 0.609 0.609 0.609] 0.3901
-    [1.    1.    0.811 0.   ] 0.0189
-    >>> alpha = optimal_probabilities(np.ones(40), beta, 0.5, n=40)
-    >>> print(alpha[:4].round(3), diagonal_risk(np.ones(40), beta, alpha, 0.5, n=40).round(4))
-    [0.992 0.96  0.811 0.   ] 0.0186
-    """
-    name = "optimal_power_probabilities"
-    b = _coefficients(name, variances, beta)
-    rows = scalar(name, "n", n, ROWS_OF_A_LIMIT)
-    powers = _Powers(b, scalar(name, "q", q))
-    noise, members = scalar(name, "sigma", sigma), scalar(name, "k", k)
-    most = min(powers.most, rows)
-    if most == 0:  # no signal, and nothing to follow
-        return powers.at(0.0)
-
-    def risk(level: float) -> float:
-        return float(_limit(powers.at(level), b**2, noise, rows, members))
-
-    short = 1e-9  # relative distance kept from n columns, where members interpolate
-    levels = np.linspace(powers.level(short * most), powers.level((1 - short) * most), 60)
-    best = int(np.argmin([risk(level) for level in levels]))
-    around = levels[max(best - 1, 0)], levels[min(best + 1, len(levels) - 1)]
-    found = minimize_scalar(risk, bounds=around, method="bounded", options={"xatol": 1e-9})
-    candidates = [float(found.x), float(levels[best])]
-    if most < rows:  # everything that has a signal
-        candidates.append(powers.level(most))
-    return powers.at(min(candidates, key=risk))
-
-
-class _Powers:
-    """The probabilities min(1, c |b|^q) of all c, by the logarithm of c, their `level`; b without signs."""
-
-    def __init__(self, b: Floats, q: float) -> None:
-        self.b, self.q = b / (b.max() or 1.0), q
-        self.most = int(np.count_nonzero(b)) if q else len(b)
-
-    def at(self, level: float) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.exp(np.minimum(0.0, level + (self.q * np.log(self.b) if self.q else np.zeros(len(self.b)))))
-
-    def level(self, size: float) -> float:
-        """The level that expects `size` columns."""
-
-        def excess(level: float) -> float:
-            return float(self.at(level).sum()) - size
-
-        low, high = -1.0, 1.0
-        while excess(low) > 0:
-            low *= 2
-        while excess(high) < 0 and high < 1e6:  # size = most is met up to rounding
-            high *= 2
-        return high if excess(high) <= 0 else float(brentq(excess, low, high, xtol=1e-13, rtol=1e-14))
-
-
-def _coefficients(function: str, variances: ArrayLike, beta: ArrayLike) -> Floats:
-    """Coefficients of standardised columns, without their signs."""
-    variances, beta = letters(function, variances=variances, beta=beta)
-    require(beta.ndim == 1 and beta.size > 0, f"{function}: beta must be a vector of length p; got shape {beta.shape}.")
-    _require_columns(function, beta.shape, beta=beta, variances=variances)
-    return np.sqrt(variances) * np.abs(beta)
