@@ -54,7 +54,11 @@ class Rows(Engine):
 
     def complete(self, design: Design) -> Design:
         n, p = self.rows.shape
-        return replace(design, n_rows=n, n_columns=p, n_given=self.n_given, kept_rows=self.kept_rows)
+        counts = design.sampling == "bernoulli" and self.rows.space.on_host
+        distinct = self.rows.distinct_rows() if counts else None  # a row of weight two is as two rows
+        return replace(
+            design, n_rows=n, n_columns=p, distinct_rows=distinct, n_given=self.n_given, kept_rows=self.kept_rows
+        )
 
     def reopen(self) -> Self:
         return replace(self, options=replace(self.options, progress=None))

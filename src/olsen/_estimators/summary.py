@@ -360,9 +360,6 @@ class SummaryMixin(BaseEstimator):
         return [name for name in listed if name in computed or hasattr(self, name)]
 
 
-# Tables
-
-
 def _html(caption: str, rows: Iterable[tuple[str, ...]]) -> str:
     """A table for a notebook; cells beside the second are numbers."""
     body = ""

@@ -46,16 +46,15 @@ class Chart:
         Names of the horizontal and the vertical axis.
     x_range, y_range : pair of float
         Limits.
-    x_log, y_log : bool, default=False
+    x_log : bool, default=False
         Whether an axis is logarithmic.
     """
 
     def __init__(
         self, title: str, labels: tuple[str, str], x_range: Limits, y_range: Limits, x_log: bool = False,
-        y_log: bool = False,
     ) -> None:  # fmt: skip
-        self.title, self.labels, self.x_log, self.y_log = title, labels, x_log, y_log
-        self.x_range, self.y_range = _widen(x_range, x_log), _widen(y_range, y_log)
+        self.title, self.labels, self.x_log = title, labels, x_log
+        self.x_range, self.y_range = _widen(x_range, x_log), _widen(y_range, False)
         self.marks: list[str] = []
 
     def x(self, value: float) -> float:
@@ -64,7 +63,7 @@ class Chart:
 
     def y(self, value: float) -> float:
         """Coordinate of a value on the vertical axis."""
-        return HEIGHT - BOTTOM - _share(value, self.y_range, self.y_log) * (HEIGHT - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - _share(value, self.y_range, False) * (HEIGHT - TOP - BOTTOM)
 
     def line(self, xs: Sequence[float], ys: Sequence[float], style: str) -> None:
         """Straight pieces between points; where a value is not finite there is a gap."""
@@ -93,7 +92,7 @@ class Chart:
         name = "inside-" + re.sub(r"\W+", "-", self.title.lower())
         bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
         frame = [_grid(self.x, _ticks(self.x_range, self.x_log), TOP, bottom)]
-        for value, text in _ticks(self.y_range, self.y_log):
+        for value, text in _ticks(self.y_range, False):
             at = self.y(value)
             frame.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
             frame.append(_text(LEFT - 5, at + 4, text, "end"))

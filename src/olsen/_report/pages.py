@@ -79,7 +79,8 @@ def render_comparison(found: dict[str, Any]) -> str:
     ]  # fmt: skip
     dots = [Row(line["name"], line["rmse"], _double(line["rmse_standard_error"]), (number(line["rmse"]),), line["best"])
             for line in models]  # fmt: skip
-    most = 2.5 * min(line["rmse"] for line in models if line["rmse"] is not None)  # room for the others
+    known = sorted(line["rmse"] for line in models if line["rmse"] is not None)
+    most = min(2.5 * known[0], 1.1 * known[-2])  # the largest, often the mean, would leave no room for the others
     chart = row_chart("Mean error of the models", dots, "root mean squared error", origin=models[0]["rmse"], most=most)
     caption = (
         "Mean error over folds, on the right edge if it is larger. Bars: plus and minus two standard errors of the "
@@ -207,11 +208,10 @@ def _curve_chart(curve: dict[str, Any]) -> tuple[str, str]:
     lower, upper = ([r + sign * e for r, e in zip(at_k, error, strict=True)] for sign in (-1, 1))
     finite = [value for value in (*at_k, *limit) if math.isfinite(value)]
     low, high = min(finite), max(finite)
-    log = 0 < 10 * low < high
-    top = min(high, 100 * low) if log else max(high, *filter(math.isfinite, upper))
-    bottom = low if log else min(low, *filter(math.isfinite, lower))
+    top = min(10 * low or high, max(high, *filter(math.isfinite, upper)))  # a peak leaves the frame
+    bottom = min(low, *filter(math.isfinite, lower))
     chart = Chart("Error against the size of the members", ("columns in a member", "error"), (sizes[0], sizes[-1]),
-                  (bottom, top), x_log=sizes[-1] > 20 * sizes[0], y_log=log)  # fmt: skip
+                  (bottom, top), x_log=sizes[-1] > 20 * sizes[0])  # fmt: skip
     chart.band(sizes, lower, upper)
     chart.line(sizes, limit, "second")
     chart.line(sizes, at_k, "first")

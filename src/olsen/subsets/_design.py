@@ -34,6 +34,8 @@ class Design:
         What estimators call `design`.
     fit_intercept : bool, default=True
         Whether members lose a row to an intercept (it counts in the rejection rule of coin flips).
+    distinct_rows : int or None, default=None
+        Different rows, for that rule, where rows are in memory; None: all rows.
     n_given : int or None, default=None
         Rows that were handed over, those of weight zero included; None: `n_rows`.
     kept_rows : ndarray or None, default=None
@@ -65,6 +67,7 @@ class Design:
     sampling: str = "fixed"
     kind: str = "balanced"
     fit_intercept: bool = True
+    distinct_rows: int | None = None
     n_given: int | None = None
     kept_rows: NDArray[np.int64] | None = None
     shares: NDArray[np.float64] | None = None
@@ -96,7 +99,7 @@ class Design:
         return draw_members(
             self.n_rows, self.n_columns, stop, start=start, seed=self.seed, max_features=self.max_features,
             max_samples=self.max_samples, sampling=self.sampling, design=self.kind,
-            fit_intercept=self.fit_intercept, mapper=mapper,
+            fit_intercept=self.fit_intercept, distinct_rows=self.distinct_rows, mapper=mapper,
         )  # fmt: skip
 
     def _draw_laws(self, process: tuple[Determinantal, ...], start: int, stop: int, mapper: Mapper | None) -> Subsets:

@@ -165,6 +165,7 @@ def draw_members(
     sampling: str = "fixed",
     design: str = "independent",
     fit_intercept: bool = False,
+    distinct_rows: int | None = None,
     start: int = 0,
     mapper: Mapper | None = None,
 ) -> tuple[Subsets, Subsets | None]:
@@ -193,6 +194,8 @@ def draw_members(
         As in :func:`draw`.
     fit_intercept : bool, default=False
         Whether members fit an intercept, which costs one row in the rejection rule.
+    distinct_rows : int, default=None
+        Rows that count in the rejection rule when all are used; repeated ones add no rank. None: all of them.
     start : int, default=0
         First member.
     mapper : callable, default=None
@@ -225,9 +228,10 @@ def draw_members(
     if sampling == "fixed":
         return features, samples
     expected_columns = columns.get("size", np.sum(columns.get("probabilities", 0.0)))
-    overdetermined = expected_columns <= (n_rows if samples is None else rows["size"]) - 1 - fit_intercept
+    all_rows = distinct_rows or n_rows
+    overdetermined = expected_columns <= (all_rows if samples is None else rows["size"]) - 1 - fit_intercept
     size, lists = features.sizes.copy(), [list(features), list(samples or ())]
-    left = (np.full(len(size), n_rows) if samples is None else samples.sizes) - fit_intercept  # rows of each member
+    left = (np.full(len(size), all_rows) if samples is None else samples.sizes) - fit_intercept  # rows of each member
     for attempt in range(1, MAX_ATTEMPTS + 1):
         wrong_side = size >= left - 1 if overdetermined else size <= left + 1
         rejected = np.flatnonzero(wrong_side | (left < 1)).tolist()

@@ -67,8 +67,6 @@ LETTERS = {
     "variances": Letter("variances, zero or", LEAST, also=0.0),
     "eigenvalues": Letter("variances, zero or", LEAST, also=0.0),
     "probabilities": PROBABILITY,
-    "q": Letter("an exponent", most=50.0, way_out="Larger ones would take the largest coefficients and nothing else."),
-    "size": Letter("a number of expected columns", LEAST),
 }
 
 
