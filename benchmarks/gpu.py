@@ -35,7 +35,6 @@ from olsen._execution import threads
 from olsen._execution.arrays import HOST, space_of
 from olsen._execution.threads import Threads
 from olsen._members import Problem, masked_cg, on_device
-from olsen.subsets import _on_device
 
 SHAPES = {"large": (40_000, 20_000, 10_000, 500), "many": (800, 400, 120, 20_000)}
 THREADS = Threads(threads.count_threads(-1))
@@ -88,7 +87,7 @@ def solve(X, y, features):
 def members(X, y, features):
     """Coefficients (p, k) of a few members, for comparison."""
     problem = problem_of(X, y)
-    (part,) = masked_cg.Iteration(problem, features, None, "gram", np.arange(len(features)), THREADS).batches()
+    (part,) = masked_cg.Iteration(problem, features, "gram", np.arange(len(features))).batches()
     return problem.space.get(part.coef[:, 0, :]), part.outcome
 
 
@@ -97,7 +96,7 @@ def measure_parts(X, y, features, repeats, device):
     moments, _ = best_of(lambda: problem_of(X, y).moments, repeats, device)
     problem = problem_of(X, y)
     _ = problem.moments
-    everyone = masked_cg.Iteration(problem, features, None, "gram", np.arange(len(features)), THREADS)
+    everyone = masked_cg.Iteration(problem, features, "gram", np.arange(len(features)))
     iteration, parts = best_of(lambda: list(everyone.batches()), repeats, device)
     return {
         "moments_s": moments,
@@ -111,17 +110,14 @@ def run_case(name, shape, device, repeats, dtype):
     n, p, m, k = shape
     X, y = make_data(n, p, device, dtype)
     model = OLSEnsembleRegressor(k, m, random_state=0)
-    design, space = subsets.Design(n, p, 0, m), space_of(X)
+    design = subsets.Design(n, p, 0, m)
     on_host = partial(design.draw, 0, k, THREADS.without_blas)
     drawing, (features, _) = best_of(on_host, 5, torch.device("cpu"))
-    drawing_there, drawn = best_of(lambda: _on_device.draw_on_device(design, 0, k, space), repeats, device)
-    there = features if drawn is None else drawn[0]
-    solving, coef = best_of(lambda: solve(X, y, there), repeats, device)
+    solving, coef = best_of(lambda: solve(X, y, features), repeats, device)
     fitting, model = best_of(lambda: model.fit(X, y), repeats, device)
     row = {"case": name, "shape": shape, "dtype": str(dtype), "device": str(device), "solver": model.solver_}
     row |= {"draw_on_host_s": drawing, "solve_s": solving, "fit_s": fitting, "fallbacks": model.n_fallbacks_}
-    row |= {} if drawn is None else {"draw_s": drawing_there}
-    row |= measure_parts(X, y, there, repeats, device) | GOALS.get(name, {})
+    row |= measure_parts(X, y, features, repeats, device) | GOALS.get(name, {})
     if device.type == "cuda":
         row["peak_gpu_GB"] = torch.cuda.max_memory_allocated(device) / 1e9
         torch.cuda.reset_peak_memory_stats(device)

@@ -193,11 +193,11 @@ loads("from olsen._persistence import load_skops; load_skops()", "torch", "dask"
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "_members": 1975, "cli": 1960, "_estimators": 1925, "_selection": 1445, "theory": 1325, "_engines": 1215,
-    "displays": 730, "figures": 670, "subsets": 620, "_report": 645, "modules": 560, "_execution": 520,
-    "_dropout": 390, "simulation": 350, "_moments": 345, "explorer": 110, "datasets": 25, "_kernel": 20,
+    "_estimators": 1868, "cli": 1857, "_members": 1836, "_selection": 1381, "theory": 1143, "_engines": 1099,
+    "figures": 666, "_report": 636, "displays": 554, "modules": 500, "subsets": 482, "_execution": 474,
+    "_dropout": 370, "_moments": 305, "simulation": 256, "explorer": 47, "datasets": 25, "_kernel": 0,
 }  # fmt: skip
-FILES, CONSTANTS, C_LINES = 115, 138, 1722
+FILES, CONSTANTS, C_LINES = 110, 124, 1722
 WALKS = {"fit": (20, 70), "tuned fit": (28, 320), "olsen fit": (44, 600)}  # files entered, changes of file
 
 

@@ -50,7 +50,6 @@ REFUSED = {  # X, y, weight, parameters, what the message names
     "no row": (X[:0], y[:0], None, {}, "0 sample"),
     "no column": (X[:, :0], y, None, {}, r"0 feature.*minimum of 1"),
     "rows differ": (X, y[:-1], None, {}, r"60, 59"),
-    "list of blocks": ([(X, y), (X, y)], None, None, {}, "lambda: iter"),
     "probability above one": (X, y, None, {"max_features": np.full(24, 1.2)}, r"24.*1\.2"),
     "probability below zero": (X, y, None, {"max_features": np.r_[-0.1, np.ones(23)]}, r"-0\.1 for column 0"),
     "no probability": (X, y, None, {"max_features": np.zeros(24)}, "max_features|column"),

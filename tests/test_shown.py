@@ -20,7 +20,7 @@ from sklearn.utils import estimator_html_repr
 import olsen
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from olsen._engines import NeedsRows
+from olsen._engines.engine import NeedsRows
 
 N, P = 60, 5
 MARKUP = ["<script>alert(1)</script>", '"><img src=x>', "a & b", "plain", "<b>"]

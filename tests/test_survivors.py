@@ -52,7 +52,8 @@ def test_standard_errors_are_those_of_a_mean_over_the_rows(weighted, seed):
     mixture = OLSEnsembleRegressorCV(cv=5).fit(X, y, weight)
     square = (y - mixture.loo_prediction_) ** 2
     found = mixture.cv_results_["standard_error"][mixture.best_index_]
-    assert found == pytest.approx(square.std() / np.sqrt(40), rel=1e-8)
+    expected = np.sqrt(np.sum((share * (square - share @ square)) ** 2))
+    assert found == pytest.approx(expected, rel=1e-8)
 
 
 def test_of_many_rows_the_standard_error_is_that_of_a_variance(seed):

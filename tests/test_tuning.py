@@ -19,7 +19,7 @@ from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._selection import schemes
 from olsen.datasets import load_soil_carbon
-from olsen.displays import RiskCurveDisplay, TuningCurveDisplay
+from olsen.displays import TuningCurveDisplay
 from test_members import random_problem
 
 CRITERIA = [
@@ -406,7 +406,6 @@ def test_there_is_always_a_curve(seed):
             assert found["standard_error"][at] > 0
             shown = TuningCurveDisplay.from_estimator(model)
             assert len(shown.line_.get_xdata()) == uniform.sum()
-            assert len(RiskCurveDisplay.from_estimator(model).x) == uniform.sum()
             plt.close("all")
     curves = [model.risk_curve(k) for k in (1, 4, 16, 64, 1024)]
     assert all(np.all(more <= 1.01 * fewer) for fewer, more in pairwise(curves))

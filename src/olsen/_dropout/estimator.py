@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from .._engines import Memory
+from .._engines.memory import Memory
 from .._estimators import inputs
 from .._estimators.inputs import COUNT, POSITIVE
 from .._execution import messages
@@ -230,10 +230,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         report = messages.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
         if self.solver == "closed_form":
             self.n_iter_, self.loss_curve_ = 1, None
-            coef = exact.solve(problem, masks)
-            if report is not None:
-                report(1)
-            return coef
+            return exact.solve(problem, masks)
         names = ("batch_size", "n_masks", "learning_rate", "max_iter", "tol")
         settings = {name: getattr(self, name) for name in names}
         run = sgd.train(problem, masks, seed=inputs.resolve_seed(self.random_state), report=report, **settings)

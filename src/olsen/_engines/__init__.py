@@ -12,30 +12,11 @@ from .._execution.memory import require
 from . import dask, device, sources
 from .blocks import Blocks
 from .dask import DaskRows, is_dask
-from .determinantal import process_of
 from .device import Device, lives_elsewhere
-from .engine import Engine, FoldFit, NeedsRows, Options, Refit
-from .memory import Memory, Stream
+from .engine import Engine, Options
+from .memory import Memory
 
-__all__ = [
-    "Blocks",
-    "Checks",
-    "Device",
-    "Engine",
-    "FoldFit",
-    "Memory",
-    "NeedsRows",
-    "Options",
-    "Refit",
-    "Stream",
-    "engine_of",
-    "is_dask",
-    "lives_elsewhere",
-    "predict",
-    "process_of",
-]
-
-Checks = Callable[[Any, Any, Any], tuple[Any, Any, Any]]
+Checks = Callable[..., tuple[Any, Any, Any]]
 
 
 def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Checks, *, min_rows: int = 2) -> Engine:

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
 from .. import _members
-from .._engines import Memory, Stream
+from .._engines.memory import Memory, Stream
 from .._execution import messages
 from .._execution.threads import Threads
 from ..subsets import Subsets

@@ -16,8 +16,8 @@ from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _engines, _members
-from .._engines import Engine, NeedsRows, process_of
-from .._engines.determinantal import drawable
+from .._engines.determinantal import drawable, process_of
+from .._engines.engine import Engine, NeedsRows
 from .._execution import messages
 from .._selection.combining import Combination, combine
 from ..subsets import Design, Subsets

@@ -25,7 +25,9 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from .._engines import Engine, Memory, Options, engine_of
+from .._engines import engine_of
+from .._engines.engine import Engine, Options
+from .._engines.memory import Memory
 from .._engines.sources import refuse_text
 from .._execution import messages, threads
 from .._execution.arrays import Space
@@ -117,8 +119,6 @@ def _refuse_odd_kinds(X: Any, y: Any) -> None:
     """What scikit-learn would turn into numbers that nobody meant."""
     refuse_text_columns(X)
     _refuse_masked(X=X, y=y)
-    if y is None and isinstance(X, (list, tuple)) and len(X) and isinstance(X[0], tuple):
-        raise ValueError("y is None and X is a list of tuples: give blocks of (X, y) as fit(lambda: iter(X), None).")
     if getattr(getattr(y, "dtype", None), "kind", "") in ("m", "M"):
         raise ValueError(f"y is of type {y.dtype}: times are not numbers. Convert it, for instance to days or seconds.")
 

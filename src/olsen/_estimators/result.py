@@ -10,7 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows, Options, Stream
+from .._engines.blocks import Blocks
+from .._engines.engine import Engine, FoldFit, NeedsRows, Options
+from .._engines.memory import Memory, Stream
 from .._execution.memory import describe
 from .._members import Members
 from .._members.problem import Problem

@@ -15,8 +15,10 @@ from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
-from .._engines import Blocks, Engine, FoldFit, Memory, NeedsRows
+from .._engines.blocks import Blocks
 from .._engines.determinantal import drawable
+from .._engines.engine import Engine, FoldFit, NeedsRows
+from .._engines.memory import Memory
 from .._execution import messages
 from .._members import by_target
 from .._selection.fold_data import FOLDS

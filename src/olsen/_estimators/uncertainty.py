@@ -13,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from .. import _engines
-from .._engines import Memory, NeedsRows, Refit, Stream
+from .._engines.dask import is_dask
 from .._engines.determinantal import drawable
+from .._engines.device import lives_elsewhere
+from .._engines.engine import NeedsRows, Refit
+from .._engines.memory import Memory, Stream
 from .._execution.arrays import space_of
 from .._execution.threads import Threads
 from .._moments.moments import Moments
@@ -329,12 +331,12 @@ class UncertaintyMixin(BaseEstimator):
 
     def _on_host(self, X: Any) -> tuple[Any, Any]:
         """Checked rows on the host, and what brings results back to where they came from."""
-        if _engines.is_dask(X):
+        if is_dask(X):
             raise ValueError(
                 f"X is of type {type(X).__name__}, but standard errors and intervals are computed in memory. Give "
                 f"X.compute(), or a part at a time: X.partitions[i].compute()."
             )
-        space = space_of(X) if _engines.lives_elsewhere(X) else None
+        space = space_of(X) if lives_elsewhere(X) else None
         if space is None:
             return validate_new_rows(self, X), lambda found: found
         return validate_new_rows(self, space.get(X)), space.put

@@ -8,8 +8,6 @@ from typing import Any
 
 from .. import __version__
 
-__all__ = ["from_extra", "versions"]
-
 
 def from_extra(module: str, extra: str, purpose: str) -> Any:
     """Import a module of an optional library; where the library is missing, say what needs it and how to install it.

@@ -31,8 +31,6 @@ from .._trust import constant_columns
 from .cg import ALL
 from .problem import Problem
 
-Array = NDArray[np.float64]
-
 OWN, WHOLE = "own", "whole"  # what is probed: every member's matrix, or the one that holds them all
 
 

@@ -41,6 +41,8 @@ def render(summary: dict[str, Any]) -> str:
     title = f"{shortened(data['target'])} from {counted(data['columns'], 'column')}"
     size = size_of(model["mean_columns_per_member"], data["columns"])
     members = model["members"] or "infinitely many"
+    observed, predicted = points["observed"], points["predicted"]
+    residuals, span = [o - p for o, p in zip(observed, predicted, strict=True)], (min(observed), max(observed))
     errors = [([number(e["rmse"]), number(e["r2"], ".3f")], e["name"], e["note"], False) for e in summary["errors"]]
     fitted = (
         "Cross-validated predictions: each row is predicted by ensembles that were fitted without it."
@@ -58,8 +60,10 @@ def render(summary: dict[str, Any]) -> str:
         _notes(data["messages"]),
         f'<div class="charts"><div>{_choice(summary)}{_profile(summary["columns"], data["columns"])}</div>',
         _effects(summary),
-        _figure("predicted", "Predicted against observed", _predicted_chart(points), fitted),
-        _figure("residuals", "Residuals", _residual_chart(points),
+        _figure("predicted", "Predicted against observed",
+                _scatter("Predicted against observed", ("observed", "predicted"), observed, predicted, span), fitted),
+        _figure("residuals", "Residuals",
+                _scatter("Residuals", ("predicted", "observed minus predicted"), predicted, residuals, (0.0, 0.0)),
                 "Observed minus predicted. A trend, or a spread that changes, means that the model misses something."),
         "</div>",
         _columns_table(summary),
@@ -235,22 +239,12 @@ def _profile(columns: dict[str, Any], n_columns: int) -> str:
         "the units of the column.")  # fmt: skip
 
 
-def _predicted_chart(points: dict[str, Any]) -> str:
-    observed, predicted = points["observed"], points["predicted"]
-    span = (min(*observed, *predicted), max(*observed, *predicted))
-    chart = Chart("Predicted against observed", ("observed", "predicted"), span, span)
-    chart.line(span, span, "diagonal")
-    chart.dots(observed, predicted)
-    return chart.render()
-
-
-def _residual_chart(points: dict[str, Any]) -> str:
-    predicted = points["predicted"]
-    residuals = [o - p for o, p in zip(points["observed"], predicted, strict=True)]
-    span, reach = (min(predicted), max(predicted)), max(abs(r) for r in residuals)
-    chart = Chart("Residuals", ("predicted", "observed minus predicted"), span, (-reach, reach))
-    chart.line(span, (0.0, 0.0), "diagonal")
-    chart.dots(predicted, residuals)
+def _scatter(title: str, labels: tuple[str, str], x: list[float], y: list[float], through: tuple[float, float]) -> str:
+    """Points, and the line from the lowest to the highest x that goes through these heights."""
+    ends = (min(x), max(x))
+    chart = Chart(title, labels, ends, (min(*y, *through), max(*y, *through)))
+    chart.line(ends, through, "diagonal")
+    chart.dots(x, y)
     return chart.render()
 
 

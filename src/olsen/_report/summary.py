@@ -75,7 +75,9 @@ def summarise(
         ``data``, ``model``, ``errors``, ``effects`` (the largest, of input columns), ``columns`` (those of the
         ensemble, all or many), ``curve``, ``predictions``, ``command``, ``versions``.
     """
-    predicted, were_left_out = left_out_predictions(model, X, left_out)
+    known = np.ravel(model.loo_prediction_) if left_out is None else left_out
+    were_left_out = len(known) == len(X)
+    predicted = known if were_left_out else _fitted(model, X)
     weight = np.ones(len(y)) if weight is None else weight
     fold = np.arange(len(y))
     note = "k-fold cross-validation" if model.criterion_ == "kfold" else "leave-one-out"
@@ -127,12 +129,6 @@ def caution(n_rows: int, shares: Any = ()) -> list[str]:
     if isinstance(shares, dict) and shares.get("nothing", 0.0) > WEAK:
         notes.append("left-out rows support hardly any signal: predictions stay close to the mean of the target.")
     return notes
-
-
-def left_out_predictions(model: Any, X: Array, known: Array | None = None) -> tuple[Array, bool]:
-    """Predictions of the training rows, and whether each row was left out; with very many rows it hardly matters."""
-    known = np.ravel(model.loo_prediction_) if known is None else known
-    return (known, True) if len(known) == len(X) else (_fitted(model, X), False)
 
 
 def _fitted(model: Any, X: Array) -> Array:

@@ -32,7 +32,6 @@ from .fold_data import Fold, FoldData, TestRows
 from .penalised import inclusion, lasso_path, lasso_penalty, members, penalised, penalty_unit
 
 Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 NAMES = ("ridge", "power", "lasso", "sparse", "uniform", "nothing")
 RIDGE, POWER, LASSO, SPARSE, UNIFORM, NOTHING = range(len(NAMES))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from .._engines import Blocks
+from .._engines.blocks import Blocks
 from .._engines.sources import BlockSource, parquet_batches
 from .._estimators.inputs import options_of
 from .._estimators.tuned import OLSEnsembleRegressorCV

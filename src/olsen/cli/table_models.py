@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
 
-from .._engines import NeedsRows
+from .._engines.engine import NeedsRows
 from .._estimators.pipelines import split_pipeline
 from .._estimators.summary import Effects, errors_are_cheap
 from .._estimators.tuned import OLSEnsembleRegressorCV

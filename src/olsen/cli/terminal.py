@@ -14,10 +14,11 @@ from .._report.formatting import escape_control
 
 Tell = Callable[[str, float, float], None]  # (what is being done, how much of it is done, how much there is)
 
-OPTIONS = {  # how warnings of the library advise in Python, and in a shell
-    "Use cv=GroupKFold() with groups that keep repeats together": "Keep repeats together with --groups COLUMN",
-    "n_estimators=np.inf gives": "--members all gives",
-}
+# how a warning of the library advises in Python, and in a shell
+IN_PYTHON, IN_SHELL = (
+    "Use cv=GroupKFold() with groups that keep repeats together",
+    "Keep repeats together with --groups COLUMN",
+)
 
 
 class UsageError(ValueError):
@@ -36,9 +37,7 @@ def warnings_as_notes(notes: list[str]) -> Iterator[None]:
         warnings.simplefilter("always", UserWarning)
         yield
     for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
-        for parameter, option in OPTIONS.items():
-            text = text.replace(parameter, option)
-        notes.append(text)
+        notes.append(text.replace(IN_PYTHON, IN_SHELL))
 
 
 def silent(doing: str, done: float, total: float) -> None:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from .. import theory
 from ..figures.draw import BLACK, GREY
 from ..simulation import Ensemble, LinearProblem, Ridge, run
-from ._scaffold import FEW, SERIES, Array, finish, panels, split_model
+from ._scaffold import FEW, SERIES, Array, finish, panels
 
 
 @dataclass(eq=False, repr=False)
@@ -31,8 +31,6 @@ class RiskCurveDisplay:
         Risk of ridge regression.
     reference_label : str, default="optimal ridge"
         Its name.
-    risk_name : str, default="risk"
-        Label of the vertical axis.
 
     Attributes
     ----------
@@ -76,7 +74,6 @@ class RiskCurveDisplay:
     standard_error: Array | None = None
     reference: float | None = None
     reference_label: str = "optimal ridge"
-    risk_name: str = "risk"
 
     def __post_init__(self) -> None:
         self.x, self.risk = np.asarray(self.x), np.atleast_2d(self.risk)
@@ -183,30 +180,6 @@ class RiskCurveDisplay:
         display = cls(sizes / p, mean, labels, standard_error=error, reference=reference, reference_label=name)
         return display.plot(ax)
 
-    @classmethod
-    def from_estimator(cls, estimator: Any, *, k: ArrayLike | None = None, ax: Any = None) -> Self:
-        """Errors that a tuned estimator found by cross-validation (its ``risk_curve``).
-
-        Parameters
-        ----------
-        estimator : OLSEnsembleRegressorCV
-            A fitted one, or a pipeline with one.
-        k : array-like, default=None
-            Numbers of members, one curve for each; None: 1, 10, 100 and infinitely many.
-        ax : matplotlib Axes, default=None
-            Where to draw; None: a new figure.
-
-        Returns
-        -------
-        display : RiskCurveDisplay
-            With the drawing done.
-        """
-        estimator = split_model(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.").estimator
-        uniform, counts = ~estimator.cv_results_["mixture"], _counts(k)
-        shares = estimator.cv_results_["size"][uniform] / estimator.n_features_in_
-        risk = np.array([estimator.risk_curve(count)[uniform] for count in counts])
-        return cls(shares, risk, _labels(counts), risk_name="mean squared error, cross-validated").plot(ax)
-
     def plot(self, ax: Any = None) -> Self:
         """Draw the curves.
 
@@ -247,7 +220,7 @@ class RiskCurveDisplay:
         self._set_height(before)
         many = len(ax.get_legend_handles_labels()[0]) > 6
         alpha = r"share of the columns in a member, $\alpha$"
-        finish(ax, 3 if many else "best", xlabel=alpha, ylabel=self.risk_name)
+        finish(ax, 3 if many else "best", xlabel=alpha, ylabel="risk")
         return self
 
     def _set_height(self, before: tuple[float, float] | None) -> None:

@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import StrOptions, validate_parameter_const
 
 from .._estimators.inputs import COUNT, Number
 
-COVARIANCES = {"identity": 0.0, "diagonal": 0.01, "ar1": 0.7, "equicorrelated": 0.3, "spiked": 10.0}  # default strength
+COVARIANCES = {"identity": 0.0, "diagonal": 0.01, "ar1": 0.7}  # default strength
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,10 @@ class LinearProblem:
         Rows and columns.
     sigma : float, default=1.0
         Standard deviation of the noise.
-    covariance : {"identity", "diagonal", "ar1", "equicorrelated", "spiked"}, default="identity"
-        Covariance of a row. "diagonal" has variances in equal ratios from 1 down, "spiked" is the identity plus one
-        direction of high variance.
+    covariance : {"identity", "diagonal", "ar1"}, default="identity"
+        Covariance of a row. "diagonal" has variances in equal ratios from 1 down.
     strength : float, default=None
-        The covariance's one number: smallest variance, correlation, or height of the spike. None: 0.01, 0.7, 0.3, 10.
+        The covariance's one number: smallest variance, or correlation. None: 0.01, 0.7.
     coefficients : {"gaussian", "fixed", "sparse"}, default="gaussian"
         A random direction, anew in every draw; entries of equal size with fixed signs, the same in all draws; or
         `nonzeros` random Gaussian entries at random places. Always of norm one.
@@ -147,13 +146,8 @@ def _covariance(name: str, strength: float, p: int) -> NDArray[np.float64]:
         matrix = np.eye(p)
     elif name == "ar1":
         matrix = strength ** np.abs(np.subtract.outer(np.arange(p), np.arange(p)))
-    elif name == "diagonal":
+    else:  # diagonal
         matrix = np.diag(np.geomspace(1.0, strength, p))
-    elif name == "equicorrelated":
-        matrix = (1 - strength) * np.eye(p) + strength
-    else:  # spiked
-        direction = np.cos(np.arange(1, p + 1) ** 2.0)  # no column is special, none is left out
-        matrix = np.eye(p) + strength * np.outer(direction, direction) / (direction @ direction)
     matrix.flags.writeable = False  # shared between all problems that ask for it
     return np.asarray(matrix)
 
