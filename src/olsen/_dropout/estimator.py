@@ -230,7 +230,10 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         report = messages.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
         if self.solver == "closed_form":
             self.n_iter_, self.loss_curve_ = 1, None
-            return exact.solve(problem, masks)
+            coef = exact.solve(problem, masks)
+            if report is not None:
+                report(1)
+            return coef
         names = ("batch_size", "n_masks", "learning_rate", "max_iter", "tol")
         settings = {name: getattr(self, name) for name in names}
         run = sgd.train(problem, masks, seed=inputs.resolve_seed(self.random_state), report=report, **settings)

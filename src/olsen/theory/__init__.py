@@ -9,12 +9,7 @@ Every docstring states whether its formula is a theorem, exact, asymptotic or he
 
 from .covariance import covariance_risk, effective_penalty, pair_risk, ridge_covariance_risk
 from .finite import expected_bias, expected_risk, expected_variance, optimal_n_features, overlap_bias, overlap_variance
-from .inclusion import (
-    diagonal_risk,
-    expected_diagonal_risk,
-    optimal_probabilities,
-    ridge_matched_probabilities,
-)
+from .inclusion import diagonal_risk, expected_diagonal_risk, optimal_probabilities, ridge_matched_probabilities
 from .interpolators import minimum_norm_risk
 from .limits import (
     better_side,
