@@ -88,4 +88,5 @@ def pytest_terminal_summary(terminalreporter, config):
     terminalreporter.write_line("\n".join(_table(rows)))
     path = config.getoption("--faults-table", None)
     if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text("\n".join([*_table(rows), ""]), encoding="utf-8")

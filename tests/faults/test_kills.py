@@ -137,7 +137,7 @@ def half_outputs(made, place, name, earlier):
     found, wrong = contents(place / "out"), []
     for one, said in found.items():
         whole = said == new.get(one) or (earlier and said == old.get(one))
-        if not whole and not (one.startswith("trials") and np.load(place / "out" / one).size):
+        if not whole and not (one.startswith("trials") and np.load(place / "out" / one)["values"].size):
             wrong.append(f"half of {one}")
     return [*wrong, *(f"lost {one}" for one in old if earlier and one not in found)]
 
@@ -153,7 +153,7 @@ def test_a_few_kills(made, tmp_path, seed):
     """Of each command one: as it begins to write, and where some trials of a simulation are there."""
     draw = random.Random(seed)
     plan = [(tmp_path / name, name, draw.random() < 0.5, hidden) for name in ("fit", "predict")]
-    plan.append((tmp_path / "reproduce", "reproduce", False, lambda place: list(place.glob("out/trials/*.npy"))))
+    plan.append((tmp_path / "reproduce", "reproduce", False, lambda place: list(place.glob("out/trials/*.npz"))))
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(lambda one: kill(made, *one), plan))
     assert not (tmp_path / "reproduce" / "out" / "figure4.csv").exists(), "it was killed before the end"

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -101,7 +102,7 @@ def run(
     cells, files, found = list(cells), [], []
     for problem, method in cells:
         cell = {"problem": _describe(problem), "method": _describe(method), "seed": seed, "olsen": __version__}
-        files.append(Path(store or "") / f"{_digest({**cell, 'trials': trials})}.npy")
+        files.append(Path(store or "") / f"{_digest({**cell, 'trials': trials})}.npz")
         found.append([] if store is None else _stored(files[-1]))
     todo = [(c, number) for c, values in enumerate(found) if not len(values) for number in range(trials)]
     total = trials * len(cells)
@@ -114,7 +115,7 @@ def run(
         for done, ((c, _), values) in enumerate(zip(todo, results, strict=True), start=total - len(todo) + 1):
             found[c].append(values)
             if store is not None and len(found[c]) == trials:
-                atomically(files[c], partial(np.save, arr=found[c]))
+                atomically(files[c], partial(np.savez, values=found[c]))
             if progress:
                 progress(done, total)
     return [Estimate(*cell, np.stack(values)) for cell, values in zip(cells, found, strict=True)]
@@ -123,8 +124,9 @@ def run(
 def _stored(file: Path) -> Any:
     """Values of a cell; none where there is no such file or a damaged one, as a power failure may leave it."""
     try:
-        return np.load(file)
-    except (OSError, EOFError, ValueError):
+        with np.load(file) as stored:
+            return stored["values"]
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile):
         return []
 
 
