@@ -318,12 +318,12 @@ def test_damaged_trials_are_computed_again(olsen, tmp_path):
     store = tmp_path / "store"
     whole = simulation.run(CELLS, trials=4, store=store)
     for damage in (lambda data: b"", lambda data: data[:99], lambda data: data[:-70], lambda data: b"no archive"):
-        for path in store.glob("*.npy"):
+        for path in store.glob("*.npz"):
             path.write_bytes(damage(path.read_bytes()))
         again = simulation.run(CELLS, trials=4, store=store)
         for one, other in zip(whole, again, strict=True):
             np.testing.assert_array_equal(one.values, other.values)
-        assert [len(np.load(path)) for path in store.glob("*.npy")] == [4, 4]
+        assert [len(np.load(path)["values"]) for path in store.glob("*.npz")] == [4, 4]
     command = ("reproduce", "figure4", "--scale", "quick", "--jobs", "1", "--out", tmp_path / "f")
     assert olsen(*command)[0] == 0
     trials = sorted((tmp_path / "f" / "trials").iterdir())

@@ -52,7 +52,7 @@ def render(summary: dict[str, Any]) -> str:
     return _page(title, summary, [
         f'<h1 title="{_whole(data["target"])}">{escape(title)}</h1>',
         f'<p class="sub">{escape(data["name"])}: {counted(data["rows"], "row")}. An average of {members} '
-        f"least-squares fits, each on {escape(size)} columns; seed {model['seed']}.</p>",
+        f"least-squares fits; columns in each: {escape(size)}; seed {model['seed']}.</p>",
         "<h2>Error of prediction</h2>",
         _table("errors", ("error", "R²"), errors),
         '<p class="sub">Root mean squared error of rows left out, and share of the variance of the target that is '
