@@ -200,9 +200,7 @@ def _curve(model: Any) -> dict[str, Any]:
     return {
         "size": [int(m) for m in results["size"][uniform]],
         "rmse": rmse[uniform].tolist(),
-        "rmse_infinite": np.sqrt(
-            np.maximum(results["mse_infinity"][uniform], 0.0)
-        ).tolist(),  # estimated, so may be less
+        "rmse_infinite": np.sqrt(np.maximum(results["mse_infinity"][uniform], 0.0)).tolist(),  # estimated: may be less
         "standard_error": error[uniform].tolist(),
         "chosen": int(model.max_features_),
         "mixture": {"rmse": float(rmse[at]), "standard_error": float(error[at])} if mixed else None,
@@ -255,10 +253,15 @@ def facts(model: Any) -> Iterator[tuple[str, str]]:
     yield "solver", f"{model.solver_}" + (f"; {again} members solved again from the data" if again else "")
 
 
+def prediction_error(model: Any) -> dict[str, float]:
+    """Root of the mean squared error that tuning found, and its standard error (delta method)."""
+    rmse = math.sqrt(max(-float(model.best_score_), 0.0))
+    spread = float(model.cv_results_["standard_error"][model.best_index_])
+    return {"rmse": rmse, "standard_error": spread / (2 * rmse) if rmse > 0 else math.nan}
+
+
 def _error_text(model: Any) -> str:
-    """Root of the mean squared error with its standard error (delta method)."""
-    error = math.sqrt(max(-float(model.best_score_), 0.0))
-    spread = float(model.cv_results_["standard_error"][model.best_index_]) / (2 * error) if error > 0 else math.nan
+    error, spread = prediction_error(model).values()
     if math.isfinite(spread):
         return f"{error:.4g} ± {spread:.2g} (root mean squared, ± standard error)"
     return f"{error:.4g} (root mean squared)"

@@ -32,9 +32,7 @@ from .terminal import UsageError
 
 Array = NDArray[np.float64]
 MAX_CATEGORIES = 200
-MARKED_GAPS = (
-    10  # missing cells of a column from which on they have a column of their own: fewer would be fitted exactly
-)
+MARKED_GAPS = 10  # missing cells from which on a column of their own marks them: fewer would be fitted exactly
 
 
 class InputColumn(NamedTuple):

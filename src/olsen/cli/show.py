@@ -14,7 +14,7 @@ from .. import _persistence
 from .._estimators.pipelines import split_pipeline
 from .._estimators.summary import Effects
 from .._report.formatting import counted, effect_lines, escape_control, percent, shortened
-from .._report.summary import facts
+from .._report.summary import facts, prediction_error
 from .encoding import Encoding
 
 MOST_NAMED = 8  # columns with text, and columns kept, that are named on a terminal
@@ -50,17 +50,10 @@ def contents(path: Path) -> dict[str, Any]:
             "schemes": dict(model.inclusion_shares_),
             "kept": [{"name": features[j].name, "frequency": float(frequency[j])}
                      for j in sorted(selected, key=lambda j: -frequency[j])] if len(frequency) else None,
-            "error": _error(model),
+            "error": prediction_error(model),
             "effects": Effects(model, features, errors=False).largest(),
             "facts": dict(facts(model)),
         }  # fmt: skip
-
-
-def _error(model: Any) -> dict[str, float]:
-    """Root mean squared error and its standard error (delta method), as tuning found it."""
-    rmse = math.sqrt(max(-model.best_score_, 0.0))
-    spread = model.cv_results_["standard_error"][model.best_index_]
-    return {"rmse": rmse, "standard_error": float(spread) / (2 * rmse) if rmse > 0 else math.nan}
 
 
 def as_text(found: dict[str, Any]) -> str:
