@@ -417,10 +417,7 @@ def test_terminals_see_progress_and_pipes_do_not(olsen, here, monkeypatch):
     time = r"\d:\d\d:\d\d|-:--:--"
     for arguments, words in (
         (("fit", "s.csv", "--target", "y", "--out", "m.skops"), ["fitting 60 rows, 8 columns", time]),
-        (
-            ("predict", "m.skops", "t.csv", "--out", "p.csv"),
-            ["reading t.csv", "predicting", "60,000 rows"],
-        ),
+        (("predict", "m.skops", "t.csv", "--out", "p.csv"), ["reading t.csv", "predicting", "60,000 rows"]),
         (("fit", "t.parquet", "--target", "y", "--out-of-core"), ["finding categories", "reading", "of 60,000 rows"]),
         (("compare", "s.csv", "--target", "y", "--folds", "2"), ["comparing", r"of \d models", time]),
         (("reproduce", "figure4", "--scale", "quick", "--out", "f"), ["figure4", r"\d+ of \d+ trials", time]),

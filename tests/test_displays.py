@@ -18,13 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from loops import case
 from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, displays, member_coefficients, theory
-from olsen.displays import (
-    CoefficientDisplay,
-    ConvergenceDisplay,
-    IntervalDisplay,
-    RiskCurveDisplay,
-    TuningCurveDisplay,
-)
+from olsen.displays import CoefficientDisplay, ConvergenceDisplay, IntervalDisplay, RiskCurveDisplay, TuningCurveDisplay
 from olsen.simulation import Ensemble, LinearProblem, run
 
 matplotlib = pytest.importorskip("matplotlib")

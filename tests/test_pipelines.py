@@ -8,12 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
-from sklearn.compose import (
-    ColumnTransformer,
-    TransformedTargetRegressor,
-    make_column_selector,
-    make_column_transformer,
-)
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 from sklearn.impute import SimpleImputer

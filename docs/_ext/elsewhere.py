@@ -11,10 +11,7 @@ from typing import Any
 from docutils import nodes
 
 SKLEARN = "https://scikit-learn.org/stable/modules/generated/{name}.html"
-ADDRESSES = {
-    "sklearn.linear_model.Ridge": SKLEARN,
-    "sklearn.linear_model.RidgeCV": SKLEARN,
-}
+ADDRESSES = {"sklearn.linear_model.Ridge": SKLEARN, "sklearn.linear_model.RidgeCV": SKLEARN}
 
 
 def resolve(app: Any, env: Any, node: Any, contnode: Any) -> nodes.reference | None:

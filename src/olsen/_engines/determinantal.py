@@ -62,7 +62,7 @@ def _process_of(engine: Engine, how: dict[str, Any]) -> Determinantal:
 
 def _all_rows(problem: Problem) -> Submatrix:
     """All rows, dense, about their means and times the roots of their weights; zeros in constant columns."""
-    return problem.submatrix(np.arange(problem.shape[1]), None)
+    return problem.submatrix(slice(None), None)
 
 
 def _trusted(process: Determinantal) -> Determinantal:

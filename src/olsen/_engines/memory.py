@@ -75,8 +75,11 @@ class Rows(Engine):
             )
         # Cholesky factors ask for double precision, which not every device has; comparing sizes takes several copies
         stay = space.dtype == space.xp.float64 and 64.0 * self.n_columns**2 * count < space.batch_bytes(np.inf)
-        made = (self.rows.take(own).moments for own in folds)
-        return [moments if stay else moments.on_host() for moments in made]
+        if not stay:
+            return [self.rows.take(own).moments.on_host() for own in folds]
+        found = [self.rows.take(own).moments for own in folds]
+        self.rows.keep_moments(Moments.merge_all(found))
+        return found
 
     def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
         folds = self._folds(len(fits), seed)

@@ -137,7 +137,7 @@ def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -
         which = "y" if Y.shape[1] == 1 else f"column {constant[0]} of y"
         messages.warn(
             f"{which} holds one value, {used[0, constant[0]]:g}, in all {len(used)} rows: every coefficient is "
-            f"zero and predictions are that value. Check the target column.",
+            f"zero and predictions are that value. Check the target column."
         )
 
 

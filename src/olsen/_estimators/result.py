@@ -14,6 +14,7 @@ from .._engines.blocks import Blocks
 from .._engines.engine import Engine, FoldFit, NeedsRows, Options
 from .._engines.memory import Memory, Stream
 from .._execution.memory import describe
+from .._execution.threads import blas_threads
 from .._members import Members
 from .._members.problem import Problem
 from .._moments.triangle import Triangle
@@ -107,6 +108,7 @@ class FittedResult:
         return to_plain(kept)
 
 
+@blas_threads(1)
 @np.errstate(all="ignore")
 def fingerprint(problem: Problem) -> Array:
     """Of the rows as they are now: no copy is made of X, and users can change it in place.
@@ -156,7 +158,7 @@ def to_plain(value: Any) -> Any:
     if type(value).__name__ not in KINDS:
         return value
     if isinstance(value, Determinantal):
-        value = replace(value, eigenvectors=value.vectors, matrix=None)
+        value = replace(value, eigenvectors=value.vectors)
     if isinstance(value, Options):
         value = replace(value, n_threads=1, progress=None)  # of the process that fitted
     if isinstance(value, FoldFit):

@@ -23,7 +23,7 @@ which solves systems of size p - m instead of m. Status: exact.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 import scipy.linalg as la
@@ -91,6 +91,7 @@ def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapp
     return _mend(problem, features, samples, Solution(values, intercepts, doubtful, "member_gram"), mapper)
 
 
+@lru_cache(maxsize=1)
 def _probes(size: int) -> Array:
     """Fixed random numbers: the same members are trusted whatever the seed of the ensemble."""
     return np.random.default_rng(20200608).standard_normal((size, 2))

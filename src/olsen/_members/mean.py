@@ -121,7 +121,7 @@ def mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.f
     if not problem.fit_intercept:
         return np.zeros(problem.Y.shape[1])
     if samples is None:
-        return np.asarray(weighted_mean(problem.Y, problem.weight))
+        return problem.moments.mean_y if problem.has_moments else np.asarray(weighted_mean(problem.Y, problem.weight))
     weight = problem.weights
     starts = samples.indptr[:-1]
     totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)

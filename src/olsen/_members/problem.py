@@ -13,17 +13,9 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.arrays import HOST, Space
-from .._execution.threads import Threads, cached_property
+from .._execution.threads import Threads, blas_threads, cached_property
 from .._moments.moments import Moments, from_data, weighted_mean
-from .._trust import (
-    EPS,
-    ORDINARY,
-    Cutoff,
-    constant_columns,
-    refuse_extremes,
-    refuse_weights,
-    rounding_of_factors,
-)
+from .._trust import EPS, ORDINARY, Cutoff, constant_columns, refuse_extremes, refuse_weights, rounding_of_factors
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -99,18 +91,23 @@ class Problem:
             vars(self)["moments"] = made
         return self.moments
 
+    def keep_moments(self, moments: Moments) -> None:
+        """Set those of all rows, where they were made on the way to something else."""
+        vars(self)["moments"] = moments
+
     def target(self, t: int) -> Problem:
         """The same for one of several targets; moments are kept."""
         found = replace(self, Y=self.Y[:, [t]])
         if self.has_moments:
-            vars(found)["moments"] = self.moments.target(t)
+            found.keep_moments(self.moments.target(t))
         return found
 
     def refuse_extremes(self) -> None:
         """Raise for columns, targets and weights whose squares, or products of these, may leave double precision."""
+        targets = self._largest(self.Y)
         if not (self.space.on_host and _entries_are_ordinary(self.X)):
             refuse_extremes(self._largest(self.X), "X")
-        refuse_extremes(self._largest(self.Y), "y")
+        refuse_extremes(targets, "y")
         if self.weight is not None:
             refuse_weights(np.asarray(self.space.get(self.weight)))
 
@@ -124,11 +121,15 @@ class Problem:
         return _largest(A)
 
     @cached_property
+    @blas_threads(1)
     def mean_squares(self) -> Array:
         """Weighted squares (about the means, with an intercept) a row of the columns, from a hundred rows."""
-        some = self.take(np.arange(0, self.shape[0], max(1, self.shape[0] // 100)))
-        A = some.submatrix(np.arange(self.shape[1]), None).A
-        return np.asarray(np.mean(A * A, axis=0))
+        some = slice(None, None, max(1, self.shape[0] // 100))
+        X, weight = self.X[some], self.weights[some]
+        X = X.toarray() if sp.issparse(X) else X
+        X = X - (weight @ X / weight.sum() if self.fit_intercept else 0.0)
+        X *= X  # in place: a second copy took six times as long
+        return np.asarray(weight @ X / len(weight))
 
     def take(self, rows: Indices, moments: Moments | None = None) -> Problem:
         """The same problem on some of the rows, with their moments where these are known."""
@@ -137,18 +138,24 @@ class Problem:
         X = sp.csc_array(sp.csr_array(self.X)[rows]) if sparse else take(self.X, places, axis=0)
         found = replace(self, X=X, Y=take(self.Y, places, axis=0), weight=weight)
         if moments is not None:
-            vars(found)["moments"] = moments
+            found.keep_moments(moments)
         return found
 
     def distinct_rows(self, rows: Indices | None = None) -> int:
         """Number of different rows of X, or among some of them; repeated ones add nothing to the rank."""
-        return len(np.unique(self._row_hashes if rows is None else self._row_hashes[rows]))
+        hashes = np.sort(self._row_hashes if rows is None else self._row_hashes[rows])
+        return len(hashes) and 1 + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
 
     @cached_property
-    def _row_hashes(self) -> Indices:
-        """Hashes of their bytes."""
+    def _row_hashes(self) -> NDArray[Any]:
+        """Hashes of their bytes; of dense rows sums of their bits times random odd numbers, modulo 2^64."""
         if not sp.issparse(self.X):
-            return np.array([hash(row.tobytes()) for row in self.X])
+            factors = np.random.default_rng(1).integers(0, 2**64, self.shape[1], dtype=np.uint64) | np.uint64(1)
+            step = max(1, (1 << 17) // self.shape[1])
+            parts = (self.X[start : start + step] for start in range(0, self.shape[0], step))
+            bits = (part.view(f"u{part.itemsize}").astype(np.uint64) for part in parts)
+            # round numbers end in zeros, of which few sums would be different
+            return np.concatenate([(part ^ part >> np.uint64(32)) @ factors for part in bits])
         X = sp.csr_array(self.X)
         X.sum_duplicates()
         return np.array([hash((X.indices[a:b].tobytes(), X.data[a:b].tobytes())) for a, b in pairwise(X.indptr)])
@@ -162,7 +169,7 @@ class Problem:
         weight = float(part.root @ part.root)
         return Cutoff.of(max(part.A.shape, default=1), np.linalg.norm(part.A, axis=0), part.mean_x, weight)
 
-    def submatrix(self, columns: Indices, rows: Indices | None, dtype: Any = np.float64) -> Submatrix:
+    def submatrix(self, columns: Indices | slice, rows: Indices | None, dtype: Any = np.float64) -> Submatrix:
         """Gather one member. Rows left out are not there; a zero weight would still cost their arithmetic.
 
         With ``dtype=numpy.longdouble`` means and differences are extended, so that the data lose nothing.
@@ -254,7 +261,8 @@ def _entries_are_ordinary(X: Any) -> bool:
     largest = _largest(X[:, few])
     if np.any((largest > 0) & (largest < ORDINARY[0])):
         return False
-    return bool(np.vdot(X, X) <= ORDINARY[1] ** 2)
+    with blas_threads(1):  # others would go on spinning and take the cores from members
+        return bool(np.vdot(X, X) <= ORDINARY[1] ** 2)
 
 
 def _largest(X: NDArray[Any]) -> Array:
@@ -263,12 +271,12 @@ def _largest(X: NDArray[Any]) -> Array:
     return np.asarray(np.maximum(highest, -lowest), dtype=np.float64)
 
 
-def gather(X: Any, columns: Indices, rows: Indices | None) -> Array:
+def gather(X: Any, columns: Indices | slice, rows: Indices | None) -> Array:
     """Columns of some rows (None: all) of dense or sparse X, dense and in float64."""
     if sp.issparse(X):
         picked = X[:, columns]
         return np.asarray((picked if rows is None else picked[rows]).toarray(), dtype=np.float64)
-    dense: NDArray[Any] = X[:, columns] if rows is None else X[np.ix_(rows, columns)]
+    dense: NDArray[Any] = X[:, columns] if rows is None else X[rows[:, None], columns]
     return dense.astype(np.float64, copy=False)
 
 

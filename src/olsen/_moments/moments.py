@@ -211,7 +211,8 @@ def _dense_squares(
         G = x.T @ x
     else:
         halves = [x[: n // 2], x[n // 2 :]]
-        G = np.add(*mapper.quiet()(lambda i, _: halves[i].T @ halves[i], 2, chunk=1, uses_blas=False))
+        G, other = mapper.quiet()(lambda i, _: halves[i].T @ halves[i], 2, chunk=1, uses_blas=False)
+        G += other
     return G, x.T @ y, (y * y).sum(axis=0)
 
 
@@ -247,7 +248,7 @@ def _sum_of_blocks(
 
 def mirror_lower(G: NDArray[Real]) -> NDArray[Real]:
     """Copy the lower triangle to the upper one, in place and block by block."""
-    p, step = len(G), 512
+    p, step = len(G), 64
     for start in range(0, p, step):
         stop = min(start + step, p)
         corner = G[start:stop, start:stop]

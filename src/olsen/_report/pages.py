@@ -13,17 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from .charts import Chart, Row, escape, row_chart
-from .formatting import (
-    EFFECT,
-    counted,
-    interval_text,
-    number,
-    percent,
-    scale_of_names,
-    shortened,
-    size_of,
-    with_error,
-)
+from .formatting import EFFECT, counted, interval_text, number, percent, scale_of_names, shortened, size_of, with_error
 
 SCHEMES = {
     "uniform": "all columns with equal probability",

@@ -59,10 +59,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     __module__ = "olsen"  # model files name no private module
 
     def __init__(
-        self,
-        kind: Literal["number", "date", "text"] = "number",
-        decimal: str | None = None,
-        order: str = "ymd",
+        self, kind: Literal["number", "date", "text"] = "number", decimal: str | None = None, order: str = "ymd"
     ) -> None:
         self.kind = kind
         self.decimal = decimal
@@ -392,12 +389,7 @@ def days(text: str, order: str) -> float | None:
 
 
 def refuse_missing(
-    table: Any,
-    names: Iterable[str],
-    *,
-    filled: Iterable[str] = (),
-    target: str | None = None,
-    stage: Stage = "fit",
+    table: Any, names: Iterable[str], *, filled: Iterable[str] = (), target: str | None = None, stage: Stage = "fit"
 ) -> dict[str, int]:
     """Raise if cells are missing or not finite, with their number and the first of their rows.
 

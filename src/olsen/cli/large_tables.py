@@ -117,12 +117,7 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> 
 
 
 def _blocks(
-    table: ParquetTable,
-    columns: list[str],
-    rows: int,
-    work: Callable[[Any], T],
-    tell: Tell = silent,
-    doing: str = "",
+    table: ParquetTable, columns: list[str], rows: int, work: Callable[[Any], T], tell: Tell = silent, doing: str = ""
 ) -> Iterator[T]:
     """What `work` makes of consecutive rows; `tell` is called with how many rows are done."""
 

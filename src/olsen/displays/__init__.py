@@ -15,10 +15,4 @@ from .intervals import IntervalDisplay
 from .risk import RiskCurveDisplay
 from .tuning import TuningCurveDisplay
 
-__all__ = [
-    "CoefficientDisplay",
-    "ConvergenceDisplay",
-    "IntervalDisplay",
-    "RiskCurveDisplay",
-    "TuningCurveDisplay",
-]
+__all__ = ["CoefficientDisplay", "ConvergenceDisplay", "IntervalDisplay", "RiskCurveDisplay", "TuningCurveDisplay"]

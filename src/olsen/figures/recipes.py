@@ -57,10 +57,7 @@ class Recipe:
 
 
 RECIPES: Mapping[str, Recipe] = {
-    "figure1": Recipe(
-        "subsampling",
-        {"n": 12, "p": 9, "n_features": 4, "n_samples": 8, "seed": 3, "trials": 0},
-    ),
+    "figure1": Recipe("subsampling", {"n": 12, "p": 9, "n_features": 4, "n_samples": 8, "seed": 3, "trials": 0}),
     "figure2": Recipe(
         "risk against the number of members",
         {"n": 200, "sigma": 1.0, "gammas": (0.5, 1.0, 2.0), "row_factor": 1.1},

@@ -7,13 +7,4 @@ from .methods import Dropout, Ensemble, Estimator, Ridge
 from .montecarlo import Estimate, run
 from .problems import LinearProblem, Sample
 
-__all__ = [
-    "Dropout",
-    "Ensemble",
-    "Estimate",
-    "Estimator",
-    "LinearProblem",
-    "Ridge",
-    "Sample",
-    "run",
-]
+__all__ = ["Dropout", "Ensemble", "Estimate", "Estimator", "LinearProblem", "Ridge", "Sample", "run"]

@@ -35,6 +35,27 @@ ALIKE = 1e-6  # of the larger: eigenvalues whose eigenvectors rounding could tur
 
 
 @dataclass(frozen=True, eq=False)
+class Tridiagonal:
+    """A symmetric matrix A = Q T Q', T tridiagonal and Q a product of reflections: all that ridge regression needs."""
+
+    reflections: Array
+    diagonal: Array
+    beside: Array
+    factors: Array
+
+    @classmethod
+    def of(cls, A: Array) -> Tridiagonal:
+        """From a matrix in the order of LAPACK, which is overwritten."""
+        return cls(*la.lapack.dsytrd(A, lower=1, lwork=64 * len(A), overwrite_a=1)[:4])
+
+    def times_q(self, C: Array, trans: str) -> Array:
+        """Q C, or Q'C."""
+        below = np.asfortranarray(self.reflections[1:, :-1])
+        turned = la.lapack.dormqr("L", trans, below, self.factors, C[1:], 64 * max(C.shape))[0] if len(below) else C[1:]
+        return np.concatenate([C[:1], turned])
+
+
+@dataclass(frozen=True, eq=False)
 class Determinantal:
     """A determinantal process over columns, by the eigenvalues and eigenvectors of its matrix.
 
@@ -46,10 +67,9 @@ class Determinantal:
         Lambda.
     spreads : ndarray of shape (n_columns,)
         The diagonal of D; zero for columns that are never drawn.
-    eigenvectors : ndarray of shape (n_columns, rank) or None
-        Of the same. None: they are found from the matrix when they are needed; the limit does without them.
-    matrix : ndarray of shape (n_columns, n_columns) or None, default=None
-        The matrix itself, where it is at hand.
+    eigenvectors : ndarray of shape (n_columns, rank) or Tridiagonal
+        Of the same; or a tridiagonal form of it, from which they are found when they are needed: the limit does
+        without them.
 
     Examples
     --------
@@ -66,8 +86,7 @@ class Determinantal:
     values: Array
     penalty: float
     spreads: Array
-    eigenvectors: Array | None
-    matrix: Array | None = None
+    eigenvectors: Array | Tridiagonal
 
     @classmethod
     def from_gram(
@@ -79,9 +98,11 @@ class Determinantal:
         """
         spreads = _spreads(np.diagonal(G), spreads)
         root = np.sqrt(spreads)
-        matrix = root[:, None] * G * root
-        values = _above_rounding(la.eigvalsh(matrix, check_finite=False))
-        return cls(values, _penalty(values, size) if penalty is None else penalty, spreads, None, matrix)
+        scaled = (root[:, None] * G).T  # in the order of LAPACK
+        scaled *= root[:, None]
+        form = Tridiagonal.of(scaled)
+        values = _above_rounding(la.eigvalsh_tridiagonal(form.diagonal, form.beside, check_finite=False))
+        return cls(values, _penalty(values, size) if penalty is None else penalty, spreads, form)
 
     @classmethod
     def from_rows(
@@ -117,10 +138,11 @@ class Determinantal:
     @cached_property
     def vectors(self) -> Array:
         """Eigenvectors, (n_columns, rank)."""
-        if self.eigenvectors is not None:
-            return self.eigenvectors
-        vectors = la.eigh(self.matrix, driver="evd", check_finite=False)[1][:, len(self.spreads) - len(self.values) :]
-        return np.ascontiguousarray(_canonical(self.values, vectors))
+        form = self.eigenvectors
+        if isinstance(form, np.ndarray):
+            return form
+        vectors = form.times_q(la.eigh_tridiagonal(form.diagonal, form.beside, check_finite=False)[1], "N")
+        return np.ascontiguousarray(_canonical(self.values, vectors[:, len(vectors) - len(self.values) :]))
 
     @property
     def chances(self) -> NDArray[np.float64]:
@@ -134,10 +156,11 @@ class Determinantal:
 
     def mean_coefficients(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean of all members, (p, q), from products C = X'y: the exact limit of many members, ridge regression."""
-        root = np.sqrt(self.spreads)[:, None]
-        if self.matrix is not None and not self.doubtful:
-            ridged = self.matrix + self.penalty * np.eye(len(self.matrix))
-            return np.asarray(root * la.solve(ridged, root * C, assume_a="pos", check_finite=False))
+        root, form = np.sqrt(self.spreads)[:, None], self.eigenvectors
+        if isinstance(form, Tridiagonal) and not self.doubtful:
+            banded = np.stack([form.diagonal + self.penalty, np.append(form.beside, 0.0)])
+            solved = la.solveh_banded(banded, form.times_q(root * C, "T"), lower=True, check_finite=False)
+            return np.asarray(root * form.times_q(solved, "N"))
         inner = (self.vectors.T @ (root * C)) / (self.values + self.penalty)[:, None]
         return np.asarray(root * (self.vectors @ inner))
 

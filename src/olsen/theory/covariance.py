@@ -52,12 +52,7 @@ def _columns(function: str, name: str, features: ArrayLike, p: int) -> Counts:
         return np.flatnonzero(given)
     numbers = _arguments.as_numbers(function, name, features)
     require(numbers.ndim == 1, f"{function}: {name} must be a vector of columns; got shape {numbers.shape}.")
-    checked(
-        function,
-        name,
-        numbers,
-        Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True),
-    )
+    checked(function, name, numbers, Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True))
     columns: Counts = numbers.astype(int)
     require(
         len(np.unique(columns)) == len(columns),
