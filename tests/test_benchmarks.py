@@ -26,6 +26,7 @@ BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = {  # rows at toy size
     "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
     "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "determinantal": 3,
+    "figure2": 1,
 }  # fmt: skip
 
 

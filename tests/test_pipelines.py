@@ -5,7 +5,6 @@ import pickle
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_selector, make_column_transformer
@@ -96,6 +95,7 @@ def read(path):
 
 
 def test_what_is_saved_is_what_is_loaded(olsen, tmp_path):
+    pl = pytest.importorskip("polars")
     path, table = tmp_path / "m.skops", tmp_path / "t.csv"
     for name in PIPELINES:
         model, X = PIPELINES[name]()

@@ -248,13 +248,16 @@ def test_each_scheme_alone_is_the_penalised_fit_it_is_named_after(seed):
     assert np.log(alpha / peer.alpha_) == pytest.approx(0, abs=0.25)
 
 
-def test_a_number_of_members_is_drawn_in_shares_and_tends_to_the_limit(seed):
-    X, y, _ = sparse(seed)
+@pytest.mark.parametrize("noise", [0.5, 6.0])  # of much noise nothing has a share, which is of no member
+def test_a_number_of_members_is_drawn_in_shares_and_tends_to_the_limit(noise, seed):
+    X, y, _ = sparse(seed, noise=noise)
     limit = OLSEnsembleRegressorCV().fit(X, y)
     few = OLSEnsembleRegressorCV(800, random_state=seed).fit(X, y)
     assert few.n_estimators_ == len(few.feature_subsets_) == 800
     assert few.inclusion_shares_ == limit.inclusion_shares_
     np.testing.assert_allclose(few.inclusion_, limit.inclusion_, atol=0.09)
+    sizes = [len(columns) for columns in few.feature_subsets_]
+    assert abs(np.mean(sizes) - limit.inclusion_.sum()) < 4 * np.std(sizes) / np.sqrt(800)
     coefs = few.member_coefs().toarray()
     far = few.coef_ - limit.coef_
     assert np.mean(far**2) < 4 * few.scale_**2 * np.mean(coefs.var(axis=0, ddof=1)) / 800
@@ -494,6 +497,7 @@ def test_groups_are_kept_together(seed):
     assert -model.best_score_ > 2  # of new groups: their own noise has variance four
     low, high = model.predict_interval(X[:3]).T
     assert np.all(high - low > 4)
+    assert np.all(model.coef_std_ > 0)  # from fits of parts of the rows, which the splitter does not know
     with sklearn.config_context(enable_metadata_routing=True):
         np.testing.assert_array_equal(clone(model).fit(X, y, groups=groups).coef_, model.coef_)
     with pytest.raises(ValueError, match="groups"):

@@ -44,7 +44,10 @@ TESTS = {
     "_members/jackknife": ("path ensemble uncertainty", "survivors trust fuzz uncertainty"),
     "_selection": ("schemes goldens tuning", "survivors blocks sequences trust contract tuning"),
     "_selection/moment_curves": ("on_device blocks goldens", "survivors arrays contract tuning"),
-    "_estimators": ("bad_input sequences ensemble tuning uncertainty", "survivors trust contract uncertainty"),
+    "_estimators": (
+        "bad_input sequences ensemble tuning uncertainty",
+        "survivors trust contract uncertainty determinantal blocks pipelines shown",
+    ),
 }
 FAST = "not every_criterion and not coverage_of_new and not spread_over and not soil"  # simulations wait
 
