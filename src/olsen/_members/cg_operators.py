@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space
-from .._execution.threads import cached_property
+from .._execution.threads import cached_property, one_blas_thread
 from .._moments.moments import Moments, centred_rows, mirror_lower
 from .._trust import constant_columns
 from .cg import ALL
@@ -228,14 +228,15 @@ class UnitGram:
         unit[unit == 0] = 1.0
         G, C = np.zeros((p, p), dtype=np.float32, order="F"), np.zeros((p, Y.shape[1]))
         step = min(n, max(128, 2**26 // (8 * p)))  # rows at a time, 64 MB
-        buffer = np.empty((step, p))
+        buffer, single = np.empty((step, p)), np.empty((step, p), dtype=np.float32)
         for first in range(0, n, step):
             here = slice(first, min(first + step, n))
             w, out = None if weight is None else weight[here], buffer[: here.stop - first]
             x, y = centred_rows(X[here], Y[here], w, mean_x, mean_y, out)
-            C += x.T @ y
-            x /= unit
-            G = la.blas.ssyrk(1.0, x.astype(np.float32).T, beta=1.0, c=G, lower=1, overwrite_c=1)
+            with one_blas_thread():  # NumPy's others would go on spinning beside those of SciPy
+                C += x.T @ y
+            np.divide(x, unit, out=single[: len(x)], casting="same_kind")
+            G = la.blas.ssyrk(1.0, single[: len(x)].T, beta=1.0, c=G, lower=1, overwrite_c=1)
         squares = np.diagonal(G) * unit**2
         squares[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
         scale = _inverse_root(squares, np)[:, None]

@@ -472,7 +472,8 @@ def _on_block(
         total += residual.sum(axis=0)
         if change is not None:
             for t in range(q):
-                change[t] += batch.adder @ (D * (residual[:, t] * weight)[:, None]).reshape(-1, a.shape[1])
+                own = np.multiply(D, (residual[:, t] * weight)[:, None], out=D if t == q - 1 else None)
+                change[t] += batch.adder @ own.reshape(-1, a.shape[1])
     if change is not None and form.complement:
         change = g * (weight * total)[:, None] - form.M @ change
     return total.T, change
