@@ -20,6 +20,8 @@ ONCE_WRONG = [
     Case(pattern="one_hot", target="two", n=17, p=2, k=2, size=2, solver="masked_cg", seed=654752768),
     Case(pattern="constant", engine="device", n=4, p=10, size=8, balanced=False, seed=1892028680),
     Case(pattern="constant", engine="fortran", n=6, p=9, size=6, rows=5, solver="masked_cg", seed=1007090190),
+    Case(pattern="constant", target="large", weights="huge", n=11, p=3, k=1, rows=8, power=25, solver="gram",
+         seed=1544990361),
     Case(pattern="units", target="exact", engine="frame", n=4, p=8, k=2, size=5, power=25, seed=1585362889),
     Case(pattern="constant", target="two", weights="zeros", engine="stream", n=16, p=6, k=2, size=4,
          fit_intercept=False, seed=75016615),

@@ -7,6 +7,7 @@ has no public function for it. Everything else here is in the standard, or in th
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -149,8 +150,10 @@ def _namespace(X: Any) -> Any:
     """The functions of the library that X comes from, or None for what is not an array."""
     from sklearn.utils._array_api import get_namespace  # private; only dispatch needs it
 
-    xp, is_array = get_namespace(X)
-    return xp if is_array else None
+    with suppress(TypeError):  # which older versions raise for lists
+        xp, is_array = get_namespace(X)
+        return xp if is_array else None
+    return None
 
 
 def _library(xp: Any) -> str:

@@ -127,7 +127,7 @@ class Problem:
         some = slice(None, None, max(1, self.shape[0] // 100))
         X, weight = self.X[some], self.weights[some]
         X = X.toarray() if sp.issparse(X) else X
-        X = X - (weight @ X / weight.sum() if self.fit_intercept else 0.0)
+        X = X - (weighted_mean(X, None if self.weight is None else weight) if self.fit_intercept else 0.0)
         X *= X  # in place: a second copy took six times as long
         return np.asarray(weight @ X / len(weight))
 
