@@ -27,7 +27,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -203,8 +203,8 @@ def ahead(blocks: Iterator[T], count: int) -> Iterator[T]:
                 return
             yield block
     finally:
-        with suppress(RuntimeError):  # the garbage collector may run in the reader, which cannot wait for itself
-            reader.shutdown(cancel_futures=True)
+        # without waiting: the garbage collector may run in the reader, or in a thread that is about to begin
+        reader.shutdown(wait=False, cancel_futures=True)
 
 
 def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
