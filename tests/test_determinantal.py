@@ -9,6 +9,7 @@ import pytest
 import sklearn
 from scipy.linalg import block_diag
 from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
 
 import olsen
 from loops import case
@@ -215,6 +216,8 @@ def test_the_limit_is_ridge_regression_and_so_is_all_that_is_said_of_it(shape, s
     np.testing.assert_allclose(model.coef_.T, coef, rtol=1e-7, atol=1e-9 * np.abs(coef).max())
     np.testing.assert_allclose(model.intercept_, intercept, rtol=1e-7)
     assert model.inclusion_.sum() == pytest.approx(7)
+    alone = limit(0.5).fit(X[:, :1], Y).coef_  # of one column: its share of least squares
+    np.testing.assert_allclose(alone, LinearRegression().fit(X[:, :1], Y).coef_ / 2, rtol=1e-9)
     assert (model.n_estimators_, len(model.weights_), model.n_fallbacks_) == (np.inf, 0, 0)
 
     ends, n = [], len(X)

@@ -1,4 +1,4 @@
-"""How much memory there is, and a refusal before an allocation that would not fit."""
+"""How much memory there is, a refusal before an allocation that would not fit, and keeping what was freed."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Determinantal:
     def mean_coefficients(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean of all members, (p, q), from products C = X'y: the exact limit of many members, ridge regression."""
         root, form = np.sqrt(self.spreads)[:, None], self.eigenvectors
-        if isinstance(form, Tridiagonal) and not self.doubtful:
+        if isinstance(form, Tridiagonal) and len(C) > 1 and not self.doubtful:  # SciPy has no band of one number
             banded = np.stack([form.diagonal + self.penalty, np.append(form.beside, 0.0)])
             solved = la.solveh_banded(banded, form.times_q(root * C, "T"), lower=True, check_finite=False)
             return np.asarray(root * form.times_q(solved, "N"))
