@@ -33,6 +33,7 @@ from ..subsets import Subsets
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+ROUNDING = 1e-20  # of the squares of a column: with less left among some rows, they hold one value
 JITTER = 1e-8  # of its diagonal makes a Gram matrix of dependent columns definite
 LASSO_TOL = 1e-7  # of the squared fit of the best column: coefficients only say where the signal lies
 SPECTRAL = 20  # penalties from which on one eigendecomposition is cheaper than a factor for each
@@ -219,6 +220,10 @@ class RowFits:
             K -= np.outer(r, u)
             K -= np.outer(u, r)
             K += (own @ u) * np.outer(r, r)
+            constant = np.einsum("lj,lj->j", A, A) <= ROUNDING * self.squares
+            A[:, constant] = 0.0
+            if constant.all():
+                K[:] = 0.0
         return RowFits(A, B, r, self.centred, K)
 
     def system(self, spreads: Array) -> System:
