@@ -1,13 +1,24 @@
 """Bad input: the error names the user's numbers, and a fitted estimator stays usable. And what only looks odd."""
 
 import copy
+import itertools
 import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
-from sklearn.model_selection import GroupKFold, KFold, LeavePOut, PredefinedSplit, RepeatedKFold, ShuffleSplit
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    LeavePOut,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+)
 
 from loops import case
 from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
@@ -238,6 +249,68 @@ def test_predefined_splits_number_the_rows_that_were_given():
     dropped = tuned(cv=PredefinedSplit(fold[1:])).fit(X[1:], y[1:])
     weighted = tuned(cv=PredefinedSplit(fold)).fit(X, y, np.r_[0.0, WEIGHT[1:]])
     assert np.isclose(weighted.best_score_, dropped.best_score_)
+
+
+ONE_ROW_TO_TRAIN_ON = [  # splitter, rows, groups, the fold that is named
+    (TimeSeriesSplit(9), 10, None, "fold 1 of 9"),
+    (TimeSeriesSplit(19), 20, None, "fold 1 of 19"),
+    (LeaveOneGroupOut(), 4, [0, 1, 1, 1], "fold 2 of 2"),
+    (2, 2, None, "fold 1 of 2"),
+    (2, 3, None, "fold 1 of 2"),
+    ([(np.arange(4), [4, 5]), ([0], [4, 5])], 6, None, "fold 2 of 2"),
+]
+
+
+@pytest.mark.parametrize("inclusion", ["auto", "uniform", "ridge"])
+def test_an_intercept_needs_two_rows_to_train_on_in_every_fold(inclusion):
+    for cv, rows, groups, fold in ONE_ROW_TO_TRAIN_ON:
+        model = OLSEnsembleRegressorCV(cv=cv, inclusion=inclusion)
+        given = {} if groups is None else {"groups": groups}
+        with case(cv, rows):
+            with pytest.raises(ValueError, match=f"{fold} .*trains on 1 row,.*fit_intercept=False"):
+                model.fit(X[:rows], y[:rows], **given)
+            assert not hasattr(model, "coef_")
+            without = model.set_params(fit_intercept=False).fit(X[:rows], y[:rows], **given)
+            assert -np.inf < without.best_score_ < 0 and np.isfinite(without.predict_interval(X[:5], 0.3)).all()
+
+
+def test_rows_of_weight_zero_are_none_to_train_on():
+    weight = np.r_[np.ones(1), np.zeros(3), np.ones(6)]
+    folds = [(np.arange(4), np.arange(4, 10)), (np.arange(4, 10), np.arange(4))]
+    with pytest.raises(ValueError, match=r"fold 1 of 2 .*trains on 1 row,"):
+        OLSEnsembleRegressorCV(cv=folds).fit(X[:10], y[:10], weight)
+    few = (X[:3], y[:3])
+    with pytest.raises(ValueError, match="trains on 1 row,"):
+        OLSEnsembleRegressorCV(cv=2).fit(lambda: iter([few]), None)
+
+
+def test_a_fold_that_trains_on_equal_rows_predicts_their_mean():
+    """No column varies in it, whatever rounding leaves of the rows about their mean."""
+    rng = np.random.default_rng(5)
+    for equal, columns, inclusion in itertools.product((2, 3, 5, 6, 7), (3, 12, 40), ("auto", "uniform", "ridge")):
+        rows, targets = 7 * rng.standard_normal((equal + 6, columns)) + 100, rng.standard_normal(equal + 6)
+        rows[:equal] = rows[0]
+        alike, others = np.arange(equal), np.arange(equal, equal + 6)
+        model = OLSEnsembleRegressorCV(cv=[(alike, others), (others, alike)], inclusion=inclusion).fit(rows, targets)
+        with case(equal, columns, inclusion):
+            np.testing.assert_allclose(model.loo_prediction_[others], targets[:equal].mean(), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("inclusion", ["auto", "uniform", "ridge"])
+def test_very_few_rows_have_an_error_and_intervals(inclusion, fit_intercept):
+    """By default, and left out one by one by a splitter."""
+    for rows in (2, 3, 4, 5):
+        for cv in (None, LeaveOneOut()) if rows > 2 else (None,):
+            model = OLSEnsembleRegressorCV(cv=cv, inclusion=inclusion, fit_intercept=fit_intercept)
+            with case(rows, cv):
+                model.fit(X[:rows], y[:rows])
+                assert -np.inf < model.best_score_ < 0
+                lower, upper = model.predict_interval(X[:5], 0.3).T
+                assert np.isfinite(lower).all() and np.all(lower <= upper)
+                assert np.all(np.diff(model.predict_interval(X[:5], 0.3, "normal")) > 0)
+    alone = OLSEnsembleRegressorCV(inclusion=inclusion).fit(X[:2], y[:2])
+    assert -alone.best_score_ >= (y[0] - y[1]) ** 2 * (1 - 1e-9)  # each predicts the other
 
 
 # What looks odd and is not

@@ -387,6 +387,31 @@ def test_little_or_no_signal(signal, seed):
     assert excess[0] <= 1.1 * min(excess[1:])  # known to about 0.1; the bound of one is shown by make bench
 
 
+@pytest.mark.parametrize("settings", [{"cv": "gcv"}, {}, {"cv": "oob", "max_samples": 2}], ids=str)
+@pytest.mark.filterwarnings("ignore:members have")
+def test_an_estimated_error_is_never_negative(settings):
+    """With few rows members have huge residuals, and what is left of them in the limit is a small difference."""
+    shapes = ((2, 12, False), (3, 12, True), (4, 12, True), (6, 12, True))
+    for shape, draw in product(shapes, range(25)):
+        n, p, fit_intercept = shape
+        if settings.get("cv") == "oob" and n == 2:
+            continue
+        rng = np.random.default_rng(draw)
+        X, y = rng.standard_normal((n, p)), rng.standard_normal(n)
+        model = OLSEnsembleRegressorCV(inclusion="uniform", fit_intercept=fit_intercept, **settings).fit(X, y)
+        with case(shape, draw):
+            assert model.best_score_ <= 0
+            assert min(model.risk_curve().min(), model.risk_curve(10).min(), model.cv_results_["mse"].min()) >= 0
+
+
+def test_generalised_cross_validation_needs_rows_that_are_left():
+    """Two rows, of which the intercept and one column leave none: its denominator is zero."""
+    X, y, _ = gaussian(0, n=2, p=3)
+    with pytest.raises(ValueError, match=r"cv='gcv'.* 2 rows.*cv=None"):
+        OLSEnsembleRegressorCV(cv="gcv").fit(X, y)
+    assert OLSEnsembleRegressorCV(cv="gcv", fit_intercept=False).fit(X, y).best_score_ < 0
+
+
 def test_there_is_always_a_curve(seed):
     """Of any number of members, which falls with it up to Monte-Carlo noise, and is lower for balanced ones."""
     plt = pytest.importorskip("matplotlib.pyplot")
@@ -484,6 +509,19 @@ def test_rows_of_weight_zero_are_not_there(seed):
         alone.fit(X[kept], y[kept], sample_weight=weight[kept])
         np.testing.assert_allclose(model.coef_, alone.coef_, rtol=1e-8, atol=1e-10)
         assert model.inclusion_shares_ == pytest.approx(alone.inclusion_shares_)
+
+
+def test_groups_without_weight_are_not_there(seed):
+    """Five groups are too few for a coverage of 90 %, however many others have no weight."""
+    X, y, _ = gaussian(seed, n=60, p=5)
+    groups = np.repeat(np.arange(20), 3)
+    kept = groups < 5
+    model = OLSEnsembleRegressorCV(cv=GroupKFold(5)).fit(X, y, kept.astype(float), groups=groups)
+    alone = OLSEnsembleRegressorCV(cv=GroupKFold(5)).fit(X[kept], y[kept], groups=groups[kept])
+    for coverage in (0.5, 0.9):
+        expected = alone.predict_interval(X[:4], coverage)
+        np.testing.assert_allclose(model.predict_interval(X[:4], coverage), expected, rtol=1e-9)
+    np.testing.assert_array_equal(expected, [[-np.inf, np.inf]] * 4)
 
 
 def test_groups_are_kept_together(seed):

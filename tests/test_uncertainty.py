@@ -1,7 +1,9 @@
 """Intervals, standard errors and the draw of the members: exact against refits, alike in all engines."""
 
+import copy
 import pickle
 import tracemalloc
+from itertools import product
 
 import numpy as np
 import pytest
@@ -80,7 +82,8 @@ class Refits:
         low, high = np.sort(centre - width, axis=0)[n - rank], np.sort(centre + width, axis=0)[rank - 1]
         half = np.sort(width[:, 0], axis=0)[rank - 1]
         middle = self.model.predict(new).reshape(len(new), -1)
-        return np.stack([low, high], axis=2), np.stack([middle - half, middle + half], axis=2)
+        ends = np.sort(np.stack([low, high], axis=2), axis=2)  # which may cross where the coverage is low
+        return ends, np.stack([middle - half, middle + half], axis=2)
 
     def derivatives(self, new):
         """With respect to the targets: of coefficients (p, n), of fitted values (n, n), of predictions (new, n)."""
@@ -355,6 +358,71 @@ def test_too_few_rows_give_the_whole_line(seed):
         assert np.isfinite(model.predict_interval(X, 0.5, method)).all()
 
 
+@pytest.mark.parametrize("coverage", [0.01, 0.05, 0.2, 0.8])
+def test_lower_ends_are_below_upper_ends(coverage, seed):
+    X, y = random_problem(seed, n=30, p=5)
+    new = 3 * np.random.default_rng(seed).standard_normal((500, 5))
+    for model in (OLSEnsembleRegressor(20, 3, random_state=seed), OLSEnsembleRegressorCV()):
+        model.fit(X, y)
+        for method in ("auto", "cv+", "normal"):
+            lower, upper = model.predict_interval(new, coverage, method).T
+            assert np.all(lower <= upper)
+        lower, upper = model.coef_interval(coverage).T
+        assert np.all(lower <= upper)
+
+
+def test_two_rows_do_not_tell_how_far_a_choice_varies(seed):
+    """Where a part of the rows is one row, standard errors are infinite, and so are their intervals."""
+    X, y = random_problem(seed, n=2, p=3)
+    for inclusion, fit_intercept in product(("auto", "uniform", "ridge"), (True, False)):
+        model = OLSEnsembleRegressorCV(inclusion=inclusion, fit_intercept=fit_intercept).fit(X, y)
+        with case(inclusion, fit_intercept):
+            np.testing.assert_array_equal(model.coef_std_, np.inf)
+            np.testing.assert_array_equal(model.predict(X, return_std=True)[1], np.inf)
+            np.testing.assert_array_equal(model.coef_interval(), [[-np.inf, np.inf]] * 3)
+            summary = model.summary()
+            assert "std err" in str(summary) and np.isinf(summary.coefficients["std"]).all()
+
+
+def test_few_rows_have_standard_errors_or_a_word(seed):
+    """In parts of the rows there may be fewer rows than folds, or than a member was to be given."""
+    X, y = random_problem(seed, n=12, p=3)
+    for rows, settings in (
+        (3, {}), (4, {"cv": 2}), (3, {"cv": "gcv"}), (12, {"cv": 12}), (12, {"max_samples": 11}),
+        (12, {"cv": "oob", "max_samples": 11}), (12, {"max_features": [3]}), (5, {"max_features": [3]}),
+    ):  # fmt: skip
+        with case(rows, settings):
+            model = OLSEnsembleRegressorCV(20, random_state=seed, **settings).fit(X[:rows], y[:rows])
+            assert np.all(model.coef_std_ > 0) and np.all(model.predict(X, return_std=True)[1] > 0)
+    model = OLSEnsembleRegressorCV(20).fit(in_blocks(X[:4], y[:4]), None)
+    np.testing.assert_array_equal(model.coef_std_, np.inf)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.filterwarnings("ignore:members have")
+def test_members_that_fit_every_row_leave_no_residual_to_judge_by(fit_intercept, seed):
+    """From moments the variance of the errors is not known then, which is not none."""
+    X, y = random_problem(seed, n=2, p=3)
+    X[:, 2] = 1.0
+    model = OLSEnsembleRegressor(20, 3, fit_intercept=fit_intercept, random_state=seed).fit(in_blocks(X, y), None)
+    np.testing.assert_array_equal(model.coef_std_[:2], np.inf)
+    assert model.coef_std_[2] == (0 if fit_intercept else np.inf)
+    assert np.isinf(model.predict(X, return_std=True)[1]).all()
+    memory = OLSEnsembleRegressor(20, 3, fit_intercept=fit_intercept, random_state=seed).fit(X, y)
+    assert np.all(memory.coef_std_[:2] > 0) and "std err" in str(memory.summary())
+
+
+@pytest.mark.filterwarnings("ignore:members have")
+def test_two_rows_are_left_out_one_at_a_time():
+    """Ten random folds of two rows may be one fold of both, with nothing to train on."""
+    for seed in range(30):
+        X, y = random_problem(seed, n=2, p=3)
+        model = OLSEnsembleRegressor(5, 2, random_state=seed).fit(X, y)
+        for method in ("cv+", "jackknife+"):
+            found = model.predict_interval(X, 0.5, method)
+            assert np.isfinite(found).all() and np.all(found[:, 0] <= found[:, 1])
+
+
 def test_several_targets_are_those_one_by_one(seed):
     X, Y = random_problem(seed, q=3)
     both, *alone = (OLSEnsembleRegressor(30, 5, random_state=seed).fit(X, y) for y in (Y, *Y.T))
@@ -406,6 +474,122 @@ def test_changed_rows_are_noticed(seed):
             ask()
     with pytest.raises(ValueError, match="changed"):
         model.members_needed()
+
+
+def units(kind, seed):
+    """Columns of which one is 1e9 times larger than the others, few and many of them, in several containers."""
+    rng = np.random.default_rng(seed)
+    n = 30_000 if "many" in kind else 60
+    X = rng.standard_normal((n, 4)) * [1.0, 1.0, 1e9, 1.0]
+    y = X @ [1.0, -1.0, 1e-9, 0.5] + rng.standard_normal(n)
+    if "float32" in kind:
+        return X.astype(np.float32), y
+    return sp.csc_array(X) if "sparse" in kind else X, y
+
+
+def change_column(X, column, factor):
+    """In place, whatever X is."""
+    if sp.issparse(X):
+        X.data[X.indptr[column] : X.indptr[column + 1]] *= factor
+    else:
+        X[:, column] *= factor
+
+
+@pytest.mark.parametrize("kind", ["few rows", "many rows", "few sparse", "many sparse", "few float32", "many float32"])
+@pytest.mark.parametrize(("column", "factor"), [(0, 1000.0), (1, -1.0), (2, 2.0), (3, 1.0001)])
+def test_a_change_of_any_column_is_noticed_whatever_the_units(kind, column, factor, seed):
+    X, y = units(kind, seed)
+    model = OLSEnsembleRegressor(5, 2, random_state=seed).fit(X, y)
+    change_column(X, column, factor)
+    for ask in (
+        lambda: model.coef_std_,
+        model.coef_interval,
+        lambda: model.predict_interval(X[:2]),
+        lambda: model.predict(X[:2], return_std=True),
+        lambda: model.member_coefs(2),
+        model.members_needed,
+        model.summary,
+    ):
+        with pytest.raises(ValueError, match="changed in place"):
+            ask()
+    grown = OLSEnsembleRegressor(5, 2, warm_start=True, random_state=seed)
+    X, y = units(kind, seed)
+    grown.fit(X, y)
+    change_column(X, column, factor)
+    grown.set_params(n_estimators=9).fit(X, y)
+    cold = OLSEnsembleRegressor(9, 2, random_state=seed).fit(X, y)
+    np.testing.assert_allclose(grown.coef_, cold.coef_, rtol=1e-9)
+
+
+def test_one_entry_and_the_order_of_rows_count(seed):
+    for kind in ("few rows", "many rows"):
+        X, y = units(kind, seed)
+        model = OLSEnsembleRegressor(5, 2, random_state=seed).fit(X, y)
+        saved = X.copy()
+        X[7, 0] += 0.5
+        with case(kind, "an entry"), pytest.raises(ValueError, match="changed in place"):
+            model.member_coefs()
+        X[:] = saved[::-1]
+        with case(kind, "the order"), pytest.raises(ValueError, match="changed in place"):
+            model.member_coefs()
+        X[:] = saved
+        assert model.member_coefs().shape == (5, 4)
+
+
+@pytest.mark.parametrize("make", [OLSEnsembleRegressor, OLSEnsembleRegressorCV])
+def test_a_summary_says_that_rows_were_changed(make, seed):
+    """Also where standard errors were asked for before, and are known."""
+    X, y = random_problem(seed, n=40, p=4)
+    model = make(random_state=seed).fit(X, y)
+    before = model.summary()
+    X *= 1000
+    for ask in (model.summary, lambda: before.coefficients["member_mean"]):
+        with pytest.raises(ValueError, match="changed in place"):
+            ask()
+    X /= 1000
+    X[:] = random_problem(seed, n=40, p=4)[0]
+    assert str(model.summary()) == str(before)
+
+
+# What was set after the fit
+
+
+LATER = {
+    OLSEnsembleRegressor: {
+        "n_estimators": 3, "max_features": 0.25, "max_samples": 0.5, "sampling": "bernoulli", "design": "independent",
+        "scale": 0.1, "fit_intercept": False, "solver": "orthogonal",
+    },
+    OLSEnsembleRegressorCV: {
+        "n_estimators": 3, "inclusion": "uniform", "scale": 0.1, "fit_intercept": False, "cv": "gcv",
+        "max_features": [1],
+    },
+}  # fmt: skip
+
+
+def uncertainty_of(model, X):
+    """What is computed from a fit when it is asked for."""
+    return [
+        model.coef_std_,
+        model.predict(X[:3], return_std=True)[1],
+        model.predict_interval(X[:3]),
+        model.member_coefs(5).toarray(),
+        model.summary().coefficients["effect"].to_numpy(),
+        model.to_linear_regression().fit_intercept,
+    ]
+
+
+@pytest.mark.parametrize("make", [OLSEnsembleRegressor, OLSEnsembleRegressorCV])
+def test_parameters_set_after_a_fit_change_nothing_of_it(make, seed):
+    X, y = random_problem(seed, n=40, p=4)
+    model = make(random_state=seed).fit(X, y)
+    expected = uncertainty_of(make(random_state=seed).fit(X, y), X)
+    changed = copy.deepcopy(model).set_params(**LATER[make])
+    kept = pickle.loads(pickle.dumps(changed))
+    for one in (changed, model, kept):  # the copy first: it shares what is known of the fit with the original
+        for got, wanted in zip(uncertainty_of(one, X), expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12)
+    again = changed.set_params(max_features=model.max_features, cv=None) if make is OLSEnsembleRegressorCV else changed
+    assert np.abs(again.fit(X, y).coef_std_ - expected[0]).max() > 1e-6  # of their own fit they are
 
 
 def test_data_that_are_gone_or_others(seed):

@@ -49,6 +49,10 @@ class NeedsRows(ValueError):
     """Something was asked for that needs the training rows, and they are not kept."""
 
 
+class ChangedRows(NeedsRows):
+    """The training rows are there, but are not those of the fit: users changed them in place."""
+
+
 class Refit(NamedTuple):
     """What is refitted without some rows: members of a design, drawn as for all rows, their weights and the scale."""
 

@@ -93,7 +93,9 @@ class Rows(Engine):
         return out
 
     def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:
-        fold = row_groups(0, self.rows.shape[0], count, seed)  # a row of weight zero is as if it were not there
+        n = self.rows.shape[0]  # a row of weight zero is as if it were not there
+        # random folds of very few rows may be one fold of all of them, which leaves none to train on
+        fold = row_groups(0, n, count, seed) if n > count else np.arange(n)
         splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
         fits = self.left_out_of([split for split in splits if len(split[1])], refit)
         return self.solve(refit.design, 0, refit.number, refit.weights), fits

@@ -133,9 +133,10 @@ class OLSEnsembleRegressor(FittedEnsemble):
     Notes
     -----
     The fitted object refers to the training data (no copy is made of a float array), because leave-one-out quantities
-    are computed from them on demand by :meth:`predict_interval`, ``predict(return_std=True)`` and
-    :meth:`member_coefs`; changes of X in place after `fit` are noticed there. Copies share the data, and pickles and
-    files hold them, as `keep_rows` says.
+    are computed from them on demand by :meth:`predict_interval`, ``predict(return_std=True)``, :meth:`summary` and
+    :meth:`member_coefs`; changes of X in place after `fit` are noticed there (of single entries of a large X, those
+    that move a mean or a sum of products by more than rounding), and changes of parameters do not matter. Copies share
+    the data, and pickles and files hold them, as `keep_rows` says.
 
     References
     ----------

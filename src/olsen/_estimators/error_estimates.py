@@ -66,6 +66,8 @@ from .result import FittedResult
 
 Array = NDArray[np.float64]
 
+FITS_EVERY_ROW = 1e-9  # degrees of freedom a row below which those of the residuals are rounding
+
 
 def dense_chunks(X: Any, bytes_each: float) -> Iterator[tuple[slice, Array]]:
     """Consecutive rows as dense arrays, so many that what is computed from them takes about 4 MB."""
@@ -291,12 +293,22 @@ class MomentErrors:
         residual = np.maximum(moments.yy - 2 * np.sum(b * C, axis=0) + np.sum(b * (G @ b), axis=0), 0.0)
         intercept = float(moments.centred)
         left = n - intercept - 2 * np.trace(BG) + np.sum(BG * BG.T)
-        variance = residual / max(left, 1.0)
+        # members that fit every row leave no residual by which to judge the errors
+        variance = residual / left if left > FITS_EVERY_ROW * n else np.full(len(residual), np.inf)
         return cls(scale * BG @ B, variance, moments.mean_x, intercept / moments.weight, coef)
 
     def coef_std(self) -> Array:
         """Standard error of the expected coefficients, (p, q)."""
-        return np.sqrt(np.maximum(np.diagonal(self.V), 0.0)[:, None] * self.variance)
+        return self._root(np.diagonal(self.V))
+
+    def _root(self, spread: Array) -> Array:
+        """Standard errors, (..., q), of what has this variance where that of the errors is one.
+
+        What does not depend on the targets does not vary, even where the variance of the errors is not known.
+        """
+        positive = np.maximum(spread, 0.0)[:, None]
+        with np.errstate(invalid="ignore"):  # zero times infinity
+            return np.where(positive > 0, np.sqrt(positive * self.variance), 0.0)
 
     def std(self, X: Any, constant: float = 1.0) -> Array:
         """Standard error of the expected X b + constant * intercept, (rows, q)."""
@@ -304,7 +316,7 @@ class MomentErrors:
         for here, rows in dense_chunks(X, 8.0 * len(self.mean_x)):
             off = rows - constant * self.mean_x
             spread = np.einsum("ij,ij->i", off @ self.V, off) + constant**2 * self.of_mean
-            out[here] = np.sqrt(np.maximum(spread, 0.0)[:, None] * self.variance)
+            out[here] = self._root(spread)
         return out
 
 
@@ -347,8 +359,11 @@ class Refits:
     intercept: Array  # (B, q)
     share: float  # of the rows
 
-    def _spread(self, found: Array) -> Array:
-        return np.asarray(math.sqrt(self.share / (1 - self.share)) * np.std(found, axis=0, ddof=1))
+    def _spread(self, refitted: Array) -> Array:
+        """Standard errors from what each refit gave, (B, ...); infinite where rows were too few for any refit."""
+        if not len(refitted):
+            return np.full(refitted.shape[1:], np.inf)
+        return np.asarray(math.sqrt(self.share / (1 - self.share)) * np.std(refitted, axis=0, ddof=1))
 
     def coef_std(self) -> Array:
         """Standard errors of the coefficients, (p, q)."""

@@ -45,6 +45,7 @@ class FittedEnsemble(
         "keep_rows": ["boolean"],
     }
     _fitted: FittedResult | None = None
+    _settings_of_fit: dict[str, Any] | None = None  # parameters as they were: users may change them after a fit
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict by one product with ``coef_``.
@@ -158,6 +159,14 @@ class FittedEnsemble(
         other.keep_rows = self.keep_rows if rows else False
         return other
 
+    def _as_fitted(self) -> Self:
+        """A new estimator with the parameters of the fit; those that are objects, such as splitters, at their defaults.
+
+        What is computed from a fit later must not follow parameters that were set in between.
+        """
+        assert self._settings_of_fit is not None
+        return type(self)(**copy.deepcopy(self._settings_of_fit))
+
     # Members, drawn and solved again
 
     def _result(self) -> FittedResult:
@@ -174,8 +183,10 @@ class FittedEnsemble(
 
     def _members_again(self, what: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
         """Members solved once more from the training rows, of every target where each has its own."""
-        fitted, options, found = self._result(), inputs.options_of(self), []
+        fitted, found = self._result(), []
         problem = fitted.need_rows(what)
+        assert fitted.data is not None
+        options = replace(inputs.options_of(self), solver=fitted.data.options.solver)
         for design in self._drawable_designs(what):
             features, samples = design.draw(0, len(fitted.members) if n_members is None else n_members)
             sharing = options.sharing("members", len(features))
@@ -281,6 +292,8 @@ class FittedEnsemble(
         members, single = fitted.members, engine.single_target
         coef, intercept = members.scaled(fitted.scale, engine.dtype)
         self._fitted = fitted
+        settings = self.get_params(deep=False)
+        self._settings_of_fit = copy.deepcopy({name: value for name, value in settings.items() if _is_plain(value)})
         libraries = [kind.__module__.partition(".")[0] for kind in type(X).__mro__]
         self._frame_library = "polars" if "polars" in libraries else "pandas"
         self.coef_ = coef[0, :] if single else coef

@@ -233,11 +233,23 @@ def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
     else:  # a splitter sees the rows with positive weight: the others count as dropped
         y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
         splits = list(check_cv(cv).split(problem.X, y, None if groups is None else np.asarray(groups)[kept]))
+    if problem.fit_intercept:
+        for number, (train, test) in enumerate(splits, 1):
+            if len(train) == 1 and len(test):
+                raise ValueError(nothing_to_fit(f"fold {number} of {len(splits)} of cv={cv!r:.200}"))
     whole = [(train, test) for train, test in splits if len(train) and len(test)]
     if not whole:
         used_up = "A generator is used up by its first fit; give a list or a splitter."
         raise ValueError(f"cv={cv!r} gave no split with rows to train and to test on. {used_up}")
     return whole
+
+
+def nothing_to_fit(fold: str) -> str:
+    """What to say of a fold with a training set of one row; rows of weight zero do not count."""
+    return (
+        f"{fold} trains on 1 row, which the intercept uses up, so that nothing is left to fit there. Use splits with "
+        f"at least 2 training rows of positive weight each, cv=None with rows in memory, or fit_intercept=False."
+    )
 
 
 def _renumbered(splits: Any, n: int, kept: NDArray[np.int64]) -> Splits:

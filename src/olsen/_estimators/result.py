@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .._engines.blocks import Blocks
-from .._engines.engine import Engine, FoldFit, NeedsRows, Options
+from .._engines.engine import ChangedRows, Engine, FoldFit, NeedsRows, Options
 from .._engines.memory import Memory, Stream
 from .._execution.memory import describe
 from .._execution.threads import blas_threads
@@ -26,6 +26,9 @@ Array = NDArray[np.float64]
 NOT_KEPT = "the model came from a pickle or a file that was written without them. Call fit once more"
 MOST_BYTES = 2.0**26  # of training rows in a pickle or a file
 SAME_COEFFICIENTS = 1e-5  # of the largest one: solvers agree to more digits
+HASHED_WHOLE = 1 << 16  # entries of X up to which all of its bits are in the fingerprint
+HASHED_SAMPLE = 1 << 14  # entries of a larger X whose bits are in it
+FACTORS = np.random.default_rng(1).integers(0, 2**64, 4096, dtype=np.uint64) | np.uint64(1)
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class FittedResult:
     scale: Any
     advantage: float | None = None  # of stacking over equal weights
     curve: RiskCurve | None = None  # of uniform members, from tuning
-    fingerprint: Array | None = None  # of the training rows
+    fingerprint: Array | None = None  # of the training rows, see there
     why_no_rows: str = ""  # why there are none, and what to do
     random_state: Any = None  # what the seed came from: the same object means the same members in a warm start
     data: Engine | None = None  # the training data, to be read again
@@ -62,13 +65,20 @@ class FittedResult:
             raise NeedsRows(f"{what} needs the training rows: {self.why_no_rows}.")
         rows = replace(self.rows)  # without the moments of then
         if not self.same_rows(rows):
-            raise NeedsRows(f"{what} needs the training rows, but X was changed in place. Fit again, or fit X.copy().")
+            raise ChangedRows(
+                f"{what} needs the training rows, but X was changed in place. Fit again, or fit X.copy()."
+            )
         return rows
 
     def same_rows(self, rows: Problem) -> bool:
-        """Whether rows are those of the fit, to rounding."""
-        before, now = self.fingerprint, fingerprint(rows)
-        return before is not None and before.shape == now.shape and np.allclose(before, now, 1e-8, 1e-8, equal_nan=True)
+        """Whether rows are those of the fit."""
+        before = self.fingerprint
+        if before is None:
+            return False
+        now = fingerprint(rows, before)
+        if before.shape != now.shape or not np.array_equal(before[:2], now[:2]):
+            return False
+        return np.allclose(before[2:], now[2:], 1e-8, 1e-8, equal_nan=True)  # moments and rows differ by rounding
 
     def need_data(self, what: str) -> Engine:
         """The training data as they are now, or an error that says why they are gone."""
@@ -108,19 +118,61 @@ class FittedResult:
         return to_plain(kept)
 
 
-@blas_threads(1)
-@np.errstate(all="ignore")
-def fingerprint(problem: Problem) -> Array:
+def fingerprint(problem: Problem, before: Array | None = None) -> Array:
     """Of the rows as they are now: no copy is made of X, and users can change it in place.
 
-    Spread and mean of a combination of the columns, its correlation with the targets, and the order of these. From
-    moments where a fit has made them: another pass over X would take as long as a twentieth of the fit.
+    It begins with a checksum, as two numbers, of the bits of the targets, of the weights and of X. A checksum of all of
+    a large X would take a tenth of a fit, so that of a large X some rows are in it, and combinations of all columns
+    follow, each column in units of its own size. An earlier fingerprint gives these sizes again, as they must not
+    follow the data when two fingerprints are compared.
     """
-    Y, across, total = problem.Y, np.cos(np.arange(problem.shape[1])), problem.total_weight
+    X = problem.X
+    parts = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
+    whole = sum(part.size for part in parts) <= HASHED_WHOLE
+    if not whole:
+        parts = [part[:: max(1, part.size // HASHED_SAMPLE)] for part in parts]
+    weights = [] if problem.weight is None else [problem.weight]
+    shape = np.array([*problem.shape, problem.Y.shape[1], problem.fit_intercept], dtype=np.int64)
+    checksum = _checksum([shape, problem.Y, *weights, *parts])
+    halves = np.array([checksum >> 32, checksum & 0xFFFFFFFF], dtype=np.float64)  # which doubles hold exactly
+    return halves if whole else np.concatenate([halves, _combinations(problem, before)])
+
+
+def _checksum(arrays: Sequence[NDArray[Any]]) -> int:
+    """Sum of the bits of all entries times odd numbers that depend on the position, modulo 2^64.
+
+    No change of a single entry leaves it as it is. The upper half of every entry is folded into the lower one first:
+    signs and exponents are the highest bits, of which a product modulo 2^64 keeps hardly anything.
+    """
+    hashes = []
+    for array in arrays:
+        flat = np.ascontiguousarray(array).reshape(-1)
+        bits = flat.view(f"u{flat.itemsize}").astype(np.uint64, copy=False)
+        bits = bits ^ (bits >> np.uint64(32))
+        while len(bits) > len(FACTORS):
+            rest = len(bits) % len(FACTORS)
+            blocks = bits[: len(bits) - rest].reshape(-1, len(FACTORS))
+            bits = np.append(np.einsum("ij,j->i", blocks, FACTORS), bits[len(bits) - rest :])
+            bits = bits ^ (bits >> np.uint64(32))
+        hashes.append(bits @ FACTORS[: len(bits)])
+    return int(np.array(hashes) @ FACTORS[: len(hashes)])
+
+
+@blas_threads(1)
+@np.errstate(all="ignore")
+def _combinations(problem: Problem, before: Array | None) -> Array:
+    """Sizes of the columns, spread and mean of a combination of these, its correlation with the targets, their order.
+
+    From moments where a fit has made them: another pass over X would take as long as a twentieth of the fit.
+    """
+    p, Y, total = problem.shape[1], problem.Y, problem.total_weight
+    known = before is not None and len(before) == 2 + p + 2 + 3 * Y.shape[1]
+    size = before[2 : 2 + p] if known and before is not None else _column_sizes(problem)
+    across = np.cos(np.arange(p)) / size
     if problem.has_moments:
-        known = problem.moments
-        mean, mean_y, yy = across @ known.mean_x, known.mean_y, known.yy
-        square, C = across @ known.G @ across, across @ known.C
+        moments = problem.moments
+        mean, mean_y, yy = across @ moments.mean_x, moments.mean_y, moments.yy
+        square, C = across @ moments.G @ across, across @ moments.C
     else:
         x, weight = np.asarray(problem.X @ across), problem.weights
         mean, mean_y = (problem.fit_intercept / total * (weight @ part) for part in (x, Y))
@@ -129,7 +181,19 @@ def fingerprint(problem: Problem) -> Array:
     # what is beside the means no more than their rounding has no size of its own
     spread, width = np.sqrt(square + total * (1e-6 * mean) ** 2), np.sqrt(yy + total * (1e-6 * mean_y) ** 2)
     order = np.arange(float(len(Y))) @ Y / (len(Y) * width)
-    return np.concatenate([[spread, mean / spread], width, C / (spread * width), order])
+    return np.concatenate([size, [spread, mean / spread], width, C / (spread * width), order])
+
+
+def _column_sizes(problem: Problem) -> Array:
+    """Root mean squares of the columns, one for a column of zeros."""
+    X = problem.X
+    if problem.has_moments:
+        squares = np.diagonal(problem.moments.G) / problem.moments.weight + problem.moments.mean_x**2
+    elif sp.issparse(X):
+        squares = np.asarray(X.astype(np.float64).multiply(X).sum(axis=0)).reshape(-1) / X.shape[0]
+    else:
+        squares = np.einsum("ij,ij->j", X, X, dtype=np.float64) / len(X)
+    return np.where(squares > 0, np.sqrt(squares), 1.0)
 
 
 def _pairs(rows: NDArray[np.int64], counts: NDArray[np.int64]) -> Splits:

@@ -11,7 +11,6 @@ import importlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from functools import cached_property, partial
 from html import escape
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.utils.validation import check_is_fitted
 
-from .._engines.engine import NeedsRows
+from .._engines.engine import ChangedRows, NeedsRows
 from .._execution.files import atomically
 from .._report.formatting import columns_of, escape_control, number, padded, shortened
 from .._report.pages import render
@@ -86,9 +85,13 @@ class Effects:
         groups += [own for own in self.places.values() if len(own) > 1]
         found = np.full((2, *self._coef.shape[:-1], len(groups)), np.nan)
         for wanted in (errors, False):
-            with suppress(NeedsRows), np.errstate(over="ignore", invalid="ignore"):
-                found = model._effects(groups, wanted, moments)
+            try:
+                with np.errstate(over="ignore", invalid="ignore"):
+                    found = model._effects(groups, wanted, moments)
                 break
+            except NeedsRows as error:
+                if isinstance(error, ChangedRows):
+                    raise
         place = {tuple(own): g for g, own in enumerate(groups)}
         self.each, self.whole = found[..., :p], found[..., [place[tuple(own)] for own in self.places.values()]]
         for g, own in enumerate(self.places.values()):
@@ -324,7 +327,9 @@ class SummaryMixin(BaseEstimator):
         ('LinearRegression', True)
         """
         check_is_fitted(self)
-        plain, intercept = LinearRegression(fit_intercept=self.fit_intercept), on_host(self.intercept_)
+        model: Any = self
+        fit_intercept = model._result().design.fit_intercept
+        plain, intercept = LinearRegression(fit_intercept=fit_intercept), on_host(self.intercept_)
         fitted = {name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_") if hasattr(self, name)}
         fitted["coef_"], fitted["intercept_"] = on_host(self.coef_), intercept if intercept.ndim else float(intercept)
         plain.__setstate__({**plain.__getstate__(), **copy.deepcopy(fitted)})
@@ -408,10 +413,12 @@ def columns_of_model(model: Any) -> list[Feature]:
 
 
 def _where_rows_are(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array:
-    """What needs the training rows; NaN where they are gone."""
+    """What needs the training rows; NaN where they are gone, and an error where they were changed."""
     try:
         return np.asarray(compute(), dtype=np.float64).reshape(shape)
-    except NeedsRows:
+    except NeedsRows as error:
+        if isinstance(error, ChangedRows):
+            raise
         return np.full(shape, np.nan)
 
 
@@ -421,6 +428,8 @@ def _of_members(model: Any) -> dict[str, Array]:
     names, (q, p) = ("member_mean", "member_spread", "same_sign"), coefs.shape
     try:
         members = model.member_coefs(None if model.n_estimators_ < math.inf else FEW_MEMBERS)
+    except ChangedRows:
+        raise
     except NeedsRows:
         return {name: np.full(q * p, np.nan) for name in names}
     found = []

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -21,6 +20,7 @@ from .._engines.engine import Engine, FoldFit, NeedsRows
 from .._engines.memory import Memory
 from .._execution import messages
 from .._members import by_target
+from .._moments.moments import Moments
 from .._selection.fold_data import FOLDS
 from .._selection.fold_data import SEED as FOLD_SEED
 from .._selection.risk_curves import RiskCurve
@@ -28,7 +28,15 @@ from .._selection.tuning import MomentData, RowData, Selection, SelectionData, T
 from ..subsets import Design, resolve_size
 from .error_estimates import Refits
 from .fitted import FittedEnsemble
-from .inputs import Number, check_arguments, open_training, row_splits, unchanged_on_failure, warn_repeated_rows
+from .inputs import (
+    Number,
+    check_arguments,
+    nothing_to_fit,
+    open_training,
+    row_splits,
+    unchanged_on_failure,
+    warn_repeated_rows,
+)
 from .result import FittedResult
 from .uncertainty import once
 
@@ -70,7 +78,8 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
     cv : {None, "gcv", "oob"}, int or cross-validation splitter, default=None
         How errors are estimated. None: in three random folds, which are drawn anew up to five times where rows are
         few; uniform members alone by exact leave-one-out. An int or a splitter: k-fold; in memory an int cuts folds of
-        neighbouring rows, as scikit-learn does, elsewhere folds of random rows.
+        neighbouring rows, as scikit-learn does, elsewhere folds of random rows. With an intercept every fold must
+        leave at least two rows of positive weight to train on.
         ``"gcv"``: generalised cross-validation, corrected for row subsets. ``"oob"``: from rows that members were not
         given, needs ``max_samples`` below all rows.
     one_standard_error : bool, default=False
@@ -265,7 +274,7 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
                 warn_repeated_rows(engine.problem)
             found = self._select(data, engine)
             fitted = self._fit_choice(engine, found, self._seed(kept), kept)
-            n_groups = None if groups is None else len(np.unique(groups))
+            n_groups = None if groups is None else _count_groups(groups, engine)
             self._adopt(replace(fitted, splits=data.splits, n_groups=n_groups), engine, X)
             self._adopt_selection(found, engine)
         return self
@@ -336,16 +345,25 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
     def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
         """Rows to judge members by, or folds of moments where rows are not kept, or so many that they need not be."""
         if not isinstance(engine, Memory):
-            return MomentData(engine.folds(self._count_folds(), FOLD_SEED))
+            return MomentData(self._folds_with_rows_to_train_on(engine))
         splits = row_splits(self.cv, engine, groups)
         n, p = engine.problem.shape
         if self._tuning_options().uses_schemes and splits is None and n >= max(MANY_ROWS, p):
             return MomentData(engine.folds(FOLDS, FOLD_SEED))
         return RowData(engine.problem, splits)
 
-    def _select(self, data: SelectionData, engine: Engine) -> list[Selection]:
+    def _folds_with_rows_to_train_on(self, engine: Engine) -> list[Moments]:
+        """Moments of random folds, or an error where the rows outside of one are used up by the intercept."""
+        folds = engine.folds(self._count_folds(), FOLD_SEED)
+        n_rows = sum(fold.n_rows for fold in folds)
+        for number, fold in enumerate(folds, 1):
+            if self.fit_intercept and self.cv != "gcv" and n_rows - fold.n_rows == 1:
+                raise ValueError(nothing_to_fit(f"fold {number} of {len(folds)} random ones of {n_rows} rows"))
+        return folds
+
+    def _select(self, data: SelectionData, engine: Engine, options: TuningOptions | None = None) -> list[Selection]:
         sharing = engine.options.sharing("paths", "an unknown number")
-        return select(data, self._tuning_options(), float(self.n_estimators), sharing)
+        return select(data, options or self._tuning_options(), float(self.n_estimators), sharing)
 
     def _count_folds(self) -> int:
         """Number of folds where rows are not kept, or an error for what needs every row."""
@@ -430,31 +448,68 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
     def _refits(self, what: str) -> Refits:
         fitted = self._result()
         data = fitted.need_data(what)
-        parts, share = _parts(data, fitted.design)
-        # in folds of its own, as a splitter does not know the parts
-        cv = self.cv if isinstance(self.cv, (str, int)) else None
-        alike = clone(self).set_params(cv=cv, warm_start=False, verbose=0)
-        coefs, intercepts = zip(*(alike._coefficients(part) for part in parts), strict=True)
-        return Refits(np.stack(coefs), np.stack(intercepts), share)
+        count, n = _rows_of_a_part(data, fitted.design)
+        if count < 2 + fitted.design.fit_intercept:  # the folds of so few rows leave nothing to fit
+            shape = (0, self._n_targets, self.n_features_in_)
+            return Refits(np.empty(shape), np.empty(shape[:2]), count / n)
+        alike = self._as_fitted()
+        alike.set_params(**_settings_for_part(alike, count, n), warm_start=False, verbose=0)
+        refits = [alike._coefficients(part) for part in _parts(data, count, n)]
+        coefs, intercepts = zip(*refits, strict=True)
+        return Refits(np.stack(coefs), np.stack(intercepts), count / n)
 
     def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
         """Coefficients (q, p) and intercepts (q,) of a fit of some data; nothing is kept of it."""
-        fitted = self._fit_choice(engine, self._select(self._selection_data(engine), engine), 0, None)
+        options = replace(self._tuning_options(), clip_sizes=True)
+        selections = self._select(self._selection_data(engine), engine, options)
+        fitted = self._fit_choice(engine, selections, 0, None)
         coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
         return np.asarray(coef), np.asarray(intercept)
 
 
-def _parts(data: Engine, design: Design) -> tuple[Iterator[Engine], float]:
-    """Random parts of the rows, or of moments of groups of them, one after the other, and their share."""
-    rows = data if isinstance(data, Memory) else None
-    n = design.n_rows if rows is not None else int(np.clip(design.n_rows // 10, 6, GROUPS))  # fewer of few rows
-    count, rng = max(1, min(n - 1, round(REPLICATE_SHARE * n))), np.random.default_rng(FOLD_SEED)
-    some = (rng.permutation(n)[:count] for _ in range(REPLICATES))
-    if rows is not None:
-        part = partial(replace, rows, n_given=count, kept_rows=None, options=replace(rows.options, progress=None))
-        return (part(rows=rows.problem.take(np.sort(own))) for own in some), count / n
+def _count_groups(groups: Any, engine: Engine) -> int:
+    """Groups of rows with positive weight: a group without weight is as if it were not there."""
+    weighted = np.asarray(groups)
+    if isinstance(engine, Memory) and engine.kept_rows is not None:
+        weighted = weighted[engine.kept_rows]
+    return len(np.unique(weighted))
+
+
+def _rows_of_a_part(data: Engine, design: Design) -> tuple[int, int]:
+    """How many rows, or groups of rows that are not in memory, are refitted together, and of how many."""
+    n = design.n_rows
+    if not isinstance(data, Memory):
+        n = int(np.clip(n // 10, 6, GROUPS))  # fewer of few rows
+        if design.n_rows < n:
+            return 0, n
+    return max(1, min(n - 1, round(REPLICATE_SHARE * n))), n
+
+
+def _settings_for_part(model: OLSEnsembleRegressorCV, count: int, n: int) -> dict[str, Any]:
+    """Parameters of a fit of `count` of n rows: in folds of its own, as a splitter does not know the parts.
+
+    There may be fewer rows than the folds and the rows of a member that were asked for.
+    """
+    cv, max_samples = model.cv, model.max_samples
+    if isinstance(max_samples, Integral):
+        max_samples = max(1 + model.fit_intercept, int(max_samples) * count // n)
+    if isinstance(cv, int):
+        cv = min(cv, count)
+        if count - -(-count // cv) <= model.fit_intercept:  # rows to train on in the smallest training set
+            cv = None
+    return {"cv": cv, "max_samples": max_samples}
+
+
+def _parts(data: Engine, count: int, n: int) -> Iterator[Engine]:
+    """Random parts of the rows, or of moments of groups of them, one after the other."""
+    rng = np.random.default_rng(FOLD_SEED)
+    drawn = (rng.permutation(n)[:count] for _ in range(REPLICATES))
+    if isinstance(data, Memory):
+        options = replace(data.options, progress=None)
+        part = partial(replace, data, n_given=count, kept_rows=None, options=options)
+        return (part(rows=data.problem.take(np.sort(places))) for places in drawn)
     groups = [moments.on_host() for moments in data.folds(n, FOLD_SEED + 1)]
-    return (Blocks.from_moments([groups[i] for i in own], data.options) for own in some), count / n
+    return (Blocks.from_moments([groups[i] for i in places], data.options) for places in drawn)
 
 
 def _fold_fits(found: list[Selection]) -> list[FoldFit]:

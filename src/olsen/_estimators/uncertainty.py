@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from .._engines.dask import is_dask
 from .._engines.determinantal import drawable
 from .._engines.device import lives_elsewhere
-from .._engines.engine import NeedsRows, Refit
+from .._engines.engine import ChangedRows, NeedsRows, Refit
 from .._engines.memory import Memory, Stream
 from .._execution.arrays import space_of
 from .._execution.threads import Threads
@@ -74,7 +74,9 @@ class UncertaintyMixin(BaseEstimator):
         Returns
         -------
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
-            Lower and upper ends; infinite where there are too few training rows for the coverage.
+            Lower and upper ends; infinite where there are too few training rows for the coverage. The lower end is
+            never above the upper one: where the order statistics of a low coverage cross, they are exchanged, which
+            covers more.
 
         Notes
         -----
@@ -111,8 +113,9 @@ class UncertaintyMixin(BaseEstimator):
             ends = np.stack([y - half, y + half], axis=2)
         else:
             ends = self._jackknife().interval(rows, self._predict_on_host(rows), coverage, method == "jackknife+")
-        found: NDArray[np.float64] = back(ends[:, 0] if self.coef_.ndim == 1 else ends)
-        return found
+        ends = np.sort(ends, axis=2)
+        intervals: NDArray[np.float64] = back(ends[:, 0] if self.coef_.ndim == 1 else ends)
+        return intervals
 
     def _why_no_jackknife(self) -> str:
         """Why rows are not left out one at a time, and what to do; empty where they can be."""
@@ -162,11 +165,15 @@ class UncertaintyMixin(BaseEstimator):
         A tuned model repeats the whole choice on 30 parts of the rows, which takes the time of as many fits, once
         (status: heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every
         method.
+
+        Infinite where rows are too few to tell: for a tuned model of two rows, or three with an intercept, and for
+        members of data in blocks, on a cluster or on a device that fit every row and leave no residual.
         """
         try:
             found = self._standard_errors("coef_std_").coef_std()
         except NeedsRows as error:  # where training rows are gone there is no such attribute
-            raise _MissingAttribute(*error.args) from None
+            kind = _ChangedAttribute if isinstance(error, ChangedRows) else _MissingAttribute
+            raise kind(*error.args) from None
         return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
 
     def coef_interval(self, coverage: float = 0.9) -> NDArray[np.float64]:
@@ -202,7 +209,8 @@ class UncertaintyMixin(BaseEstimator):
         The standard deviation over training rows of the group's part of the predictions, s = sqrt(b'Cb) with C the
         covariance of its columns; that of a single column has the sign of its coefficient. The gradient of s is Cb / s.
         """
-        coef, rows = np.atleast_2d(on_host(self.coef_)), self._result().rows
+        coef, fitted = np.atleast_2d(on_host(self.coef_)), self._result()
+        rows = None if fitted.rows is None else fitted.need_rows("the size of effects")
         moments = self._moments("effects") if rows is None and moments is None else moments
         known = self._standard_errors("effects") if errors else None
         single = np.atleast_2d(self.coef_std_) if errors else np.full_like(coef, np.nan)
@@ -349,6 +357,10 @@ class UncertaintyMixin(BaseEstimator):
 
 class _MissingAttribute(NeedsRows, AttributeError):
     """An attribute that is computed from training rows that are not kept: for `hasattr` there is none."""
+
+
+class _ChangedAttribute(ChangedRows, AttributeError):
+    """The same where the training rows are there, but are not those of the fit any more."""
 
 
 def _spread(rows: Any, moments: Moments | None, p: int) -> Array:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from .._execution.arrays import Space
 from .._moments.moments import Moments, training_moments
 from .._trust import SMALLEST_PIVOT
-from .risk_curves import Paths, RowCurve, pair_means
+from .risk_curves import Paths, RowCurve, pair_means, require_rows_left
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -117,7 +117,11 @@ class FoldCurve:
             cross.append(square[-1] - get(fold.with_targets(self.coef[f, :, :, :])).mean(axis=1) / fold.test.weight)
         rest = 1 - scale
         fixed = rest**2 * np.stack(square, axis=1) + 2 * scale * rest * np.stack(cross, axis=1)
-        return self.curve.with_products(fixed + scale**2 * self.curve.products, self.curve.residual)
+        products = fixed + scale**2 * self.curve.products
+        coefs = (scale * self.coef[f, :, :, :] for f in range(len(self.left_out)))
+        errors = [fold.test.space.get(fold.errors(b)) for fold, b in zip(self.left_out, coefs, strict=True)]
+        mean_square = np.stack(errors, axis=1) @ (self.curve.weight / self.curve.weight.sum())
+        return self.curve.with_products(products, self.curve.residual).raised(mean_square)
 
 
 def moment_kfold_curve(folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0) -> FoldCurve:
@@ -136,6 +140,7 @@ def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: floa
     and GCV and leave-one-out agree.
     """
     whole = LeftOut(moments, 0.0 * moments.mean_x, 0.0 * moments.mean_y)
+    require_rows_left(moments.n_rows, sizes, int(moments.centred))
     rest = (1 - scale * (sizes + moments.centred) / moments.n_rows)[:, None] ** 2
     return _curve([moments], sizes, paths, _pair_means([whole], [moments], sizes, paths, scale)[0] / rest)
 
@@ -143,7 +148,9 @@ def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: floa
 def _curve(folds: list[Moments], sizes: Indices, paths: Paths, products: Array) -> RowCurve:
     (p, q), weight = folds[0].C.shape, np.array([fold.weight for fold in folds])
     no_rows = np.zeros((len(sizes), 0, q))
-    return RowCurve.from_products(sizes, p, paths.design, weight, products, no_rows).raised()
+    count = 2 * paths.batch * paths.min_batches  # members, whose mean residual has these squares
+    mean_square = (products[0] + products[1] + (count - 2) * products[2]) / count @ (weight / weight.sum())
+    return RowCurve.from_products(sizes, p, paths.design, weight, products, no_rows).raised(mean_square)
 
 
 def _pair_means(

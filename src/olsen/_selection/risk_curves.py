@@ -141,12 +141,12 @@ class RowCurve:
         about = self.average
         return RowCurve.from_products(about.sizes, about.n_items, about.design, self.weight, products, residual)
 
-    def raised(self) -> RowCurve:
-        """With C and S not below what can be."""
-        mean_square = np.full(len(self.residual), -np.inf)
-        if self.residual.shape[1]:
-            mean_square = np.einsum("slt,slt,l->s", self.residual, self.residual, self.weight / self.weight.sum())
-        lacking = self.average.lacking(mean_square / self.residual.shape[2])
+    def raised(self, mean_square: Array | None = None) -> RowCurve:
+        """With C and S not below what can be; squared mean residuals (sizes,) must be given where rows have none."""
+        if mean_square is None:
+            square = np.einsum("slt,slt,l->s", self.residual, self.residual, self.weight / self.weight.sum())
+            mean_square = square / self.residual.shape[2]
+        lacking = self.average.lacking(mean_square)
         return self.with_products(self.products + lacking[:, :, None], self.residual)
 
     def standard_error(self, k: float) -> Array:
@@ -162,7 +162,8 @@ class RowCurve:
         """
         square = (1 - mu) ** 2 * np.mean(deviation**2, axis=1)
         cross = 2 * mu * (1 - mu) * np.mean(deviation * self.residual, axis=2)
-        return self.with_products(square + cross + mu**2 * self.products, (1 - mu) * deviation + mu * self.residual)
+        products, residual = square + cross + mu**2 * self.products, (1 - mu) * deviation + mu * self.residual
+        return self.with_products(products, residual).raised()  # of few rows C is noise, and the sum may be negative
 
 
 @dataclass(frozen=True)
@@ -315,6 +316,7 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
               \cdot \frac{\overline{r^2}}{1 - 2 df/n + df^2/(\tau n)}
     """
     (n, p), lost = problem.shape, int(problem.fit_intercept)
+    require_rows_left(n, sizes, lost)
     data = _path_data(problem, sizes, n_samples, paths.mapper)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
@@ -329,7 +331,16 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
     df, (own, same, other) = (curve.average.sizes[:, None] + lost) / n, curve.products
     own_risk = own * (1 - df) ** 2 / (1 - 2 * df + df**2 * n / n_samples)
     correction = df**2 * (n / n_samples - 1) / (1 - df) ** 2 * own_risk
-    return curve.with_products(np.stack([own - correction, same, other]), curve.residual)
+    return curve.with_products(np.stack([own - correction, same, other]), curve.residual).raised()
+
+
+def require_rows_left(n_rows: int, sizes: Indices, lost: int) -> None:
+    """Refuse sizes of members that leave generalised cross-validation no rows to divide by."""
+    if sizes[-1] + lost >= n_rows:
+        raise ValueError(
+            f"cv='gcv' divides by the share of the rows that members do not use up, but {sizes[-1]} columns"
+            f"{' and the intercept' * lost} use up all {n_rows} rows. Use cv=None, or more rows."
+        )
 
 
 def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) -> RowCurve:
@@ -351,7 +362,7 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
     times = np.where(seen, count, 2.0)[None, :, None]
     own, other = (square / times).mean(axis=2), ((total**2 - square) / (times * (times - 1))).mean(axis=2)
     products, weight = np.stack([own, other, other]), problem.weights * seen
-    return RowCurve.from_products(sizes, problem.shape[1], "independent", weight, products, total / times)
+    return RowCurve.from_products(sizes, problem.shape[1], "independent", weight, products, total / times).raised()
 
 
 def kfold(

@@ -56,6 +56,7 @@ class TuningOptions:
     one_standard_error: bool
     scale: float | None  # None: from the data
     fit_intercept: bool
+    clip_sizes: bool = False  # refits of parts of the rows, which may be too few for the sizes that were given
 
     @property
     def uses_schemes(self) -> bool:
@@ -78,6 +79,8 @@ class TuningOptions:
             count = SIZES // 2 if self.uses_schemes else SIZES
             return risk_curves.size_grid(max(1, min(largest, freedom - 2)), count)  # few rows: 85 % are near the peak
         sizes = np.unique([resolve_size(size, p, "max_features") for size in self.sizes])
+        if self.clip_sizes:
+            sizes = np.unique(np.minimum(sizes, largest))
         if sizes[-1] > largest:
             raise ValueError(
                 f"max_features asks for {sizes[-1]} columns in a member, but with {rows} rows at most {largest} keep "
