@@ -21,7 +21,7 @@ from sklearn.model_selection import (
 )
 
 from loops import case
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._estimators.inputs import RepeatedRowsWarning
 from olsen._execution import memory
 from test_members import random_problem
@@ -119,6 +119,71 @@ def test_new_rows_are_checked():
     ):
         with pytest.raises(ValueError, match=message):
             ask()
+
+
+def assert_times_refused(ask, *facts):
+    """In one sentence that names what holds times and the way out."""
+    with pytest.raises(ValueError) as raised:
+        ask()
+    assert all(fact in str(raised.value) for fact in (*facts, "dates or times", "reference date", "olsen fit --dates"))
+
+
+def test_times_are_no_numbers(tmp_path):
+    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    pq, da, dd = (pytest.importorskip(name) for name in ("pyarrow.parquet", "dask.array", "dask.dataframe"))
+    days = np.datetime64("2020-01-01") + np.arange(N)
+    columns = {"a": X[:, 0], "when": days}
+    targets = {
+        "array": days, "list": list(days), "dates": days.tolist(), "durations": days - days[0],
+        "Series": pd.Series(days, name="when"), "zone": pd.Series(days, name="when").dt.tz_localize("UTC"),
+        "DataFrame": pd.DataFrame({"when": days}), "objects": pd.Series(days, name="when").astype(object),
+        "polars": pl.Series("when", days), "polars frame": pl.DataFrame({"when": days}), "Arrow": pa.array(days),
+        "Arrow column": pa.chunked_array([pa.array(days)]), "Arrow table": pa.table({"when": days}),
+    }  # fmt: skip
+    tables = {
+        "array": np.stack([days, days], axis=1), "durations": np.stack([days - days[0]] * 2, axis=1),
+        "list": [[1.0, day] for day in days], "pandas": pd.DataFrame(columns), "polars": pl.DataFrame(columns),
+        "Arrow": pa.table(columns), "RecordBatch": pa.RecordBatch.from_pydict(columns),
+        "objects": pd.DataFrame({"a": X[:, 0], "when": pd.Series(days).astype(object)}),
+    }  # fmt: skip
+    pq.write_table(pa.table({**columns, "b": y}), tmp_path / "rows.parquet")
+    np.save(tmp_path / "days.npy", days)
+    np.save(tmp_path / "X.npy", X)
+    frame = dd.from_pandas(pd.DataFrame({**columns, "b": y}), npartitions=2)
+    for make in (plain, tuned, DropoutRegressor):
+        model = make().fit(X[:, :2], y)
+        for name, target in targets.items():
+            fact = "'when'" if hasattr(target, "name") or hasattr(target, "columns") else "y "
+            with case(make, name):
+                assert_times_refused(lambda target=target, make=make: make().fit(X, target), "y", fact)
+        for name, table in tables.items():
+            fact = "column 'when'" if hasattr(table, "columns") else "column "
+            with case(make, name):
+                assert_times_refused(lambda table=table, make=make: make().fit(table, y), "X", fact)
+                assert_times_refused(lambda table=table, model=model: model.predict(table), "X", fact)
+    for make in (plain, tuned):
+        for name, table in tables.items():
+            with case("block", name):
+                assert_times_refused(lambda table=table: plain().fit(lambda: [(table, y)], None), "X of block 0")
+        for name, target in targets.items():
+            with case("block", name):
+                assert_times_refused(lambda target=target: plain().fit(lambda: [(X, target)], None), "y of block 0")
+        for X_given, y_given, fact in (
+            (tmp_path / "rows.parquet", "b", "column 'when'"),
+            (tmp_path / "rows.parquet", "when", "column 'when'"),
+            (tmp_path / "X.npy", tmp_path / "days.npy", "y of block 0"),
+            (frame, "b", "column 'when'"),
+            (frame[["a", "b"]], frame["when"], "column 'when'"),
+            (da.from_array(X, chunks=20), da.from_array(days, chunks=20), "y "),
+            (da.from_array(tables["array"], chunks=20), y, "X "),
+        ):
+            with case(make, fact):
+                assert_times_refused(lambda given=(X_given, y_given), make=make: make().fit(*given), fact)
+    model = plain().fit(X[:, :2], y)
+    assert_times_refused(lambda: plain().fit(frame[["a", "b"]], y).predict(frame[["a", "b"]].astype("M8[s]")), "'a'")
+    assert_times_refused(lambda: model.predict(da.from_array(tables["array"], chunks=20)), "column 0")
+    booleans = plain().fit(pd.DataFrame({"a": X[:, 0], "b": X[:, 1] > 0}), y)
+    np.testing.assert_allclose(booleans.coef_, plain().fit(np.c_[X[:, 0], X[:, 1] > 0], y).coef_, rtol=1e-12)
 
 
 def test_arguments_of_methods_are_checked():

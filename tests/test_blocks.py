@@ -180,6 +180,51 @@ def test_blocks_that_are_frames_keep_their_names(seed):
         assert_refused(ensemble(seed), (iter([(frame[:30], y[:30]), (other[30:], y[30:])]), None), "block 1", odd)
 
 
+def test_blocks_of_tables_are_not_mixed_with_another_order_of_columns(seed):
+    pd, pl, pa = (pytest.importorskip(name) for name in ("pandas", "polars", "pyarrow"))
+    X, y, _ = data(seed)
+    X = X[:, :3]
+    make = {
+        "pandas": lambda rows, names: pd.DataFrame(rows, columns=list("abc"))[names],
+        "polars": lambda rows, names: pl.DataFrame(rows, schema=list("abc"), orient="row")[names],
+        "Table": lambda rows, names: pa.table(dict(zip("abc", rows.T, strict=True))).select(names),
+        "RecordBatch": lambda rows, names: pa.RecordBatch.from_pydict(dict(zip("abc", rows.T, strict=True))).select(
+            names
+        ),
+    }
+    expected = ensemble(seed).fit(cut(200, X, y), None)
+    reordered = ["c", "b", "a"]
+    for (first, one), (second, other) in product(make.items(), repeat=2):
+        with case(first, second):
+            model = ensemble(seed).fit(
+                iter([(one(X[:99], list("abc")), y[:99]), (other(X[99:], list("abc")), y[99:])]), None
+            )
+            assert model.feature_names_in_.tolist() == list("abc")
+            np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-10)
+            mixed = [(one(X[:99], list("abc")), y[:99]), (other(X[99:], reordered), y[99:])]
+            assert_refused(ensemble(seed), (iter(mixed), None), "block 1", "another order", "'c', 'a'")
+    for name, table in make.items():
+        named, nameless = (table(X[:99], list("abc")), y[:99]), (X[99:], y[99:])
+        with case(name):
+            assert_refused(ensemble(seed), (iter([named, nameless]), None), "block 1", "no names of columns", "'a'")
+            assert_refused(ensemble(seed), (iter([nameless, named]), None), "block 1", "'a'", "first block has none")
+    targets = pd.DataFrame({"u": y, "v": X[:, 0]})
+    swapped = [(X[:99], targets[:99]), (X[99:], targets[["v", "u"]][99:])]
+    assert_refused(ensemble(seed), (iter(swapped), None), "block 1", "other targets", "'v', 'u'")
+
+
+def test_record_batches_have_names_in_memory_too(seed):
+    pa = pytest.importorskip("pyarrow")
+    X, y, _ = data(seed)
+    batch = pa.RecordBatch.from_pydict(dict(zip("abc", X[:, :3].T, strict=True)))
+    for cls in BOTH:
+        model = cls(10, random_state=0).fit(batch, y)
+        assert model.feature_names_in_.tolist() == list("abc")
+        np.testing.assert_allclose(model.predict(batch), model.predict(batch.to_pandas()), rtol=1e-12)
+        with pytest.raises(ValueError, match="same order"):
+            model.predict(batch.select(["c", "b", "a"]))
+
+
 def test_moments_survive_large_means_and_drift(seed):
     """Columns far from zero that move from block to block: as accurate as two passes; raw sums lose all digits."""
     rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .engine import Options
-from .sources import checked, named_columns, refuse_text, split_columns
+from .sources import checked, named_columns, refuse_text, refuse_times, split_columns
 
 
 def is_dask(X: Any) -> bool:
@@ -53,6 +53,7 @@ class DaskRows:
             kind = "Dask data frame"
             X = X[split_columns(list(X.columns), y, weight, f"the {kind}")[0]]
             names = [str(name) for name in X.columns]
+            refuse_times(X._meta, "X")
             refuse_text(_not_numbers(X), len(names))
             X = X.to_dask_array(lengths=True)
         elif named_columns(y) or named_columns(weight):
@@ -106,6 +107,7 @@ def _beside(given: Any, rows: tuple[int, ...], name: str, same_partitions: bool)
 
     if given is None:
         return None
+    refuse_times(getattr(given, "_meta", given), name)
     if hasattr(given, "to_dask_array"):
         given = given.to_dask_array(lengths=list(rows) if same_partitions else True)
     if not isinstance(given, da.Array):
@@ -145,6 +147,7 @@ def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> A
         raise ValueError(f"X has {X.ndim} dimensions; expected 2D, rows by columns.")
     frame = hasattr(X, "columns")
     check(X._meta if frame else X)
+    refuse_times(X._meta, "X")
     if frame:
         refuse_text(_not_numbers(X), len(X.columns))
         X = X.to_dask_array()

@@ -21,6 +21,7 @@ versions would be summed.
 
 from __future__ import annotations
 
+import datetime
 import errno
 import math
 import os
@@ -33,6 +34,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import narwhals as nw
 import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
@@ -47,6 +49,7 @@ T = TypeVar("T")
 Triple = tuple[Any, Any, Any]  # X, y and weights of a block as they are stored; weights may be None
 
 BLOCK_BYTES = 1 << 24  # of a block as stored
+TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta)
 
 
 @dataclass(frozen=True)
@@ -99,27 +102,27 @@ class Block:
 
 def checked(triples: Iterable[Triple], kind: str, start: int = 0, first: int = 0) -> Iterator[Block]:
     """Blocks, numbered from a number and a row on, each of the shape and with the columns of the first."""
-    shape, names = None, None
+    shape, names, target_names = None, None, None
     for number, (X, y, weight) in enumerate(triples, start):
-        where, found = f"block {number} of the {kind}", getattr(X, "columns", None)
-        # as in scikit-learn, columns have names if these are texts
-        found = list(found) if found is not None and all(isinstance(name, str) for name in found) else None
+        where = f"block {number} of the {kind}"
+        block_names = column_names(X)
+        block_target_names = column_names(y)
+        for part, name in ((X, "X"), (y, "y"), (weight, "sample_weight")):
+            refuse_times(part, f"{name} of {where}")
         X, y = _numbers(X, f"X of {where}"), _numbers(y, f"y of {where}")
         if X.ndim != 2 or y.ndim not in (1, 2):
             raise ValueError(f"{where} has X of shape {X.shape} and y of shape {y.shape}; expected rows by columns.")
         single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
         if shape is None:
-            shape, names = (X.shape[1], y.shape[1]), found
+            shape, names, target_names = (X.shape[1], y.shape[1]), block_names, block_target_names
         if (X.shape[1], y.shape[1]) != shape:
             raise ValueError(
                 f"{where} has {X.shape[1]} columns and {y.shape[1]} targets, but the blocks before have {shape[0]} and "
                 f"{shape[1]}."
             )
-        if found and names and found != names:
-            odd = sorted(set(found) ^ set(names)) or [a for a, b in zip(found, names, strict=True) if a != b]
-            raise ValueError(
-                f"{where} has other columns than the first block, or another order of them: {some_of(odd)}."
-            )
+        _refuse_other_names(block_names, names, where, "columns")
+        if shape[1] > 1:  # the name of a single target orders nothing
+            _refuse_other_names(block_target_names, target_names, where, "targets")
         if weight is not None:
             weight = np.asarray(weight, dtype=np.float64)
             weight = weight if weight.ndim else np.full(len(X), weight)
@@ -134,6 +137,38 @@ def checked(triples: Iterable[Triple], kind: str, start: int = 0, first: int = 0
             block.refuse_rows((weight > 0) & (weight < SMALLEST_WEIGHT), f"has weights below {SMALLEST_WEIGHT:g}")
         yield block
         first += len(X)
+
+
+def column_names(table: Any) -> list[str] | None:
+    """Names of the columns of a data frame or an Arrow table; None for arrays and, as in scikit-learn, where some name
+    is not a text."""
+    names = getattr(table, "column_names", None)  # Arrow's, whose `columns` are the data
+    if names is None:
+        names = getattr(table, "columns", None)
+    if names is None or not all(isinstance(name, str) for name in names):
+        return None
+    return list(names)
+
+
+def _refuse_other_names(names: list[str] | None, first_names: list[str] | None, where: str, what: str) -> None:
+    """Raise if a block names its columns otherwise than the first block: they would be mixed without a trace."""
+    if names == first_names:
+        return
+    if names is None:
+        raise ValueError(
+            f"{where} has no names of {what}, but the first block has: {some_of(first_names or [])}. Give every block "
+            f"as a data frame with these names, or every block as an array."
+        )
+    if first_names is None:
+        raise ValueError(
+            f"{where} has names of {what}, {some_of(names)}, but the first block has none. Give every block as a data "
+            f"frame with the same names, or every block as an array."
+        )
+    odd = sorted(set(names) ^ set(first_names)) or [a for a, b in zip(names, first_names, strict=True) if a != b]
+    raise ValueError(
+        f"{where} has other {what} than the first block, or another order of them: {some_of(odd)}. Select the same "
+        f"names in the same order in every block."
+    )
 
 
 def _numbers(given: Any, what: str) -> NDArray[Any]:
@@ -341,6 +376,7 @@ def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, files: Sequenc
 
     schema = dataset.schema
     names, taken = split_columns(schema.names, y, sample_weight, kind)
+    refuse_time_columns([name for name in (*names, *taken) if types.is_temporal(schema.field(name).type)], kind)
     numeric = (types.is_integer, types.is_floating, types.is_boolean)
     refuse_text([name for name in names if not any(test(schema.field(name).type) for test in numeric)], len(names))
     if y is None:
@@ -461,6 +497,69 @@ def require_positive(kept: int, given: int, least: int = 2) -> None:
         raise ValueError(
             f"sample_weight is positive for {kept} of {given} rows, but at least {least} rows with positive weight are "
             f"needed; a weight of zero drops the row."
+        )
+
+
+def as_table(X: Any) -> Any:
+    """An Arrow record batch as a table, in which scikit-learn and narwhals see the columns; anything else as it is."""
+    if type(X).__module__.split(".")[0] == "pyarrow" and type(X).__name__ == "RecordBatch":
+        return from_extra("pyarrow", "parquet", "A record batch").Table.from_batches([X])
+    return X
+
+
+def refuse_times(values: Any, what: str) -> None:
+    """Raise where X, y or weights (`what`) hold dates or durations, of which NumPy would make counts of some unit."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":  # the usual case needs no look
+        return
+    values = as_table(values)
+    if nw.dependencies.is_into_dataframe(values):
+        try:
+            frame = nw.from_native(values)
+            columns: list[Any] = [column.name for column in frame.iter_columns() if _is_time(column)]
+        except nw.exceptions.DuplicateError:  # names that are there twice
+            columns = _time_columns_of_array(np.asarray(values))
+        refuse_time_columns(columns, what)
+    elif nw.dependencies.is_into_series(values):
+        series = nw.from_native(values, series_only=True)
+        refuse_time_columns([series.name or 0] if _is_time(series) else [], what)
+    elif not hasattr(values, "toarray"):  # sparse matrices hold numbers
+        refuse_time_columns(_time_columns_of_array(values), what)
+
+
+def _is_time(column: Any) -> bool:
+    if column.dtype == nw.Object:
+        return _holds_times(column.to_numpy())
+    return bool(column.dtype.is_temporal())
+
+
+def _holds_times(values: NDArray[Any]) -> bool:
+    """Whether an array is of times, or some of its objects are."""
+    if values.dtype.kind == "O":
+        return any(isinstance(value, TIMES) for value in values.ravel())
+    return values.dtype.kind in "mM"
+
+
+def _time_columns_of_array(values: Any) -> list[int]:
+    """Columns of an array, or of what becomes one, that hold times."""
+    dtype = getattr(values, "dtype", None)
+    kind = "O" if dtype is None else getattr(dtype, "kind", "f")  # types of other libraries have no kind, and no times
+    if values is None or isinstance(values, str) or kind not in "mMO":
+        return []
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError):  # rows of different lengths, for one, which scikit-learn refuses
+        return []
+    columns = array if array.ndim == 2 and array.shape[1] else array.reshape(-1, 1)  # Dask's samples have no columns
+    return [j for j in range(columns.shape[1]) if _holds_times(columns[:, j])]
+
+
+def refuse_time_columns(columns: Sequence[Any], what: str) -> None:
+    """Name the columns of X or y (`what`) that hold times, if there are any."""
+    if columns:
+        raise ValueError(
+            f"{what} holds dates or times in column {some_of(columns)}, which are not numbers: give differences to a "
+            f"reference date, for instance (t - t.min()) / numpy.timedelta64(1, 'D'), or fit the table with the "
+            f"command olsen fit --dates."
         )
 
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_X_y
 
 from .. import _members
 from .._engines.memory import Memory, Stream
+from .._engines.sources import as_table, refuse_times
 from .._execution import messages
 from .._execution.threads import Threads
 from ..subsets import Subsets
@@ -335,7 +336,9 @@ def member_coefficients(
     [[2.0, -1.0], [2.210526, 0.0]]
     """
     check_arguments("member_coefficients", solver=solver, fit_intercept=fit_intercept, n_threads=n_threads)
+    X = as_table(X)
     refuse_text_columns(X)
+    refuse_times(y, "y")
     X, y = check_X_y(X, y, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], y_numeric=True)
     n, p = X.shape
     features = _as_subsets(feature_subsets, p)

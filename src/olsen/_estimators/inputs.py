@@ -28,7 +28,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from .._engines import engine_of
 from .._engines.engine import Engine, Options
 from .._engines.memory import Memory
-from .._engines.sources import refuse_text
+from .._engines.sources import as_table, refuse_text, refuse_times
 from .._execution import messages, threads
 from .._execution.arrays import Space
 from .._members import ASKED_FOR
@@ -101,7 +101,8 @@ def open_training(
     """The engine for what was given to `fit`; of arrays, scikit-learn notes the columns on the estimator."""
 
     def checks(X: Any, y: Any, weight: Any) -> tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]:
-        _refuse_odd_kinds(X, y)
+        X = as_table(X)
+        _refuse_odd_kinds(X, y, weight)
         of_x = {"accept_sparse": ["csc", "csr"], "dtype": [np.float64, np.float32], "ensure_min_samples": min_rows}
         of_y = {"dtype": np.float64, "ensure_2d": False}
         X, y = validate_data(estimator, X, y, reset=reset, validate_separately=(of_x, of_y))
@@ -115,12 +116,12 @@ def open_training(
     return engine_of(X, y, sample_weight, options_of(estimator), checks, min_rows=min_rows)
 
 
-def _refuse_odd_kinds(X: Any, y: Any) -> None:
+def _refuse_odd_kinds(X: Any, y: Any, weight: Any) -> None:
     """What scikit-learn would turn into numbers that nobody meant."""
     refuse_text_columns(X)
+    refuse_times(y, "y")
+    refuse_times(weight, "sample_weight")
     _refuse_masked(X=X, y=y)
-    if getattr(getattr(y, "dtype", None), "kind", "") in ("m", "M"):
-        raise ValueError(f"y is of type {y.dtype}: times are not numbers. Convert it, for instance to days or seconds.")
 
 
 def _refuse_masked(**arrays: Any) -> None:
@@ -143,6 +144,7 @@ def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -
 
 def validate_new_rows(estimator: Any, X: Any) -> Any:
     """Checked rows to predict, dense or CSR."""
+    X = as_table(X)
     refuse_text_columns(X)
     if isinstance(X, (str, Path)):
         raise ValueError(
@@ -156,6 +158,7 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
 def refuse_text_columns(X: Any) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
     array = isinstance(X, np.ndarray)  # the questions take longer than all other checks
+    refuse_times(X, "X")
     if not array and nw.dependencies.is_polars_lazyframe(X):
         raise ValueError("X is a lazy frame, which holds no rows yet; call .collect() first.")
     if array or not nw.dependencies.is_into_dataframe(X):
