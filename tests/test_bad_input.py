@@ -390,6 +390,41 @@ def test_stacking_of_members_with_few_rows():
                 assert np.isfinite(model.coef_).all() and np.isclose(model.weights_.sum(), 1)
 
 
+def test_single_precision_whose_coefficients_only_double_holds(tensor):
+    """X and y are ordinary numbers; their ratio, or a product with new rows, leaves the range of float32."""
+    dask = pytest.importorskip("dask.array")
+    for x_unit, y_unit in ((1e-20, 1e20), (1e30, 1e-20), (1e20, 1e40), (1e-10, 1e-45)):
+        single, targets = (X * x_unit).astype(np.float32), y * y_unit
+        double = single.astype(np.float64)
+        for make in (plain, tuned, DropoutRegressor):
+            with case(make, x_unit, y_unit), warnings.catch_warnings():
+                warnings.simplefilter("error")
+                model, expected = make().fit(single, targets), make().fit(double, targets)
+                tol = {"rtol": 1e-6, "atol": 1e-6 * np.abs(expected.predict(double)).max()}
+                np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-6)
+                np.testing.assert_allclose(model.predict(single), expected.predict(double), **tol)
+                assert model.score(single, targets) == pytest.approx(expected.score(double, targets), abs=1e-6)
+                if make is DropoutRegressor:
+                    continue
+                np.testing.assert_allclose(model.coef_std_, expected.coef_std_, rtol=1e-5)
+                interval = model.predict_interval(single[:3])
+                np.testing.assert_allclose(interval, expected.predict_interval(double[:3]), **tol)
+                np.testing.assert_allclose(
+                    model.predict(dask.from_array(single)).compute(), expected.predict(double), **tol
+                )
+        blocks = plain().fit(lambda rows=(single, targets): [rows], None)
+        np.testing.assert_allclose(blocks.predict(single), plain().fit(double, targets).predict(double), **tol)
+        elsewhere, there = plain().fit(tensor(single), tensor(targets)), tensor(single)
+        np.testing.assert_allclose(elsewhere.predict(there), plain().fit(double, targets).predict(double), **tol)
+    model = plain().fit(X.astype(np.float32), 1e20 * y)
+    assert model.coef_.dtype == model.predict(X.astype(np.float32)).dtype == np.float32
+    far = (1e30 * X).astype(np.float32)
+    np.testing.assert_allclose(model.predict(far), model.predict(far.astype(np.float64)), rtol=1e-5)
+    near = plain(fit_intercept=False).fit(X.astype(np.float32), 1e-30 * y)
+    tiny = (1e-15 * X).astype(np.float32)
+    np.testing.assert_allclose(near.predict(tiny), near.predict(tiny.astype(np.float64)), rtol=1e-5)
+
+
 def test_odd_containers():
     pd = pytest.importorskip("pandas")
     expected = plain().fit(X, y).coef_

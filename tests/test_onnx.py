@@ -151,3 +151,13 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
     for use in (olsen.onnx.register, lambda: olsen.onnx.to_onnx(DropoutRegressor(), [[0.0]])):
         with pytest.raises(ModuleNotFoundError, match=r"needs skl2onnx.*pip install 'olsen\[onnx\]'"):
             use()
+
+
+def test_coefficients_beyond_single_precision_need_double_rows(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 4)) * 1e-20
+    model = OLSEnsembleRegressor(5, random_state=0).fit(X.astype(np.float32), X[:, 0] * 1e40)
+    with pytest.raises(ValueError, match=r"e\+.*single precision.*float64"):
+        olsen.onnx.to_onnx(model, X.astype(np.float32))
+    session = onnxruntime.InferenceSession(olsen.onnx.to_onnx(model, X).SerializeToString())
+    np.testing.assert_allclose(session.run(None, {"X": X})[0][:, 0], model.predict(X), rtol=1e-6)

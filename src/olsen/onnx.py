@@ -23,6 +23,7 @@ from ._dropout.estimator import DropoutRegressor
 from ._estimators.ensemble import OLSEnsembleRegressor
 from ._estimators.tuned import OLSEnsembleRegressorCV
 from ._execution import from_extra
+from ._execution.arrays import HOST, type_that_holds
 
 __all__ = ["register", "to_onnx"]
 
@@ -117,6 +118,13 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
         name = scope.get_unique_operator_name("Cast")
         container.add_node("Cast", [given.full_name], [rows], name=name, to=kind)
     weights = np.atleast_2d(model.coef_)  # (q, p)
+    numbers = (weights.astype(np.float64), np.asarray(model.intercept_, dtype=np.float64))
+    if isinstance(output.type, types.FloatTensorType) and type_that_holds(HOST, np.float32, *numbers) != np.float32:
+        largest = float(np.abs(weights).max())
+        raise ValueError(
+            f"coefficients of at most {largest:.3g} leave the range of single precision, in which the ONNX model would "
+            f"compute. Give X as float64 rows, or change the units of X and y."
+        )
     names = []
     for name, values in (("weights", weights), ("intercepts", np.broadcast_to(model.intercept_, len(weights)))):
         names.append(scope.get_unique_variable_name(name))

@@ -15,6 +15,7 @@ from .._engines.memory import Memory
 from .._estimators import inputs
 from .._estimators.inputs import COUNT, POSITIVE
 from .._execution import messages
+from .._execution.arrays import HOST, predictions, type_that_holds
 from .._members import Problem
 from .._moments.moments import weighted_mean
 from ..subsets import resolve_size
@@ -77,7 +78,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        Coefficients; zero for columns that are never kept or do not vary.
+        Coefficients; zero for columns that are never kept or do not vary. Of ``float32`` X they are ``float32``, unless
+        only ``float64`` holds them.
     intercept_ : float or ndarray of shape (n_targets,)
         Intercept; 0.0 if ``fit_intercept=False``.
     inclusion_ : ndarray of shape (n_features,)
@@ -193,12 +195,15 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
             coef = self._solve(raw, masks)
             coef = coef * masks.inclusion[:, None] if self.rescale else coef
             self.inclusion_ = masks.inclusion
-            self.coef_ = (coef[:, 0] if given.single_target else coef.T).astype(raw.X.dtype)
-            self.intercept_ = 0.0
+            intercept = np.zeros(coef.shape[1])
             if self.fit_intercept:
                 mean_x, mean_y = (weighted_mean(A, raw.weight) for A in (raw.X, raw.Y))
-                intercept = (mean_y - mean_x @ coef).astype(raw.X.dtype)
-                self.intercept_ = intercept[0] if given.single_target else intercept
+                intercept = mean_y - mean_x @ coef
+            dtype = type_that_holds(HOST, raw.X.dtype, coef, intercept)
+            self.coef_ = (coef[:, 0] if given.single_target else coef.T).astype(dtype)
+            self.intercept_ = 0.0
+            if self.fit_intercept:
+                self.intercept_ = (intercept[0] if given.single_target else intercept).astype(dtype)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -215,8 +220,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
             Predictions.
         """
         check_is_fitted(self)
-        X = inputs.validate_new_rows(self, X)
-        return np.asarray(X @ self.coef_.T) + self.intercept_
+        return np.asarray(predictions(HOST, inputs.validate_new_rows(self, X), self.coef_, self.intercept_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .._execution.arrays import HOST, predictions
 from .engine import Options
 from .sources import checked, named_columns, refuse_text, refuse_times, split_columns
 
@@ -157,4 +158,4 @@ def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> A
 
 
 def _predict_chunk(block: Any, coef: Any, intercept: Any) -> Any:
-    return np.asarray(block) @ coef.T + intercept
+    return predictions(HOST, np.asarray(block), coef, intercept)

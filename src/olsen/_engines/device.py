@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.arrays import Space, space_of
+from .._execution.arrays import Space, predictions, space_of
 from .._members import Members, on_device
 from ..subsets import Design
 from .engine import Options
@@ -77,7 +77,7 @@ def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> A
     check(X)
     _refuse_bad_numbers(X, "X", space)
     X = X if X.dtype == coef.dtype else space.xp.astype(X, coef.dtype)  # libraries multiply arrays of one type only
-    return X @ (coef if coef.ndim == 1 else coef.T) + intercept
+    return predictions(space, X, coef, intercept)
 
 
 def refuse_unfollowed(X: Any, coef: Any) -> None:

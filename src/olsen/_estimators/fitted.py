@@ -19,6 +19,7 @@ from .. import _engines, _members
 from .._engines.determinantal import drawable, process_of
 from .._engines.engine import Engine, NeedsRows
 from .._execution import messages
+from .._execution.arrays import HOST, predictions
 from .._selection.combining import Combination, combine
 from ..subsets import Design, Subsets
 from . import inputs
@@ -72,7 +73,7 @@ class FittedEnsemble(
         there = _engines.predict(X, self.coef_, self.intercept_, check)
         if there is not None:
             return there
-        return np.asarray(np.asarray(inputs.validate_new_rows(self, X) @ self.coef_.T) + self.intercept_)
+        return np.asarray(predictions(HOST, inputs.validate_new_rows(self, X), self.coef_, self.intercept_))
 
     def member_coefs(self, n_members: int | None = None) -> Any:
         """Coefficients of the single members, solved again from the training data.

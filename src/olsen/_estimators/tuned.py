@@ -117,7 +117,8 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
-        Mean of the members, each zero outside its own columns, times the scale.
+        Mean of the members, each zero outside its own columns, times the scale. Of ``float32`` X they are ``float32``,
+        unless only ``float64`` holds them.
     intercept_ : float or ndarray of shape (n_targets,)
         Intercept; 0.0 if ``fit_intercept=False``.
     max_features_ : int

@@ -134,6 +134,58 @@ class Space:
 
 
 HOST = Space(np, "cpu", np.float64)
+# Products of single precision that underflow are off by 1e-45 at most: below this size of a prediction that counts.
+SMALLEST_SINGLE = 1e-30
+
+
+def type_that_holds(space: Space, dtype: Any, *arrays: Any) -> Any:
+    """The floating type `dtype` if it holds these numbers with all its digits, else the type that they are in.
+
+    Single precision ends at 3.4e38 and loses digits below 1.2e-38, which ratios of two units may well be.
+    """
+    xp, limits = space.xp, space.xp.finfo(dtype)
+    for array in arrays:
+        sizes = xp.abs(array)
+        beyond = (sizes > limits.max) | ((sizes > 0) & (sizes < limits.smallest_normal))
+        if bool(xp.any(beyond)):
+            return array.dtype
+    return dtype
+
+
+def predictions(space: Space, X: Any, coef: Any, intercept: Any) -> Any:
+    """X coef' + intercept for X dense or sparse, in the common type of X and the coefficients.
+
+    Single precision may hold X and the coefficients and still not their products. These are then made in double
+    precision, and the predictions stay in it unless single precision holds them.
+    """
+    by_column = coef if coef.ndim == 1 else coef.T
+    if not (X.dtype == coef.dtype == space.xp.float32):
+        return _dense(space, X @ by_column) + intercept
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        products = _dense(space, X @ by_column)
+        single = products + intercept
+    if space.dtype == space.xp.float32 or _in_single_range(space, products, single, coef):
+        return single
+    double = _dense(space, _in_double(space, X) @ _in_double(space, by_column)) + intercept
+    return space.xp.astype(double, type_that_holds(space, single.dtype, double))
+
+
+def _in_single_range(space: Space, products: Any, single: Any, coef: Any) -> bool:
+    """Whether products and predictions in single precision neither left its range nor lost all digits."""
+    xp = space.xp
+    if 0 in products.shape:
+        return True
+    if not bool(xp.all(xp.isfinite(single))):
+        return False
+    return float(xp.max(xp.abs(products))) >= SMALLEST_SINGLE or not bool(xp.any(coef != 0))
+
+
+def _in_double(space: Space, array: Any) -> Any:
+    return array.astype(np.float64) if space.on_host else space.xp.astype(array, space.dtype)
+
+
+def _dense(space: Space, products: Any) -> Any:
+    return np.asarray(products) if space.on_host else products
 
 
 def space_of(X: Any) -> Space | None:

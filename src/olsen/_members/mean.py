@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.arrays import HOST, Space
+from .._execution.arrays import HOST, Space, type_that_holds
 from .._moments.moments import weighted_mean
 from .._trust import require_finite
 from ..subsets import Subsets
@@ -99,15 +99,20 @@ class Members:
     def scaled(self, scale: Any, dtype: Any) -> tuple[Any, Any]:
         """Coefficients (q, p) and intercepts (q,) of the mean member scaled about its mean target.
 
-        The prediction is m + scale (x - mean_x)' b, m the mean target; a scale for all targets or for each, (q,).
+        The prediction is m + scale (x - mean_x)' b, m the mean target; a scale for all targets or for each, (q,). They
+        are of the type `dtype` where that holds them, else as they were summed.
         """
-        astype = self.space.xp.astype
+        xp = self.space.xp
         if np.ndim(scale):
             scale = self.space.put(np.asarray(scale, dtype=np.float64))
-            coef = astype(scale[:, None] * self.coef.T, dtype)
+            coef = scale[:, None] * self.coef.T
         else:
-            coef = astype(scale * self.coef.T, dtype)
-        return coef, astype(scale * self.intercept + (1 - scale) * self.mean_y, dtype)
+            coef = scale * self.coef.T
+        intercept = scale * self.intercept + (1 - scale) * self.mean_y
+        if not bool(xp.all(xp.isfinite(coef))) or not bool(xp.all(xp.isfinite(intercept))):
+            raise ValueError(f"coefficients would leave the range of {self.coef.dtype}. Change the units of X and y.")
+        dtype = type_that_holds(self.space, dtype, coef, intercept)
+        return xp.astype(coef, dtype), xp.astype(intercept, dtype)
 
 
 def member_sum(features: Subsets, values: NDArray[np.float64]) -> NDArray[np.float64]:
