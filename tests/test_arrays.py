@@ -120,8 +120,13 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(xp, seed):
     few = (np.arange(150) < 1).astype(float)
     plain, tuned = OLSEnsembleRegressor(5), OLSEnsembleRegressorCV
     cases = [
-        (plain, (np.c_[nan, X], y), "X contains NaN"),
-        (plain, (X, np.where(np.isnan(nan), np.inf, y)), "y contains NaN or infinity"),
+        (
+            plain,
+            (np.c_[nan, X], y),
+            "X contains NaN: 1 missing value in 1 of 150 rows",
+            "row 5 (counted from 0), column 0",
+        ),
+        (plain, (X, np.where(np.isnan(nan), np.inf, y)), "y contains infinity: 1 infinite value", "row 5"),
         (plain, (X, y[:-1]), "(149,)", "150 rows"),
         (plain, (X[0], y), "(40,)"),
         (plain, (X, y, weight[:-1]), "(149,)", "150 rows"),

@@ -186,6 +186,61 @@ def test_times_are_no_numbers(tmp_path):
     np.testing.assert_allclose(booleans.coef_, plain().fit(np.c_[X[:, 0], X[:, 1] > 0], y).coef_, rtol=1e-12)
 
 
+def test_missing_values_are_counted_and_the_first_is_named():
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    gaps = with_value(with_value(with_value(X, (7, 2), np.nan), (5, 4), np.nan), (5, 3), np.nan)
+    names = [f"c{j}" for j in range(P)]
+    frame = pd.DataFrame(gaps, columns=names)
+    first = (
+        r"Input X contains NaN: 3 missing values in 2 of 60 rows, .* row 5 \(counted from 0\), column {}\. .*Imputer"
+    )
+    tables = (
+        (gaps, "3"), (gaps.astype(object), "3"), (sp.csr_array(gaps), "3"), (sp.csc_array(gaps), "3"),
+        (frame, "'c3'"), (pl.from_pandas(frame), "'c3'"),
+    )  # fmt: skip
+    infinite = with_value(X, (9, 1), -np.inf)
+    for make in (plain, tuned, DropoutRegressor):
+        model, by_name = make().fit(X, y), make().fit(frame.fillna(0.0), y)
+        for table, column in tables:
+            with case(make, type(table)):
+                with pytest.raises(ValueError, match=first.format(column)):
+                    make().fit(table, y)
+                with pytest.raises(ValueError, match=first.format(column)):
+                    (by_name if column == "'c3'" else model).predict(table)
+        for ask in (lambda make=make: make().fit(infinite, y), lambda model=model: model.predict(infinite)):
+            with pytest.raises(ValueError, match=r"X contains infinity: 1 infinite value in 1 .* row 9 .* column 1\."):
+                ask()
+        targets = pd.DataFrame({"u": y, "v": with_value(y, 2, np.nan)})
+        for target, place in ((targets["v"], "row 2"), (targets, r"row 2 \(counted from 0\), column 'v'")):
+            with pytest.raises(ValueError, match=f"Input y contains NaN: 1 missing value in 1 of 60 rows.*{place}"):
+                make().fit(X, target)
+        with pytest.raises(ValueError, match=r"Input sample_weight contains NaN: 1 missing .* row 8"):
+            make().fit(X, y, with_value(WEIGHT, 8, np.nan))
+
+
+def test_missing_sizes_are_named():
+    chances = with_value(np.full(P, 0.5), 2, np.nan)
+    for model, message in (
+        (plain(max_features=np.nan), "max_features is NaN"),
+        (plain(max_features=np.nan, sampling="determinantal"), "max_features is NaN"),
+        (plain(max_features=chances), "max_features holds NaN in 1 of 24 places, the first at position 2"),
+        (plain(max_features=chances, sampling="bernoulli"), "max_features holds NaN in 1 of 24 places"),
+        (tuned(max_features=np.nan), "max_features is NaN"),
+        (tuned(max_features=[2, 4, np.nan]), "max_features holds NaN in 1 of 3 places, the first at position 2"),
+        (tuned(max_features=np.array([2, np.nan])), "max_features holds NaN in 1 of 2 places, the first at position 1"),
+        (DropoutRegressor(np.nan), "max_features is NaN"),
+        (DropoutRegressor(chances), "max_features holds NaN in 1 of 24 places, the first at position 2"),
+    ):
+        with case(model), pytest.raises(ValueError, match=message):
+            model.fit(X, y)
+
+
+def test_the_tuned_class_says_why_it_cannot_stream():
+    assert not hasattr(tuned(), "partial_fit") and not hasattr(tuned().fit(X, y), "partial_fit")
+    with pytest.raises(AttributeError, match=r"iterator of blocks.*OLSEnsembleRegressor\.partial_fit"):
+        tuned().partial_fit(X, y)
+
+
 def test_arguments_of_methods_are_checked():
     model = plain().fit(X, y)
     for coverage in (1.5, "0.9", None, [0.5, 0.9], 0, 1, np.nan, True):

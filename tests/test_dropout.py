@@ -237,7 +237,7 @@ def test_refusals_leave_the_fit_alone():
     for params, words in [
         ({"max_features": np.full(24, 1.2)}, r"24 probabilities.*24 are outside"),
         ({"max_features": np.r_[1.0, -0.1, np.ones(22)]}, r"1 are outside.*\[1\]"),
-        ({"max_features": np.r_[np.nan, np.ones(23)]}, r"1 are outside.*\[0\]"),
+        ({"max_features": np.r_[np.nan, np.ones(23)]}, r"NaN in 1 of 24 places.*position 0"),
         ({"max_features": np.ones(5)}, r"24 probabilities.*\(5,\)"),
         ({"max_features": np.zeros(24)}, "not all 0"),
         ({"max_features": np.ones(24), "sampling": "fixed"}, r"24 probabilities.*sampling='bernoulli'"),

@@ -67,6 +67,8 @@ def members_of(cls, name):
     for item in sorted({*found, *attributes_told(cls)}):
         if item.startswith("_") or REQUESTS.match(item):
             continue
+        if item in found and not hasattr(cls, item):  # a name that only says what to use instead
+            continue
         seen = getattr(cls, item, None)  # a method that exists under a condition is seen as a function, too
         yield f"{name}.{item}{signature(seen) if callable(seen) else ''}"
 

@@ -185,6 +185,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         """
         with inputs.unchanged_on_failure(self):
             self._validate_params()
+            inputs.refuse_missing_sizes(self.max_features)
             given = inputs.open_training(self, X, y, sample_weight)
             if not isinstance(given, Memory):
                 raise ValueError(

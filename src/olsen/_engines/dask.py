@@ -54,7 +54,7 @@ class DaskRows:
             kind = "Dask data frame"
             X = X[split_columns(list(X.columns), y, weight, f"the {kind}")[0]]
             names = [str(name) for name in X.columns]
-            refuse_times(X._meta, "X")
+            refuse_times(X=X._meta)
             refuse_text(_not_numbers(X), len(names))
             X = X.to_dask_array(lengths=True)
         elif named_columns(y) or named_columns(weight):
@@ -108,7 +108,7 @@ def _beside(given: Any, rows: tuple[int, ...], name: str, same_partitions: bool)
 
     if given is None:
         return None
-    refuse_times(getattr(given, "_meta", given), name)
+    refuse_times(**{name: given._meta if is_dask(given) else given})
     if hasattr(given, "to_dask_array"):
         given = given.to_dask_array(lengths=list(rows) if same_partitions else True)
     if not isinstance(given, da.Array):
@@ -148,7 +148,7 @@ def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> A
         raise ValueError(f"X has {X.ndim} dimensions; expected 2D, rows by columns.")
     frame = hasattr(X, "columns")
     check(X._meta if frame else X)
-    refuse_times(X._meta, "X")
+    refuse_times(X=X._meta)
     if frame:
         refuse_text(_not_numbers(X), len(X.columns))
         X = X.to_dask_array()

@@ -19,6 +19,7 @@ from .._members import Members, on_device
 from ..subsets import Design
 from .engine import Options
 from .memory import Rows
+from .sources import describe_not_finite
 
 
 def lives_elsewhere(*arrays: Any) -> bool:
@@ -115,4 +116,4 @@ def _refuse_bad_numbers(array: Any, name: str, space: Space) -> None:
     if space.xp.isdtype(array.dtype, "complex floating"):
         raise ValueError(f"{name} is of type {array.dtype}; real numbers needed.")
     if space.xp.isdtype(array.dtype, "real floating") and not bool(space.xp.all(space.xp.isfinite(array))):
-        raise ValueError(f"{name} contains NaN or infinity on {space.device}; impute or drop those rows first.")
+        raise ValueError(describe_not_finite(space.get(space.cast(array)), name))

@@ -107,8 +107,7 @@ def checked(triples: Iterable[Triple], kind: str, start: int = 0, first: int = 0
         where = f"block {number} of the {kind}"
         block_names = column_names(X)
         block_target_names = column_names(y)
-        for part, name in ((X, "X"), (y, "y"), (weight, "sample_weight")):
-            refuse_times(part, f"{name} of {where}")
+        refuse_times(f" of {where}", X=X, y=y, sample_weight=weight)
         X, y = _numbers(X, f"X of {where}"), _numbers(y, f"y of {where}")
         if X.ndim != 2 or y.ndim not in (1, 2):
             raise ValueError(f"{where} has X of shape {X.shape} and y of shape {y.shape}; expected rows by columns.")
@@ -500,6 +499,37 @@ def require_positive(kept: int, given: int, least: int = 2) -> None:
         )
 
 
+def describe_not_finite(values: Any, what: str, names: Sequence[str] | None = None) -> str | None:
+    """A sentence on NaN and infinity in an array of floats, dense or sparse, or None where all its numbers are finite.
+
+    It names the first of them in the order of rows, counted from 0, and the column by its name where it has one.
+    """
+    if hasattr(values, "tocoo"):
+        entries = values.tocoo()
+        numbers, rows, columns = entries.data, entries.row, entries.col
+    else:
+        table = values.reshape(len(values), -1)
+        rows, columns = np.nonzero(~np.isfinite(table))
+        numbers = table[rows, columns]
+    missing, infinite = np.isnan(numbers), np.isinf(numbers)
+    if not (missing.any() or infinite.any()):
+        return None
+    some_missing = bool(missing.any())
+    bad = missing if some_missing else infinite
+    order = np.lexsort((columns[bad], rows[bad]))
+    row, column = int(rows[bad][order[0]]), int(columns[bad][order[0]])
+    place = f"row {row} (counted from 0)"
+    if values.ndim == 2:
+        place += f", column {column if names is None else repr(names[column])}"
+    count, n_rows = int(bad.sum()), len(np.unique(rows[bad]))
+    kind, adjective = ("NaN", "missing") if some_missing else ("infinity", "infinite")
+    counts = f"{count} {adjective} value{'s' if count > 1 else ''} in {n_rows} of {values.shape[0]} rows"
+    instead = "Drop these rows"
+    if what == "X":
+        instead += ", or fill the gaps with sklearn.impute.SimpleImputer" if some_missing else ", or mend the values"
+    return f"{what} contains {kind}: {counts}, the first in {place}. {instead}."
+
+
 def as_table(X: Any) -> Any:
     """An Arrow record batch as a table, in which scikit-learn and narwhals see the columns; anything else as it is."""
     if type(X).__module__.split(".")[0] == "pyarrow" and type(X).__name__ == "RecordBatch":
@@ -507,10 +537,15 @@ def as_table(X: Any) -> Any:
     return X
 
 
-def refuse_times(values: Any, what: str) -> None:
-    """Raise where X, y or weights (`what`) hold dates or durations, of which NumPy would make counts of some unit."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "fiub":  # the usual case needs no look
-        return
+def refuse_times(where: str = "", /, **arrays: Any) -> None:
+    """Raise where X, y or weights hold dates or durations, of which NumPy would make counts of some unit."""
+    for name, values in arrays.items():
+        usual = isinstance(values, np.ndarray) and values.dtype.kind in "fiub"
+        if not usual and values is not None:
+            _refuse_times_in(values, f"{name}{where}")
+
+
+def _refuse_times_in(values: Any, what: str) -> None:
     values = as_table(values)
     if nw.dependencies.is_into_dataframe(values):
         try:
@@ -543,7 +578,7 @@ def _time_columns_of_array(values: Any) -> list[int]:
     """Columns of an array, or of what becomes one, that hold times."""
     dtype = getattr(values, "dtype", None)
     kind = "O" if dtype is None else getattr(dtype, "kind", "f")  # types of other libraries have no kind, and no times
-    if values is None or isinstance(values, str) or kind not in "mMO":
+    if isinstance(values, str) or kind not in "mMO":
         return []
     try:
         array = np.asarray(values)

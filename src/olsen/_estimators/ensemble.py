@@ -19,7 +19,14 @@ from .._execution import messages
 from .._execution.threads import Threads
 from ..subsets import Subsets
 from .fitted import FittedEnsemble
-from .inputs import check_arguments, item_numbers, open_training, refuse_text_columns, unchanged_on_failure
+from .inputs import (
+    check_arguments,
+    item_numbers,
+    numbers_located,
+    open_training,
+    refuse_text_columns,
+    unchanged_on_failure,
+)
 
 
 def _can_stream(model: Any) -> bool:
@@ -339,8 +346,9 @@ def member_coefficients(
     check_arguments("member_coefficients", solver=solver, fit_intercept=fit_intercept, n_threads=n_threads)
     X = as_table(X)
     refuse_text_columns(X)
-    refuse_times(y, "y")
-    X, y = check_X_y(X, y, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], y_numeric=True)
+    refuse_times(y=y)
+    with numbers_located(X=X, y=y):
+        X, y = check_X_y(X, y, accept_sparse=["csc", "csr"], dtype=[np.float64, np.float32], y_numeric=True)
     n, p = X.shape
     features = _as_subsets(feature_subsets, p)
     samples = None if sample_subsets is None else _as_subsets(sample_subsets, n)

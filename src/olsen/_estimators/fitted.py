@@ -199,6 +199,7 @@ class FittedEnsemble(
 
     def _check_parameters(self) -> None:
         self._validate_params()
+        inputs.refuse_missing_sizes(self.max_features)
         repulsive = self.sampling == "determinantal"
         if repulsive and not (isinstance(self.max_samples, float) and self.max_samples == 1.0):
             raise ValueError(

@@ -21,14 +21,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import PredefinedSplit, check_cv
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from .._engines import engine_of
 from .._engines.engine import Engine, Options
 from .._engines.memory import Memory
-from .._engines.sources import as_table, refuse_text, refuse_times
+from .._engines.sources import as_table, column_names, describe_not_finite, refuse_text, refuse_times
 from .._execution import messages, threads
 from .._execution.arrays import Space
 from .._members import ASKED_FOR
@@ -101,14 +101,15 @@ def open_training(
     """The engine for what was given to `fit`; of arrays, scikit-learn notes the columns on the estimator."""
 
     def checks(X: Any, y: Any, weight: Any) -> tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]:
-        X = as_table(X)
+        X = X if isinstance(X, np.ndarray) else as_table(X)
         _refuse_odd_kinds(X, y, weight)
         of_x = {"accept_sparse": ["csc", "csr"], "dtype": [np.float64, np.float32], "ensure_min_samples": min_rows}
         of_y = {"dtype": np.float64, "ensure_2d": False}
-        X, y = validate_data(estimator, X, y, reset=reset, validate_separately=(of_x, of_y))
-        check_consistent_length(X, y)
-        if weight is not None:
-            weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
+        with numbers_located(X=X, y=y, sample_weight=weight):
+            X, y = validate_data(estimator, X, y, reset=reset, validate_separately=(of_x, of_y))
+            check_consistent_length(X, y)
+            if weight is not None:
+                weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
         if estimator.fit_intercept and min_rows > 1:  # a batch of a stream may well hold one value
             _warn_constant_target(y.reshape(len(y), -1), weight)
         return X, y, weight
@@ -119,8 +120,7 @@ def open_training(
 def _refuse_odd_kinds(X: Any, y: Any, weight: Any) -> None:
     """What scikit-learn would turn into numbers that nobody meant."""
     refuse_text_columns(X)
-    refuse_times(y, "y")
-    refuse_times(weight, "sample_weight")
+    refuse_times(y=y, sample_weight=weight)
     _refuse_masked(X=X, y=y)
 
 
@@ -152,16 +152,47 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
             f"predict block by block, or use the command: olsen predict."
         )
     _refuse_masked(X=X)
-    return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+    with numbers_located(X=X):
+        return validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+
+
+@contextmanager
+def numbers_located(**arrays: Any) -> Iterator[None]:
+    """Say which number is NaN or infinite where scikit-learn's checks only say that one of an array is."""
+    try:
+        yield
+    except ValueError as error:
+        for name, array in arrays.items():
+            if f"Input {name} contains" in str(error):
+                checks = {"accept_sparse": True, "dtype": np.float64, "ensure_2d": False, "ensure_all_finite": False}
+                sentence = describe_not_finite(check_array(array, **checks), name, column_names(array))
+                if sentence is not None:
+                    raise ValueError(f"Input {sentence}") from None
+        raise
+
+
+def refuse_missing_sizes(max_features: Any) -> None:
+    """Raise for NaN among sizes or probabilities, of which other checks would speak as of a number out of range."""
+    sizes = np.ravel(np.asarray(max_features, dtype=object)).tolist()
+    missing = [i for i, size in enumerate(sizes) if isinstance(size, Real) and size != size]
+    if not missing:
+        return
+    if np.ndim(max_features) == 0:
+        raise ValueError("max_features is NaN. Give a number of columns, or a fraction of them above 0 and at most 1.")
+    raise ValueError(
+        f"max_features holds NaN in {len(missing)} of {len(sizes)} places, the first at position {missing[0]} (counted "
+        f"from 0). Leave these out, or give numbers for them."
+    )
 
 
 def refuse_text_columns(X: Any) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
-    array = isinstance(X, np.ndarray)  # the questions take longer than all other checks
-    refuse_times(X, "X")
-    if not array and nw.dependencies.is_polars_lazyframe(X):
+    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # the questions take longer than all other checks
+        return
+    refuse_times(X=X)
+    if nw.dependencies.is_polars_lazyframe(X):
         raise ValueError("X is a lazy frame, which holds no rows yet; call .collect() first.")
-    if array or not nw.dependencies.is_into_dataframe(X):
+    if not nw.dependencies.is_into_dataframe(X):
         return
     names = list(getattr(X, "columns", []))
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)

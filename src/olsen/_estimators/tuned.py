@@ -47,6 +47,16 @@ REPLICATES, REPLICATE_SHARE = 30, 0.8  # fits of parts of the rows, for standard
 GROUPS = 20  # of rows that are not in memory, of which these parts are made
 
 
+class _NoMethod:
+    """A method that users may expect and there is not: `hasattr` says so, and the error says what to do instead."""
+
+    def __init__(self, instead: str) -> None:
+        self.instead = instead
+
+    def __get__(self, estimator: Any, owner: type) -> Any:
+        raise AttributeError(self.instead)
+
+
 class OLSEnsembleRegressorCV(FittedEnsemble):
     r"""Ensemble of least-squares fits on random columns that tunes itself.
 
@@ -279,6 +289,12 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
             self._adopt(replace(fitted, splits=data.splits, n_groups=n_groups), engine, X)
             self._adopt_selection(found, engine)
         return self
+
+    partial_fit = _NoMethod(
+        "OLSEnsembleRegressorCV has no partial_fit, because sizes and shares are chosen in folds of all rows: give all "
+        "of them to fit, as a function that returns an iterator of blocks where they do not fit in memory, or use "
+        "OLSEnsembleRegressor.partial_fit with a given max_features."
+    )
 
     def risk_curve(self, k: float = np.inf) -> NDArray[np.float64]:
         """Estimated mean squared error of prediction for every candidate size.
