@@ -202,7 +202,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
                 intercept = mean_y - mean_x @ coef
             dtype = type_that_holds(HOST, raw.X.dtype, coef, intercept)
             self.coef_ = (coef[:, 0] if given.single_target else coef.T).astype(dtype)
-            self.intercept_ = 0.0
+            self.intercept_: Any = 0.0
             if self.fit_intercept:
                 self.intercept_ = (intercept[0] if given.single_target else intercept).astype(dtype)
         return self

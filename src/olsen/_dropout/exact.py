@@ -26,6 +26,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution import memory
+from .._execution.arrays import row_products
 from .._members import Problem, orthogonal
 from .._trust import Cutoff, rounding_of_factors
 
@@ -140,7 +141,7 @@ def _row_side(problem: Problem, kappa: Array) -> Array:
         penalty = (A * A).sum(axis=0) * (1 - kappa[here])
         e[here] = np.divide(1.0, penalty, out=np.zeros(len(here)), where=penalty > 0)
         A = A * np.sqrt(kappa[here] * e[here])
-        V += A @ A.T
+        V += row_products(A)
     part = problem.submatrix(np.arange(0), None)  # the targets and the weights
     if problem.fit_intercept:
         V += (np.trace(V) / n) * np.outer(part.root, part.root) / (part.root @ part.root)

@@ -134,8 +134,28 @@ class Space:
 
 
 HOST = Space(np, "cpu", np.float64)
+# NumPy hands A A' to the symmetric product of BLAS, and that of OpenBLAS ends the process by a segmentation fault where
+# A is large: seen with 20 000 x 50 000 numbers in column order, reported for 80 000 x 3072 (numpy/numpy#19685). From so
+# many numbers on, of A or of the result, the product is made of tiles.
+LARGE_PRODUCT, TILE = 1 << 27, 4096
 # Products of single precision that underflow are off by 1e-45 at most: below this size of a prediction that counts.
 SMALLEST_SINGLE = 1e-30
+
+
+def row_products(A: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A A', the products of the rows of A with each other, however large A is."""
+    n, p = A.shape
+    if n * max(n, p) < LARGE_PRODUCT:
+        return np.asarray(A @ A.T)
+    products = np.zeros((n, n))
+    parts = [slice(start, start + TILE) for start in range(0, n, TILE)]
+    for i, rows in enumerate(parts):
+        for others in parts[: i + 1]:
+            for start in range(0, p, TILE):
+                columns = slice(start, start + TILE)
+                products[rows, others] += A[rows, columns] @ A[others, columns].T
+            products[others, rows] = products[rows, others].T
+    return products
 
 
 def type_that_holds(space: Space, dtype: Any, *arrays: Any) -> Any:

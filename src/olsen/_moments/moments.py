@@ -262,7 +262,8 @@ def _sparse_squares(X: Any, Y: Array, weight: Array | None, mean_x: Array, mean_
     X = X.astype(np.float64, copy=False)
     weights = np.ones(X.shape[0]) if weight is None else weight
     y = Y - mean_y
-    G = np.asarray((X.T @ X.multiply(weights[:, None])).todense()) - weights.sum() * np.outer(mean_x, mean_x)
+    # in row order, which the kernels ask for: of rows stored by rows SciPy would give it in column order
+    G = (X.T @ X.multiply(weights[:, None])).toarray(order="C") - weights.sum() * np.outer(mean_x, mean_x)
     C = np.asarray(X.T @ (weights[:, None] * y)) - np.outer(mean_x, weights @ y)
     cancelled = np.flatnonzero(np.diagonal(G) < 1e-3 * weights.sum() * mean_x**2)
     for start in range(0, len(cancelled), 64):  # columns far from zero: centre these few, or their digits are lost

@@ -22,6 +22,7 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from .._execution.arrays import row_products
 from .._execution.threads import Threads, cached_property
 from .._kernel import _native as _kernel
 from .._members import Members, gram
@@ -71,7 +72,9 @@ class System:
         if products is not None and len(S) > len(A) and np.all(spreads == 1):
             return cls(products, B, spreads, A)
         Z = (A if len(S) == A.shape[1] else A[:, S]) * root
-        return cls(Z @ Z.T, B, spreads, A) if len(S) > len(A) else cls(Z.T @ Z, Z.T @ B, spreads)
+        if len(S) > len(A):
+            return cls(row_products(Z), B, spreads, A)
+        return cls(row_products(Z.T), Z.T @ B, spreads)
 
     def coefficients(self, penalties: Array, jitter: float = 0.0) -> Array:
         """(penalties, p, q)."""
@@ -197,7 +200,7 @@ class RowFits:
     @cached_property
     def products(self) -> Array:
         """Of the rows, A A', (n, n)."""
-        return np.asarray(self.A @ self.A.T) if self.known is None else self.known
+        return row_products(self.A) if self.known is None else self.known
 
     @cached_property
     def C(self) -> Array:

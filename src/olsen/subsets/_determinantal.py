@@ -22,6 +22,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from .._execution.arrays import row_products
 from .._execution.threads import cached_property
 from .._kernel import _native as _kernel
 from ._compressed import Mapper, Subsets
@@ -120,7 +121,7 @@ class Determinantal:
             return cls(values, chosen, spreads, np.ascontiguousarray(_canonical(values, vectors)))
 
         if len(Z) <= Z.shape[1]:
-            values, left = la.eigh(scaled @ scaled.T, check_finite=False)
+            values, left = la.eigh(row_products(scaled), check_finite=False)
             values = _above_rounding(values)
             with suppress(ValueError):  # a rank that products do not tell
                 process = found(values, scaled.T @ left[:, len(left) - len(values) :] / np.sqrt(values))
@@ -167,7 +168,7 @@ class Determinantal:
     def mean_inverse(self) -> NDArray[np.float64]:
         """Mean over members of the inverses of their Gram matrices, zero outside their columns, (p, p)."""
         half = np.sqrt(self.spreads)[:, None] * self.vectors / np.sqrt(self.values + self.penalty)
-        return np.asarray(half @ half.T)
+        return row_products(half)
 
     def draw(self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None, law: int = 0) -> Subsets:
         """Members `start` to `stop`: each a function of the process, the seed, its number and that of the law."""
