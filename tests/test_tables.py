@@ -70,9 +70,9 @@ def as_parquet(columns):
     return file.getvalue()
 
 
-def as_zip(parts):
+def as_zip(parts, **options):
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
+    with zipfile.ZipFile(file, "w", **options) as archive:
         for name, content in parts.items():
             archive.writestr(name, content)
     return file.getvalue()
@@ -357,17 +357,126 @@ def test_excel_without_openpyxl_says_what_to_install(olsen, tmp_path, monkeypatc
     assert code == 1 and "t.xlsx is an archive" in one_line(err) and "pip install openpyxl" in err
 
 
-def test_excel(tmp_path):
+def as_workbook(**sheets):
+    """Rows of cells in sheets, each under its name."""
     openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    book.active.title = "empty"
-    sheet = book.create_sheet("second")
-    for row in (["day", "a", "k", "y"], [DAYS[0], 1, "u", 2], [None] * 4, [DAYS[1], "NA", "v", 3.5]):
-        sheet.append(row)
-    book.save(tmp_path / "t.xlsx")
-    X, y, messages = learned(tmp_path / "t.xlsx", dates=["day"], missing="mean")
+    book, file = openpyxl.Workbook(), io.BytesIO()
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
+    book.save(file)
+    return file.getvalue()
+
+
+def test_excel(tmp_path):
+    rows = [["day", "a", "k", "y"], [DAYS[0], 1, "u", 2], [DAYS[1], "NA", "v", 3.5]]
+    path = put(tmp_path / "t.xlsx", as_workbook(empty=[[], [None, " "]], second=rows, third=rows[:1]))
+    X, y, messages = learned(path, dates=["day"], missing="mean")
     np.testing.assert_array_equal(X, [[19723, 1, 1, 0], [19732, 1, 0, 1]])
     assert y.tolist() == [2, 3.5] and "'second'" in messages[0]
+
+
+# Tables to predict of which some rows hold nothing -> rows of the table, and what is said of others
+
+PAIRS = [["a", "b"], [1, 2], [None, None], [3, 4], ["NA", " "], [5, 6]]
+BLANK_ROWS = {
+    "pairs.xlsx": (lambda: as_workbook(s=PAIRS), 5, None),
+    "far down.xlsx": (lambda: as_workbook(s=[[], *PAIRS, ["NA"], [None, " "], [None], [""]]), 6, "3 empty rows"),
+    "one column.xlsx": (lambda: as_workbook(s=[["a"], [1], [None], [3], ["?"]]), 4, None),
+    "one column.csv": (lambda: b"\n\na\n1\n\n3\nNA\n\"\"\n", 5, None),
+    "windows.csv": (lambda: b"\xef\xbb\xbf\r\na\r\n1\r\n\r\n3", 3, None),
+    "ends.csv": (lambda: b"a\n1\n\n3\n\n\n", 3, "2 empty lines at the end"),
+}  # fmt: skip
+
+
+def test_every_row_is_predicted_or_named(olsen, tmp_path):
+    """Rows without any value are rows, as those with some are: filled, or refused with their number."""
+    table = put(tmp_path / "t.csv", text(["a,y", *(f"{a},{y}" for a, y in zip(A, Y, strict=True))]))
+    for missing in ("mean", "error"):
+        assert olsen("fit", table, *FIT, "--missing", missing, "--out", tmp_path / f"{missing}.skops")[0] == 0
+    for name, (content, n_rows, words) in BLANK_ROWS.items():
+        path = put(tmp_path / name, content())
+        with case(name):
+            code, out, err = olsen("predict", tmp_path / "mean.skops", path)
+            assert code == 0 and len(out.splitlines()) == 1 + n_rows, out
+            assert err.startswith("olsen: note: ") and words in err if words else err == ""
+            code, out, err = olsen("predict", tmp_path / "error.skops", path)
+            assert code == 1 and out == "" and "'a' (" in err and "the first in row 2" in err
+
+
+def test_rows_that_a_fit_leaves_out_are_counted(tmp_path):
+    rows = [["a", "y"], *([a, y] for a, y in zip(A, Y, strict=True)), [None, None]]
+    rows[5:5] = [[None, None], ["NA", ""]]
+    path = put(tmp_path / "t.xlsx", as_workbook(s=rows))
+    with pytest.raises(TableError, match=r"4 cells missing.*the first in row 5.*--missing drop"):
+        learned(path)
+    X, y, messages = learned(path, missing="drop")
+    np.testing.assert_array_equal(np.column_stack([X, y]), np.column_stack([A, Y]))
+    assert [" ".join(message.split()[:5]) for message in messages] == ["1 empty row at the", "2 of 42 rows left"]
+
+
+SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+NAMES = '<row r="1"><c r="A1" t="str"><v>a</v></c><c r="B1" t="str"><v>y</v></c></row>'
+SMALL = "".join(
+    f'<row r="{i}"><c r="A{i}"><v>{i * i % 7}</v></c><c r="B{i}"><v>{i}</v></c></row>' for i in range(2, 30)
+)
+
+
+SHARED = "application/vnd.openxmlformats-officedocument.spreadsheetml.sharedStrings+xml"
+
+
+def crafted(sheet, texts=""):
+    """A workbook of which the sheet, and the texts that its cells may share, are given as XML."""
+    with zipfile.ZipFile(io.BytesIO(as_workbook(s=[["a"]]))) as book:
+        parts = {name: book.read(name).decode() for name in book.namelist()}
+    parts["xl/worksheets/sheet1.xml"] = f'<worksheet xmlns="{SHEET}">{sheet}</worksheet>'
+    parts["xl/sharedStrings.xml"] = f'<sst xmlns="{SHEET}">{texts}</sst>'
+    shared = f'<Override PartName="/xl/sharedStrings.xml" ContentType="{SHARED}" />'
+    kinds = parts["[Content_Types].xml"]
+    parts["[Content_Types].xml"] = kinds.replace("</Types>", f"{shared}</Types>")
+    return as_zip(parts, compression=zipfile.ZIP_DEFLATED, compresslevel=1)
+
+
+def rows_of(xml):
+    return f"<sheetData>{NAMES}{xml}</sheetData>"
+
+
+BOMBS = {  # name of the file -> content, and what is said; the first is none
+    "declared.xlsx": (lambda: crafted(f'<dimension ref="A1:XFD1048576"/>{rows_of(SMALL)}'), ""),
+    "far.xlsx": (lambda: crafted(rows_of('<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>')),
+                 "holds '1' in row 1,048,576 and column 16,384"),
+    "wide.xlsx": (lambda: crafted(rows_of("".join(f'<row r="{i}"><c r="XFD{i}"/></row>' for i in range(2, 1000)))),
+                  "has a header but no rows"),
+    "beyond.xlsx": (lambda: crafted(rows_of('<row r="9999999999"><c r="A9999999999"><v>1</v></c></row>')),
+                    "goes beyond row 1,048,576"),
+    "packed.xlsx": (lambda: crafted(rows_of("<row/>" * 6_000_000)), "unpacks to 36 MB"),
+    "texts.xlsx": (lambda: crafted(rows_of(SMALL), "<si><t>a</t></si>" * 2_000_000), "unpacks to 34 MB"),
+    "one row.xlsx": (lambda: crafted(rows_of("<row>" + "<c/>" * 500_000 + "</row>")), "takes more than"),
+}  # fmt: skip
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits on memory")
+def test_workbooks_take_no_more_than_a_share_of_the_memory(tmp_path):
+    """Under a limit of 400 MB besides what the command itself takes: sheets that are small files and large tables."""
+    code = """if True:
+        import re, resource, sys
+        from olsen import cli
+        from olsen.cli import table_models
+        cli.main(["fit", sys.argv[1], "--target", "y", "--members", "3", "--jobs", "1"])  # all is imported
+        state = lambda name: 1024 * int(re.search(rf"{name}:\\s*(\\d+)", open("/proc/self/status").read())[1])
+        limit, before = state("VmSize") + 400_000_000, state("VmRSS")
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        codes = [cli.main(["fit", path, "--target", "y", "--members", "3", "--jobs", "1"]) for path in sys.argv[1:]]
+        print("codes", codes, state("VmHWM") - before < 2e8)
+    """
+    paths = [put(tmp_path / name, content()) for name, (content, _) in BOMBS.items()]
+    assert max(path.stat().st_size for path in paths) < 1.5e6
+    done = subprocess.run([sys.executable, "-c", code, *paths], capture_output=True, text=True)
+    assert f"codes {[0, *[1] * (len(paths) - 1)]} True" in done.stdout, done
+    for line, (name, (_, words)) in zip(done.stderr.splitlines(), list(BOMBS.items())[1:], strict=True):
+        assert name in line and words in line and len(line) < 400
 
 
 def test_what_may_be_identifiers_are_numbers_and_said(tmp_path):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -75,3 +76,24 @@ def require(n_bytes: float, what: str, instead: str) -> None:
     free = available_bytes()
     if n_bytes > 0.9 * free:
         raise MemoryError(f"{what} needs {describe(n_bytes)}, but {describe(free)} of memory are free. {instead}")
+
+
+@contextmanager
+def limited_growth(n_bytes: float) -> Iterator[None]:
+    """Have allocations raise MemoryError once this process has grown by so many bytes.
+
+    For libraries that read files of strangers and know no limit of their own. It lowers the limit on the address space
+    (``ulimit -v``), which Linux enforces for the whole process, so that the code inside should be plain Python: C++
+    libraries may end the process where memory is refused. Systems without such a limit are left as they are.
+    """
+    size = 1024 * _number(Path("/proc/self/status"), "VmSize:")
+    if resource is None or size + n_bytes == INFINITY:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    lowest = min([int(size + n_bytes), *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)])
+    resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

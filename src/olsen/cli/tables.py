@@ -39,6 +39,9 @@ SAMPLE_BYTES = 1 << 16
 STANDARD_INPUT = Path("/dev/stdin")
 BLOCK_BYTES = 1 << 24  # of text that is parsed at a time; a row must fit into it
 COLUMN_BYTES = 10_000  # of memory that the reader of text takes for a column, however short (9.3 kB with pyarrow 26)
+WORKBOOK_COST = 4  # bytes of memory for a byte of an unpacked workbook (at most 3.1 in sheets of numbers and of texts)
+CELL_BYTES = 16  # of a cell of a sheet, whether or not it holds something: a reference, then a number
+EXCEL_ROWS, EXCEL_COLUMNS = 1 << 20, 1 << 14
 
 SEPARATORS = ";\t,|"
 PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -268,20 +271,38 @@ def _read_workbook(source: Source, messages: list[str]) -> Any:
             f"{source.name} is an archive, as Excel files are, which openpyxl reads: pip install openpyxl, or save it "
             f"as CSV."
         ) from None
+    memory_limit = memory.available_bytes() / 4
     try:
-        with source.open() as file, warnings.catch_warnings(action="ignore"):
+        with source.open() as file, memory.limited_growth(memory_limit), warnings.catch_warnings(action="ignore"):
+            _refuse_large_archive(source.name, file, memory_limit)
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
-            sheets = {sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets}
-    except (KeyError, ValueError, TypeError, AttributeError, SyntaxError, OSError, zipfile.BadZipFile) as error:
+            sheet_rows: list[tuple[Any, ...]] = []
+            for sheet in book.worksheets:
+                sheet_rows = _sheet_rows(sheet, source.name, memory_limit)
+                if sheet_rows:
+                    break
+    except MemoryError:
+        raise TableError(
+            f"reading {source.name} takes more than {memory.describe(memory_limit)} of memory, a quarter of what is "
+            f"free; save it as Parquet or CSV."
+        ) from None
+    except TableError:
+        raise
+    except Exception as error:  # what a library raises on a damaged file is not a closed list
         raise TableError(f"{source.name} is no Excel file, or damaged: {one_line(error)}; save it as CSV.") from error
-    filled = {title: [row for row in rows if any(map(_is_filled, row))] for title, rows in sheets.items()}
-    title = next((title for title, rows in filled.items() if rows), None)
-    if title is None:
+    if not sheet_rows:
         raise TableError(f"{source.name} is empty.")
-    if len(sheets) > 1:
-        messages.append(f"read from the sheet {quoted(title)}, the first of {len(sheets)} that holds something.")
+    if len(book.worksheets) > 1:
+        title, n_sheets = quoted(sheet.title), len(book.worksheets)
+        messages.append(f"read from the sheet {title}, the first of {n_sheets} that holds something.")
+    n_filled = len(sheet_rows)
+    while not any(map(_is_written, sheet_rows[n_filled - 1])):
+        n_filled -= 1
+    if n_filled < len(sheet_rows):
+        n_blank = counted(len(sheet_rows) - n_filled, "empty row")
+        messages.append(f"{n_blank} at the end of the sheet {quoted(sheet.title)}: taken for no part of the table.")
     names, columns = [], []
-    for name, *column in zip_longest(*filled[title]):
+    for name, *column in zip_longest(*sheet_rows[:n_filled]):
         cells = [cell if _is_filled(cell) else None for cell in column]
         kinds = {type(cell).__name__ for cell in cells} - {"NoneType"}
         if kinds <= {"int", "float", "bool"}:
@@ -292,6 +313,66 @@ def _read_workbook(source: Source, messages: list[str]) -> Any:
             columns.append(pa.array([None if cell is None else str(cell) for cell in cells], "string"))
         names.append("" if name is None else str(name))
     return pa.Table.from_arrays(columns, names=names)
+
+
+def _refuse_large_archive(name: str, file: Any, memory_limit: float) -> None:
+    """Raise if a workbook unpacks to more than can be read, by the sizes that its archive declares.
+
+    Python reads no more of a part than its declared size, so that a false one makes a damaged file, not a larger one.
+    """
+    with zipfile.ZipFile(file) as archive:
+        unpacked = sum(part.file_size for part in archive.infolist())
+    largest = memory_limit / WORKBOOK_COST
+    if unpacked > largest:
+        raise TableError(
+            f"{name} has {memory.describe(file.size())} and unpacks to {memory.describe(unpacked)}; with the memory "
+            f"that is free now, workbooks of up to {memory.describe(largest)} are read. Save the table as Parquet or "
+            f"CSV."
+        )
+    file.seek(0)
+
+
+def _sheet_rows(sheet: Any, name: str, memory_limit: float) -> list[tuple[Any, ...]]:
+    """Rows of a sheet from the first that is not blank, which is the header; none is longer than that.
+
+    The size that the sheet declares is not believed: it may be larger than the table, or smaller.
+    """
+    sheet.reset_dimensions()
+    rows: list[tuple[Any, ...]] = []
+    for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
+        if number > EXCEL_ROWS or len(cells) > EXCEL_COLUMNS:
+            raise TableError(
+                f"{name} is damaged: its sheet {quoted(sheet.title)} goes beyond row {EXCEL_ROWS:,} or column "
+                f"{EXCEL_COLUMNS:,}, the last that Excel has. Save it as CSV."
+            )
+        width = len(cells)
+        while width and not _is_written(cells[width - 1]):
+            width -= 1
+        if not rows and not width:
+            continue
+        rows.append(tuple(cells[:width]))
+        n_columns = len(rows[0])
+        beyond = next((place for place in range(n_columns, width) if _is_filled(cells[place])), None)
+        if beyond is not None:
+            raise TableError(
+                f"{name} holds {quoted(cells[beyond])} in row {number:,} and column {beyond + 1:,} of the sheet "
+                f"{quoted(sheet.title)}, but the header ends with {quoted(rows[0][-1])} in column {n_columns:,}. Give "
+                f"that column a name, delete the cell, or remove titles above the header."
+            )
+        rows[-1] = rows[-1][:n_columns]
+        n_bytes = CELL_BYTES * n_columns * len(rows)
+        if n_bytes > memory_limit:
+            raise TableError(
+                f"{name} has {len(rows):,} rows or more and {n_columns:,} columns; they take "
+                f"{memory.describe(n_bytes)} of memory, and may take {memory.describe(memory_limit)}, a quarter of "
+                f"what is free. Save it as Parquet."
+            )
+    return rows
+
+
+def _is_written(cell: Any) -> bool:
+    """Whether a cell of a sheet holds anything, be it a mark of a missing cell such as NA."""
+    return cell is not None and (not isinstance(cell, str) or bool(cell.strip()))
 
 
 def _is_filled(cell: Any) -> bool:
@@ -335,7 +416,9 @@ def _read_text(source: Source, messages: list[str]) -> Any:
                 read_options=pv.ReadOptions(
                     encoding=dialect.encoding, block_size=BLOCK_BYTES, autogenerate_column_names=True
                 ),
-                parse_options=pv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
+                parse_options=pv.ParseOptions(
+                    delimiter=dialect.separator, newlines_in_values=True, ignore_empty_lines=dialect.n_columns > 1
+                ),
                 convert_options=pv.ConvertOptions(column_types=texts, null_values=[], strings_can_be_null=False),
             )  # fmt: skip
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
@@ -343,8 +426,28 @@ def _read_text(source: Source, messages: list[str]) -> Any:
         if (not where and "UTF8" in f"{error}") or isinstance(error, UnicodeDecodeError):
             where = "it is neither UTF-8 nor Windows-1252 (cp1252) throughout; save it as UTF-8."
         raise TableError(f"{source.name} cannot be read as a table: {where or one_line(error)}") from error
+    if dialect.n_columns == 1:
+        table = _without_outer_lines(table, source, messages)
     names = [name for (name,) in table.slice(0, 1).to_pydict().values()]
     return table.slice(1).rename_columns(names).replace_schema_metadata({SEPARATOR: dialect.separator})
+
+
+def _without_outer_lines(table: Any, source: Source, messages: list[str]) -> Any:
+    """A table of one column, in which an empty line is a row: without those above the header and at the end."""
+    with source.open() as file:
+        file.seek(max(0, file.size() - SAMPLE_BYTES))
+        tail = bytes(file.read())
+    above = _line_ends(source.head.removeprefix(codecs.BOM_UTF8), at_end=False)
+    below = max(0, _line_ends(tail, at_end=True) - 1)  # the first of them ends the last row
+    if below:
+        messages.append(f"{counted(below, 'empty line')} at the end of the file: taken for no part of the table.")
+    return table.slice(above, table.num_rows - above - below)
+
+
+def _line_ends(text: bytes, *, at_end: bool) -> int:
+    """Number of line ends before, or after, everything else in a text."""
+    rest = text.rstrip(b"\r\n") if at_end else text.lstrip(b"\r\n")
+    return len((text.removeprefix(rest) if at_end else text.removesuffix(rest)).splitlines())
 
 
 def _without_blanks(table: Any, verbatim: set[str]) -> Any:
