@@ -130,6 +130,9 @@ READ = {
     "parquet.csv": (PARQUET, None),
     "text.parquet": (TEXT, None),
     "windows.txt": (text(lines(spaced, comma, comma, ";"), encoding="cp1252"), "read as Windows-1252"),
+    "unicode.txt": (text(lines(sep="\t"), encoding="utf-16"), "the file is UTF-16"),
+    "other order.csv": (b"\xfe\xff" + text(lines(), encoding="utf-16-be"), "the file is UTF-16"),
+    "unicode.txt.gz": (gzip.compress(text(lines(sep="\t"), encoding="utf-16")), "the file is UTF-16"),
     "thousands.csv": (text(lines(a=lambda v: f'"{v:,.2f}"')), "written as text in 'a'"),
     "narrow spaces.csv": (text(lines(a=lambda v: f"{v:,.2f}".replace(",", "\u202f"))), "written as text in 'a'"),
     "texts.parquet": (as_parquet({"a": [point(v) for v in A], "b": B, "y": Y}), "written as text in 'a'"),
@@ -155,7 +158,9 @@ REFUSED = {
     "flipped.zst": (zstd(TEXT)[:30] + b"\xff" + zstd(TEXT)[31:], ["flipped.zst is a damaged zstd file"], ()),
     "nothing.gz": (gzip.compress(b""), ["nothing.gz is empty"], ()),
     "nothing.csv": (b"\xef\xbb\xbf\n", ["nothing.csv is empty"], ()),
-    "wide.csv": (TEXT.decode().encode("utf-16"), ["holds zero bytes", "UTF-8"], ()),
+    "no mark.csv": (TEXT.decode().encode("utf-16-le"), ["is UTF-16 without a byte order mark", "UTF-8"], ()),
+    "cut mark.csv": (TEXT.decode().encode("utf-16")[:-1], ["begins as UTF-16, but is damaged", "UTF-8"], ()),
+    "utf-32.csv": (TEXT.decode().encode("utf-32"), ["holds zero bytes", "UTF-8"], ()),
     "zero.csv": (spoiled(7, "1,2\x00,3"), ["zero.csv holds zero bytes"], ()),
     "cut.parquet": (PARQUET[:-30], ["cut.parquet is not Parquet, or is damaged", "download or export it again"], ()),
     "arrow.arrow": (b"ARROW1\x00\x00\xff\xff\xff\xff", ["arrow.arrow holds zero bytes", "Parquet"], ()),
@@ -211,6 +216,9 @@ REFUSED = {
     "infinite target.csv": (
         spoiled(8, "1,1,-inf"), ["1 cell infinite", "'y' (1)", "--missing drop"], ["--missing mean", "--drop"]),
     "too large.parquet": (as_parquet({"a": ["1e400", *map(point, A[1:])], "y": Y}), ["1 cell infinite", "row 1"], ()),
+    "large.csv": (with_column([point(1e200 * b) for b in B], "soil depth"),
+                  ["the largest entry of column 'soil depth' is", "e+201", "--drop 'soil depth'"], ["of X", "sklearn"]),
+    "large target.csv": (text(lines(y=lambda v: point(1e200 * v))), ["the target 'y' is", "e+20", "unit"], ["of y"]),
     "lists.parquet": (as_parquet({"a": A, "c": [[1]] * N, "y": Y}), ["'c' is of type list", "--drop 'c'"], ()),
     "bytes.parquet": (as_parquet({"a": A, "c": [b"\xff"] * N, "y": Y}), ["'c' is of type binary"], ()),
     "gaps of many.csv": (
@@ -291,6 +299,26 @@ def test_a_table_is_refused_in_one_line(olsen, tmp_path):
             assert code in (1, 2) and out == "" and one_line(err)
             assert not [word for word in words if word not in err], err
             assert not [word for word in never if word in err], err
+
+
+def test_extreme_columns_and_weights_have_their_names(olsen, tmp_path):
+    """In every command, and in blocks; a constant target is named as well."""
+    columns = {"soil depth": RNG.standard_normal(60), "yield": RNG.standard_normal(60), "w": np.full(60, 1e-200)}
+    wide = put(tmp_path / "wide.parquet", as_parquet(columns | {"soil depth": 1e200 * columns["soil depth"]}))
+    plain = put(tmp_path / "plain.parquet", as_parquet(columns | {"same": np.ones(60)}))
+    for arguments, words in (
+        (("fit", wide, "--target", "yield", "--drop", "w"), ["column 'soil depth'", "--drop 'soil depth'"]),
+        (("fit", wide, "--target", "yield", "--drop", "w", "--out-of-core"), ["column 'soil depth'", "rows 1 to 60"]),
+        (("fit", wide, "--target", "soil depth", "--drop", "w", "--out-of-core"), ["the target 'soil depth'"]),
+        (("compare", wide, "--target", "yield", "--drop", "w"), ["column 'soil depth'"]),
+        (("fit", plain, "--target", "yield", "--weight", "w", "--drop", "same"), ["--weight 'w' spans 1e-200"]),
+    ):
+        code, out, err = olsen(*arguments)
+        with case(arguments, err):
+            assert code == 1 and out == "" and one_line(err) and not [word for word in words if word not in err]
+            assert not [word for word in ("of X", "of y", "sklearn", "sample_weight") if word in err]
+    out = olsen("fit", plain, "--target", "same", "--drop", "w", "--members", "3")[1]
+    assert "note: the target 'same' holds one value, 1, in all 60 rows" in out
 
 
 def test_predict_advises_nothing_that_cannot_be_typed(olsen, tmp_path):

@@ -25,6 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 from .._persistence import ModelFileError
 from .._report.formatting import counted, quoted, shortened
+from .._trust import ORDINARY
 from . import columns as cells
 from .columns import Stage, TableColumns, distinct_texts, refuse_missing, rows_before
 from .tables import TableError, listed, one_line, option, refuse_absent, text_names
@@ -378,6 +379,23 @@ class Encoding:
     def response(self, table: Any) -> Array:
         """The target column as numbers, without missing cells."""
         return numbers_of(table, self.target, self.response_parser, self.stage)
+
+    def refuse_extremes(self, X: Array, y: Array) -> None:
+        """Raise for encoded columns and targets that the estimator would refuse, which knows their numbers only."""
+        for values, target in ((X, False), (y[:, None], True)):
+            largest = np.maximum(values.max(axis=0, initial=0.0), -values.min(axis=0, initial=0.0))
+            extreme = np.flatnonzero(((largest > 0) & (largest < ORDINARY[0])) | (largest > ORDINARY[1]))
+            if not len(extreme):
+                continue
+            name = self.target if target else self.names[extreme[0]]
+            where = f"the target {quoted(name)}" if target else f"column {quoted(name)}"
+            more = f" (and {counted(len(extreme) - 1, 'more column')} like it)" if len(extreme) > 1 else ""
+            drop = f", or leave the column out with {option('--drop', name)}" if name in self.needed else ""
+            raise TableError(
+                f"the largest entry of {where} is {largest[extreme[0]]:.3g} in absolute value{more}. Between "
+                f"{ORDINARY[0]:g} and {ORDINARY[1]:g} its squares stay in the range of double precision: change its "
+                f"unit{drop}."
+            )
 
     def _refuse_unknown(self, table: Any) -> None:
         """Raise for categories that the model has not seen, or count them."""

@@ -150,6 +150,7 @@ def fit(
 
     def encoded(part: Any) -> tuple[Array, Array, None]:
         X, y, first = encoding.features(part), encoding.response(part), rows_before(part)
+        encoding.refuse_extremes(X, y)
         here = wanted[slice(*np.searchsorted(wanted, [first, first + len(y)]))] - first
         taken[first] = X[here], y[here], row_groups(first, len(y), FOLDS, SEED)[here]
         return X, y, None

@@ -23,6 +23,7 @@ from .._moments.moments import Moments
 from .._persistence import ModelFileError, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error
+from .._trust import refuse_weights
 from . import large_tables, terminal
 from .columns import rows_before, texts_of
 from .commands import TableOptions
@@ -91,6 +92,12 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
         groups = groups and [groups[i] for i in kept]
     if len(y) < FEWEST_ROWS:
         raise TableError(f"{name} has {len(y)} rows; at least {FEWEST_ROWS} are needed.")
+    encoding.refuse_extremes(X, y)
+    if weight is not None:
+        try:
+            refuse_weights(weight)
+        except ValueError as error:
+            raise TableError(f"{error}".replace("sample_weight", f"--weight {quoted(options.weight)}", 1)) from None
     return TrainingData(X, y, encoding, name, messages, weight, groups)
 
 
@@ -128,7 +135,7 @@ def fit(
         given["groups"] = np.asarray(rows.groups)
         about["groups"] = options.groups, [test for _, test in model.cv.split(X, y, rows.groups)]
     with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"):
-        with terminal.warnings_as_notes(rows.messages):
+        with terminal.warnings_as_notes(rows.messages, encoding.target):
             model.fit(X, y, sample_weight=rows.weight, **given)
         pipeline, effects = _pipeline(model, encoding, standard_errors and errors_are_cheap(model))
         summary = report.summarise(

@@ -45,6 +45,7 @@ EXCEL_ROWS, EXCEL_COLUMNS = 1 << 20, 1 << 14
 
 SEPARATORS = ";\t,|"
 PACKINGS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 TABLES = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx"}
 
 
@@ -123,6 +124,7 @@ class Source:
     name: str
     path: Path
     content: Any = None
+    encoding: str = ""  # that the content had before, if it was another one
 
     def open(self) -> Any:
         """The bytes as a file of pyarrow, which is not unpacked because of its name."""
@@ -165,10 +167,14 @@ def _open(path: Path) -> tuple[Source, str]:
             source = Source(source.name, path, _limited(file.read, source.name, "holds", "give the name of a file"))
     if packing := _starts(PACKINGS, source.head):
         source = Source(source.name, path, _unpacked(source, packing))
+    if source.head.startswith(UTF_16_MARKS):
+        source = Source(source.name, path, _utf_8(source), encoding="UTF-16")
     head = source.head
     if not head.removeprefix(b"\xef\xbb\xbf").strip():
         raise TableError(f"{source.name} is empty.")
     kind = _starts(TABLES, head) or "text"
+    if kind == "text" and not source.encoding and _looks_like_utf_16(head):
+        raise TableError(f"{source.name} is UTF-16 without a byte order mark, by its zero bytes; save it as UTF-8.")
     if kind == "text" and b"\x00" in head:
         raise TableError(
             f"{source.name} holds zero bytes: it is damaged, or neither text in UTF-8 or Windows-1252 nor Parquet "
@@ -188,6 +194,23 @@ def _unpacked(source: Source, packing: str) -> Any:
             return _limited(stream.read, source.name, "unpacks to", "save it as Parquet, which is read in blocks")
     except (pa.ArrowInvalid, OSError) as error:
         raise TableError(f"{source.name} is a damaged {packing} file, get it again: {one_line(error)}") from error
+
+
+def _utf_8(source: Source) -> Any:
+    """The bytes of a text in UTF-16, which "Unicode text" of spreadsheets is, in UTF-8."""
+    stream = pa.transcoding_input_stream(source.open(), "utf-16", "utf-8")
+    try:
+        return _limited(stream.read, source.name, "holds", "save it as UTF-8, or as Parquet, which is read in blocks")
+    except UnicodeError as error:
+        raise TableError(
+            f"{source.name} begins as UTF-16, but is damaged: {one_line(error)}; save it as UTF-8."
+        ) from error
+
+
+def _looks_like_utf_16(head: bytes) -> bool:
+    """Whether every second byte of most of a text is zero, as those of Latin letters and digits are, and no other."""
+    at_even, at_odd = head[::2].count(0), head[1::2].count(0)
+    return min(at_even, at_odd) == 0 and 4 * max(at_even, at_odd) > len(head)
 
 
 def _limited(read: Callable[[int], bytes], name: str, verb: str, instead: str) -> Any:
@@ -487,6 +510,8 @@ def _dialect(source: Source, messages: list[str]) -> _Dialect:
         raise TableError(f"{source.name} cannot be read as a table: in its header, {error}.") from None
     if encoding != "utf-8":
         messages.append("the file is not UTF-8; read as Windows-1252 (cp1252).")
+    if source.encoding:
+        messages.append(f"the file is {source.encoding}, and was read as such.")
     return _Dialect(encoding, separator, len(names))
 
 

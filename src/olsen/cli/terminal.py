@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .._report.formatting import escape_control
+from .._report.formatting import escape_control, quoted
 
 Tell = Callable[[str, float, float], None]  # (what is being done, how much of it is done, how much there is)
 
@@ -31,13 +31,17 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def warnings_as_notes(notes: list[str]) -> Iterator[None]:
-    """Collect warnings as notes, each once and with options for parameters, instead of printing them."""
+def warnings_as_notes(notes: list[str], target: str = "y") -> Iterator[None]:
+    """Collect warnings as notes instead of printing them, each once.
+
+    They speak of options where the library speaks of parameters, and of the target by its name.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
     for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
-        notes.append(text.replace(IN_PYTHON, IN_SHELL))
+        text = text.replace(IN_PYTHON, IN_SHELL)
+        notes.append(f"the target {quoted(target)} {text.removeprefix('y ')}" if text.startswith("y ") else text)
 
 
 def silent(doing: str, done: float, total: float) -> None:
