@@ -266,6 +266,28 @@ def test_notes_about_a_table_to_predict_are_shown_once_and_apart_from_the_predic
 # predict
 
 
+def test_texts_that_spreadsheets_run_are_said_and_escaped_on_demand(olsen, here):
+    """Files are data for programs first: texts come back as they were, unless a spreadsheet is to open them."""
+    keys = ["=1+1", "+A1", "-2+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", "-1.5", "-", "-1,250.5", "a=b", "-3e-05", ""]
+    table = [{"=key": key, "a": i, "-y": i % 3 - 2.5 * i} for i, key in enumerate(keys, 1)]
+    write("t.csv", table)
+    assert olsen("fit", "t.csv", "--target=-y", "--id==key", "--members", "3", "--out", "m.skops")[0] == 0
+    command = ("predict", "m.skops", "t.csv", "--id==key")
+    code, plain, err = olsen(*command)
+    assert code == 0 and [row["=key"] for row in predictions(plain)] == keys
+    assert "may run 7 texts" in one_line(err) and "--escape-formulas" in err
+    code, escaped, err = olsen(*command, "--escape-formulas")
+    assert code == 0 and err == "", "nothing is left to say"
+    assert [row["'=key"] for row in predictions(escaped)] == [*("'" + key for key in keys[:5]), *keys[5:]]
+    values = [[float(row[name]) for row in predictions(text)] for text, name in ((plain, "-y"), (escaped, "'-y"))]
+    assert values[0] == values[1] and max(values[0]) < 0, "numbers stay numbers"
+    assert olsen(*command, "--escape-formulas", "--out", "p.tsv")[0] == 0
+    with open("p.tsv", newline="") as file:
+        assert file.readline() == "'=key\t'-y\n"
+    for silent in (("--out", "p.parquet"), ("--json",)):  # in which texts are texts
+        assert "note" not in olsen(*command, *silent)[2]
+
+
 def test_predictions_are_the_models(olsen, csv_file, model_file, tmp_path):
     out = tmp_path / "predictions.csv"
     code, text, err = olsen("predict", model_file, csv_file, "--out", out, "--interval", "0.9")

@@ -20,7 +20,7 @@ from cyclopts import App, Parameter, convert
 
 from .. import __version__
 from .._execution.files import atomically
-from .._report.formatting import escape_control, quoted
+from .._report.formatting import counted, escape_control, quoted
 from . import __doc__ as PACKAGE
 from . import outputs, terminal
 from .terminal import UsageError
@@ -221,6 +221,7 @@ def predict(
     interval: float | None = None,
     id: tuple[str, ...] = (),
     unknown: Literal["error", "ignore"] = "error",
+    escape_formulas: bool = False,
     out_of_core: bool = False,
     force: bool = False,
     json: bool = False,
@@ -246,6 +247,9 @@ def predict(
     unknown : str
         What to do with categories that the model has not seen: "error" refuses them, "ignore" takes them for none of
         those it knows, and says how many there were.
+    escape_formulas : bool
+        Put an apostrophe before names and cells of text that begin with =, +, -, @, a tab or a line end and are no
+        numbers, in CSV and TSV: spreadsheet programs would run them as formulas.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     force : bool
@@ -280,14 +284,21 @@ def predict(
         found = table_models.predictions(pipeline[-1], encoding, model.name, table, names, interval, tell)
         parts = list(found) if json else found
         if out is not None:
-            n_rows = atomically(out, lambda file: outputs.write_predictions(file, parts))
+            n_rows = atomically(out, lambda file: outputs.write_predictions(file, parts, escape_formulas))
         elif not json:
-            outputs.write_predictions(None, parts)
+            outputs.write_predictions(None, parts, escape_formulas)
     if isinstance(parts, list):
         terminal.show({name: [value for part in parts for value in part[name]] for name in parts[0]}, "")
     if ignored := encoding.ignored:
         columns = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
         notes.append(f"{ignored.total()} cells hold categories that the model has not seen, taken for none: {columns}.")
+    is_text = not json if out is None else out.suffix.lower() != ".parquet"
+    texts = [encoding.target, *names, *(cell for column in names.values() for cell in column)]
+    if is_text and not escape_formulas and (formulas := [text for text in texts if outputs.is_formula(text)]):
+        notes.append(
+            f"spreadsheet programs may run {counted(len(formulas), 'text')} of the predictions as formulas, the first "
+            f"{quoted(formulas[0])}; to open them in such a program, use --escape-formulas."
+        )
     for text in notes:
         terminal.note(text)
     if out is not None:

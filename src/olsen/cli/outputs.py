@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from itertools import combinations
@@ -22,6 +23,9 @@ Kind = Literal["a model", "a report", "predictions"]
 SUFFIXES: dict[Kind, tuple[str, ...]] = {
     "a model": (".skops",), "a report": (".html", ".htm"), "predictions": (".csv", ".tsv", ".parquet")
 }  # fmt: skip
+
+FORMULA_STARTS = tuple("=+-@\t\r\n")  # of cells that spreadsheet programs run, as OWASP lists them
+HARMLESS = re.compile(r"-|[+-]?[\d.,][\d., \u00a0\u202f']*(?:[eE][+-]?\d+)?%?")  # numbers in any notation, and a dash
 
 
 def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | None, Kind]], force: bool) -> None:
@@ -85,28 +89,46 @@ def _is_inside(path: Path, folder: Path) -> bool:
 # Predictions
 
 
-def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Any]]) -> int:
+def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Any]], escape: bool = False) -> int:
     """Write columns that come in consecutive parts: Parquet, text with tabs or CSV, by the suffix of `path`.
 
     Without a path they go to standard output, where a terminal is not sent control characters of a name: in a file
-    names are data, on a screen they are commands. Returns the number of rows.
+    names are data, on a screen they are commands. With `escape`, names and cells of text that a spreadsheet program
+    would run as formulas begin with an apostrophe. Returns the number of rows.
     """
     if path is None:
         shown = ({escape_control(name): part[name] for name in part} for part in parts)
-        return _write_text(sys.stdout, shown if sys.stdout.isatty() else parts)
+        return _write_text(sys.stdout, shown if sys.stdout.isatty() else parts, escape=escape)
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _write_parquet(path, parts)
     with open(path, "w", encoding="utf-8", newline="") as file:
-        return _write_text(file, parts, "\t" if suffix == ".tsv" else ",")
+        return _write_text(file, parts, "\t" if suffix == ".tsv" else ",", escape)
 
 
-def _write_text(file: TextIO, parts: Iterable[Mapping[str, Any]], separator: str = ",") -> int:
+def is_formula(text: str) -> bool:
+    """Whether spreadsheet programs run a cell of this text, which is no number.
+
+    >>> [is_formula(text) for text in ("=1+1", "-1.5", "-A1", "@SUM(A1)", "a=1")]
+    [True, False, True, True, False]
+    """
+    return text.startswith(FORMULA_STARTS) and HARMLESS.fullmatch(text) is None
+
+
+def _escaped(text: str) -> str:
+    return f"'{text}" if is_formula(text) else text
+
+
+def _write_text(file: TextIO, parts: Iterable[Mapping[str, Any]], separator: str = ",", escape: bool = False) -> int:
     lines, n_rows = csv.writer(file, delimiter=separator, lineterminator="\n"), 0
+    as_cell = _escaped if escape else str
     for columns in parts:
         if not n_rows:
-            lines.writerow(columns)
-        values = [column if isinstance(column, list) else map(repr, map(float, column)) for column in columns.values()]
+            lines.writerow(map(as_cell, columns))
+        values = [
+            map(as_cell, column) if isinstance(column, list) else map(repr, map(float, column))
+            for column in columns.values()
+        ]
         lines.writerows(zip(*values, strict=True))
         n_rows += len(next(iter(columns.values())))
     return n_rows
