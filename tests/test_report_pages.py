@@ -1,5 +1,7 @@
 """The report of a fit: what it says is so, and what it draws can be read off."""
 
+import base64
+import hashlib
 import json
 import re
 import unicodedata
@@ -208,6 +210,10 @@ def test_the_page_is_well_formed_and_needs_nothing_else(monkeypatch):
     page = Page(html)
     assert "http:" not in html and "https:" not in html and "url(" not in html.replace("url(#", "")
     assert len(page.all("script")) == 1 and not page.all("img") and not page.all("b")
+    script = html.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert f"script-src 'sha256-{digest}'" in policy.split("; "), "this script and no other"
     ids = [a["id"] for _, a in page.found if "id" in a]
     assert len(ids) == len(set(ids))
     titles = re.findall(r'text-anchor="end"><title>([^<]*)</title>([^<]*)</text>', figure(html, "effects"))
