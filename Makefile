@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 
 # Installed without bytecode, which the first import writes, whatever the user's settings: many tests start processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
+.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-invariance test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +55,9 @@ pytest: $(READY)
 
 test-statistical: $(READY)  ## slow simulation checks
 	$(PYTEST) -m statistical
+
+test-invariance: $(READY) $(TORCH_READY)  ## the same data give the same model: 300 tables in every engine, unit and order
+	$(PYTEST) -m invariance tests/invariance
 
 fuzz: $(READY) $(TORCH_READY)  ## random problems against extended precision: make fuzz CASES=100000 SEED=1
 	$(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),100000) $(if $(SEED),--seed $(SEED)) --out out/fuzz.md

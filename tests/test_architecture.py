@@ -193,12 +193,12 @@ loads("from olsen._persistence import load_skops; load_skops()", "torch", "dask"
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "_estimators": 1870, "_members": 1846, "cli": 1838, "_selection": 1381, "theory": 1133, "_engines": 1101,
-    "figures": 663, "_report": 627, "displays": 548, "modules": 500, "subsets": 498, "_execution": 481,
-    "_dropout": 373, "_moments": 306, "simulation": 249, "explorer": 47, "datasets": 25, "_kernel": 0,
+    "_estimators": 2110, "_members": 1860, "cli": 1990, "_selection": 1640, "theory": 1133, "_engines": 1290,
+    "figures": 663, "_report": 627, "displays": 548, "modules": 508, "subsets": 505, "_execution": 540,
+    "_dropout": 378, "_moments": 306, "simulation": 249, "explorer": 47, "datasets": 25, "_kernel": 0,
 }  # fmt: skip
-FILES, CONSTANTS, C_LINES = 110, 124, 1722
-WALKS = {"fit": (20, 70), "tuned fit": (28, 320), "olsen fit": (44, 600)}  # files entered, changes of file
+FILES, CONSTANTS, C_LINES = 112, 145, 1760
+WALKS = {"fit": (20, 74), "tuned fit": (28, 430), "olsen fit": (46, 720)}  # files entered, changes of file
 
 
 def code_lines(path):

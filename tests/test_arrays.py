@@ -133,8 +133,8 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(xp, seed):
         (plain, (X, y, -weight), "negative"),
         (plain, (X, y, few), "positive for 1 of 150 rows", "at least 2"),
         (plain, (X + 1j, y), "X is of type", "complex"),
-        (tuned(5, mixing="stacking"), (X, y), "mixing='mean'"),
-        (tuned(5, cv=40), (X[:41], y[:41]), "41 rows", "40 folds"),
+        (tuned(5, mixing="stacking"), (np.tile(X, (7, 1)), np.tile(y, 7)), "mixing='mean'"),
+        (tuned(5, cv=160), (X, y), "cv=160", "150 rows"),
     ]
     for model, given, *facts in cases:
         with case(*facts):

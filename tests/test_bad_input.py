@@ -585,6 +585,6 @@ def test_rows_that_repeat_by_rounding_are_no_alarm(seed):
     twice = np.repeat(np.arange(300), 2)
     for X, y in ((few[twice], rng.standard_normal(600)), (one[twice], noise[twice])):
         with pytest.warns(RepeatedRowsWarning, match="300 of 600") as caught:
-            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
+            OLSEnsembleRegressorCV(20, inclusion="uniform", random_state=seed).fit(X, y)
         found = next(w.message for w in caught if isinstance(w.message, RepeatedRowsWarning))
         assert (found.repeated, found.n_rows) == (300, 600)

@@ -20,7 +20,7 @@ from olsen._moments.moments import from_data
 from olsen._selection.fold_data import FOLDS
 from olsen._selection.fold_data import SEED as FOLD_SEED
 
-N, P = 700, 12
+N, P = 1200, 12
 BOTH = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
 
 
@@ -254,12 +254,12 @@ def test_other_rows_at_the_second_reading_are_noticed_and_the_same_never(seed):
     Z = np.c_[X[:, :-1], X[:, 0]]  # dependent
     for fit_intercept in (True, False):
         how = {"max_features": 1.0, "fit_intercept": fit_intercept}
-        later = {"650": (Z[:650], y[:650]), "others": (Z + (Z[7, 2] == Z) * 0.1, y), "11": (Z[:, :-1], y)}
+        later = {"1150": (Z[:1150], y[:1150]), "others": (Z + (Z[7, 2] == Z) * 0.1, y), "11": (Z[:, :-1], y)}
         for fact, other in later.items():
             readings = iter([(Z, y), other])
             assert_refused(ensemble(seed, **how), (lambda it=readings: iter([next(it)]), None), "second", fact)
     blocks = cut(50, Z, y)()
-    assert_refused(ensemble(seed, max_features=1.0), (lambda: blocks, None), "700 rows", "and 0 at", "fresh iterator")
+    assert_refused(ensemble(seed, max_features=1.0), (lambda: blocks, None), f"{N} rows", "and 0 at", "fresh iterator")
     weight = np.arange(N) % 3.0
     for settings in ({}, {"fit_intercept": False}):
         for offset in (0, 1e6, -1e9):
@@ -365,7 +365,9 @@ def test_bad_blocks_are_named_and_nothing_is_left_behind(seed):
     for positive in (0, 1):
         weight = (np.arange(N) < positive).astype(float)
         for cls in BOTH:
-            assert_refused(cls(5), (cut(100, X, y, weight), None), f"positive for {positive} of 700 rows", "at least 2")
+            assert_refused(
+                cls(5), (cut(100, X, y, weight), None), f"positive for {positive} of 1200 rows", "at least 2"
+            )
     for number in (0, 31, 32, 495, 511, 512):  # also in those that complete a run of blocks summed about one shift
         rng = np.random.default_rng(number)
         rows = [rng.standard_normal((10 * 520, 4)), rng.standard_normal(10 * 520)]
@@ -385,12 +387,12 @@ def test_bad_files_are_named(seed, tmp_path):
     pq.write_table(pa.table({"y": [1.0, 2.0, 2.0]}), tmp_path / "alone.parquet")
     for name, target, *facts in (
         ("X.npy", "target", "'target'", "no named columns"),
-        ("X.npy", 2.0, "()", "700 rows"),
-        ("X.npy", y[:-1], "699", "700 rows"),
+        ("X.npy", 2.0, "()", f"{N} rows"),
+        ("X.npy", y[:-1], f"{N - 1}", f"{N} rows"),
         ("X.npy", None, "y is None"),
         ("one.parquet", "price", "'price'", "'x0'"),
         ("many", None, "y is None"),
-        ("y.npy", y, "(700,)", "2D"),
+        ("y.npy", y, "(1200,)", "2D"),
         ("text.parquet", "y", "1 of 2 columns", "'colour'"),
         ("null.parquet", "y", "in X, in 1 rows: 1"),
         ("alone.parquet", "y", "for X"),

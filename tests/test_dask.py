@@ -20,7 +20,7 @@ from olsen._execution import memory
 
 da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
 pd, distributed = pytest.importorskip("pandas"), pytest.importorskip("distributed")
-N, P = 900, 14
+N, P = 1200, 14
 NAMES = list("abcdefghijklmn")
 BOTH = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
 
@@ -65,7 +65,7 @@ def lazy_frame(X):
 def test_chunks_weights_and_settings_do_not_matter(seed):
     X, y, weight = data(seed)
     for dtype in (np.float64, np.float32):
-        for chunks in ((300, P), (77, 5), ((1, 499, 400), P)):
+        for chunks in ((300, P), (77, 5), ((1, 499, 700), P)):
             for w in (None, weight):
                 with case(dtype, chunks, w is None):
                     given = [da.from_array(X.astype(dtype), chunks=chunks), da.from_array(y, chunks=123)]
@@ -162,10 +162,10 @@ def test_bad_input_is_named_and_leaves_nothing_behind(seed):
         ((rows[rows[:, 0] > 0], target), "nan", "compute_chunk_sizes()"),
         ((lazy(spoilt, y)[0], target), "block 3", "rows 333 to 443", "in X, in 1 rows: 333"),
         ((lazy(huge, y)[0], target), "block 3", "column 2 of X"),
-        ((lazy_frame(spoilt), y), "block 1", "in X, in 1 rows: 333"),
-        ((rows, target[:-1]), "899", "900"),
+        ((lazy_frame(spoilt), y), "block 0", "in X, in 1 rows: 333"),
+        ((rows, target[:-1]), "1199", "1200"),
         ((rows, None), "y is None"),
-        ((rows[:, 0], target), "(900,)"),
+        ((rows[:, 0], target), "(1200,)"),
         ((rows, target, weight[:, None]), "sample_weight has 2 dimensions"),
         ((rows, target, da.ones((N, 1), chunks=20)), "sample_weight has 2 dimensions"),
         ((rows, y, np.where(np.arange(N) == 3, np.nan, 1.0)), "block 0", "sample_weight, in 1 rows: 3"),
@@ -189,7 +189,7 @@ def test_bad_input_is_named_and_leaves_nothing_behind(seed):
     for positive in (0, 1):
         few = (np.arange(N) < positive).astype(float)
         for given in (rows, lazy_frame(X)):
-            assert_refused(ensemble(seed), (given, y, few), f"positive for {positive} of 900 rows", "at least 2")
+            assert_refused(ensemble(seed), (given, y, few), f"positive for {positive} of 1200 rows", "at least 2")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         some = (np.arange(N) >= 300).astype(float)

@@ -20,7 +20,8 @@ import olsen
 from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
 
 FILE = Path(__file__).parent / "goldens.npz"
-RTOL, NEAR_TIES = 1e-9, 0.03
+RTOL = 1e-9
+REFITS_RTOL = 1e-7  # thirty refits of a tuned model, with dependent columns that other BLAS kernels round otherwise
 
 
 def table(n, p, q=None, seed=7):
@@ -202,8 +203,7 @@ def test_answers_are_those_frozen(name):
     assert set(found) == {key for key in stored.files if key.partition("/")[0] == name}
     for key, value in found.items():
         largest = np.abs(stored[key][np.isfinite(stored[key])]).max(initial=0.0)
-        # one of thirty refits may be next to a tie, which another instruction set breaks otherwise
-        rtol = NEAR_TIES if name.startswith("default") and key.endswith("std") else RTOL
+        rtol = REFITS_RTOL if name.startswith("default") and key.endswith("std") else RTOL
         np.testing.assert_allclose(value, stored[key], rtol=0, atol=rtol * largest, err_msg=key)
 
 

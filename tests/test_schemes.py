@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge
 
 from loops import case
+from olsen import OLSEnsembleRegressorCV
 from olsen._selection import combining
 from olsen._selection.penalised import GramFits, RowFits, inclusion, lasso_penalty, penalty_unit
 from olsen.subsets import laws_of_members
@@ -74,7 +75,7 @@ def test_some_of_the_rows_are_about_their_own_means(centred, seed):
             x, y = x - np.average(x, axis=0, weights=w[rows]), y - np.average(y, axis=0, weights=w[rows])
         return RowFits(np.asfortranarray(root * x), root * y, root[:, 0], centred)
 
-    part, alone = signal(np.arange(20)).take(rows), signal(rows)
+    part, alone = signal(np.arange(20)).take(rows, 1e-5), signal(rows)
     np.testing.assert_allclose(part.A, alone.A, atol=1e-12)
     np.testing.assert_allclose(part.B, alone.B, atol=1e-12)
     np.testing.assert_allclose(part.products, alone.A @ alone.A.T, atol=1e-12)
@@ -105,3 +106,20 @@ def test_weights_of_least_error_are_those_of_a_general_optimiser(seed):
     )  # fmt: skip
     assert found.min() >= 0 and found.sum() == pytest.approx(1)
     assert found @ S @ found <= free.fun * (1 + 1e-4)
+
+
+def test_the_error_of_uniform_members_is_never_extrapolated_to_nothing():
+    """One row far out makes single members so wild that the error of infinitely many came out below zero.
+
+    Uniform members then had all the weight, an estimated error of exactly zero and normal intervals of width zero.
+    """
+    for n, seed in ((200, 15), (200, 28), (60, 17)):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((n, 30))
+        y = X[:, 0] + rng.standard_normal(n)
+        X[0] = 1e4 * rng.standard_normal(30)
+        model = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
+        with case(n, seed):
+            assert -model.best_score_ > 0.5  # the noise alone has variance one
+            low, high = model.predict_interval(X[1:3], method="normal").T
+            assert np.all(high - low > 1)

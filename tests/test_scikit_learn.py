@@ -7,9 +7,12 @@ import sys
 import pytest
 from sklearn.utils.estimator_checks import check_estimator
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 ALL_ROWS = [
+    OLSEnsembleRegressor(),
+    OLSEnsembleRegressorCV(),
+    DropoutRegressor(),
     OLSEnsembleRegressor(n_estimators=10),
     OLSEnsembleRegressor(n_estimators=10, max_features=0.8, sampling="bernoulli", design="independent"),
     OLSEnsembleRegressor(n_estimators=10, max_features=1.0, fit_intercept=False, warm_start=True),

@@ -298,7 +298,8 @@ def test_the_page_says_how_wide_intervals_are_and_that_rows_are_few(seed, tmp_pa
 def test_the_page_needs_the_rows(seed, tmp_path):
     X, y = data(seed)
     place, sparse = tmp_path / "page.html", pytest.importorskip("scipy.sparse")
-    blocks = tuned(seed).fit(iter(list(in_blocks(X, y)())), None)
+    many = np.random.default_rng(seed).standard_normal((1200, P + 1))  # fewer rows would be loaded
+    blocks = tuned(seed).fit(iter([(many[:, 1:], many[:, 0])]), None)
     for model in (blocks, pickle.loads(pickle.dumps(tuned(seed, keep_rows=False).fit(X, y)))):
         with pytest.raises(NeedsRows, match="report needs"):
             model.report(place)

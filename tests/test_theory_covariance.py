@@ -223,7 +223,7 @@ def test_best_probabilities_of_the_limit_are_nearly_best_at_finite_n():
         found = minimize(risk, start, method="L-BFGS-B", bounds=[(0, 1)] * p)
         with case(s, sigma):
             assert found.fun <= risk(start) < 1.001 * found.fun
-            assert np.all(found.x[s:] == 0)
+            assert np.all(found.x[s:] < 1e-6)  # the optimiser's differences are taken at steps of 1.5e-8
             uniform = np.full(p, theory.optimal_alpha(p / n, sigma))
             assert s == p or risk(uniform) > 1.2 * risk(start)
 

@@ -135,8 +135,12 @@ def test_repeated_rows_are_noticed_and_rows_that_meet_in_cells_are_not(seed):
             model = OLSEnsembleRegressorCV(50, random_state=seed).fit(kind(X), y)
             OLSEnsembleRegressorCV(50, random_state=seed).fit(kind(X), np.round(y))
         assert -model.best_score_ == pytest.approx(np.mean((target - model.predict(fresh)) ** 2), rel=0.3)
+        twice = kind(np.vstack([X, X])), np.r_[y, y]
         with pytest.warns(UserWarning, match=r"200 of 400 rows.*GroupKFold"):
-            OLSEnsembleRegressorCV(50, random_state=seed).fit(kind(np.vstack([X, X])), np.r_[y, y])
+            OLSEnsembleRegressorCV(50, inclusion="uniform", random_state=seed).fit(*twice)
+        with pytest.warns(UserWarning, match=r"200 of 400 rows repeat others, with their targets"):
+            merged = OLSEnsembleRegressorCV(50, random_state=seed).fit(*twice)
+        np.testing.assert_allclose(merged.best_score_, model.best_score_, rtol=1e-8)
 
 
 @pytest.mark.filterwarnings("ignore:y holds one value", "ignore:members have")
@@ -459,7 +463,8 @@ def test_errors_intervals_and_standard_errors_are_those_over_data_sets(seed):
     The estimated error is not below the true one on average, although shares were chosen by it: above it by what fits
     of two thirds of the rows have more. Intervals of nominal 80 %: not below by three standard errors, and below 90 %.
     Standard errors, which repeat the choice, of ten data sets pooled over columns: these have 45 and 135 degrees of
-    freedom, so that four standard errors are .42 and .25.
+    freedom, so that four standard errors are .42 and .25. Over six seeds they were 1.13 +- .04 times too large for the
+    five columns with a signal and 1.62 +- .07 times for the others, whose choice varies more on parts of the rows.
     """
     beta = np.r_[1, 0.5, 0.3, 0.2, 0.1, np.zeros(15)]
     for n, p, count in ((40, 15, 60), (60, 20, 30), (300, 20, 30)):
@@ -478,9 +483,9 @@ def test_errors_intervals_and_standard_errors_are_those_over_data_sets(seed):
         with case(n, p):
             assert n != 40 or 0.96 < np.divide(*np.mean(ratio, axis=0)) < 1.2
             assert n == 40 or 0.8 - 3 * np.std(inside) / np.sqrt(30) < np.mean(inside) < 0.9
-            for columns in (slice(0, 5), slice(5, None)) if coefs else ():
+            for columns, most in ((slice(0, 5), 1.7), (slice(5, None), 2.1)) if coefs else ():
                 squared, spread = np.square(errors)[:, columns].mean(axis=0), np.var(coefs, axis=0, ddof=1)[columns]
-                assert 0.6 < np.sqrt(squared.sum() / spread.sum()) < 1.7
+                assert 0.6 < np.sqrt(squared.sum() / spread.sum()) < most
 
 
 def test_where_the_rows_are_does_not_decide(seed):

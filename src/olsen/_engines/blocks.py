@@ -31,7 +31,7 @@ from .._moments.triangle import Triangle
 from ..subsets import Design, Subsets, row_groups
 from .dask import DaskRows
 from .engine import Engine, FoldFit, NeedsRows, Options, Refit
-from .memory import factor_problem
+from .memory import Memory, factor_problem
 from .sources import Block, BlockSource, require_positive
 
 Array = NDArray[np.float64]
@@ -156,6 +156,11 @@ class Blocks(Engine):
         return self._summary
 
     @property
+    def is_summed(self) -> bool:
+        """Whether there has been a pass over the rows."""
+        return self._summary is not None
+
+    @property
     def names(self) -> list[str] | None:
         known = None if self.source is None else self.source.names
         return self.summary.names if known is None else known
@@ -191,6 +196,14 @@ class Blocks(Engine):
         if self.source is None or not self.source.rereadable:
             return None
         return Blocks(self.source, replace(self.options, progress=None))
+
+    def loaded_if_small(self, many_rows: int) -> Engine:
+        if self.source is None:
+            return self
+        blocks, source = self.source.few_blocks(many_rows)
+        if blocks is not None:
+            return Memory.from_blocks(blocks, source, self.options)
+        return self if source is self.source else Blocks(source, self.options)
 
     def moments(self) -> Moments:
         return Moments.merge_all((self._summary or self._sum(1, 0)).parts)

@@ -17,7 +17,7 @@ import numpy as np
 
 from .._execution.arrays import HOST, predictions
 from .engine import Options
-from .sources import checked, named_columns, refuse_text, refuse_times, split_columns
+from .sources import Block, checked, named_columns, refuse_text, refuse_times, split_columns
 
 
 def is_dask(X: Any) -> bool:
@@ -77,6 +77,13 @@ class DaskRows:
     def n_rows(self) -> int:
         """They were counted."""
         return int(self.X.shape[0])
+
+    def few_blocks(self, many_rows: int) -> tuple[list[Block] | None, DaskRows]:
+        """All rows as one block if they are fewer than `many_rows`, or than the columns; otherwise None."""
+        if self.n_rows >= max(many_rows, self.X.shape[1]):
+            return None, self
+        X, y, weight = compute(self.X, self.y, self.weight)
+        return list(checked([(X, y, weight)], self.kind)), self
 
     def collect(
         self, work: Callable[..., Any], merge: Callable[[list[Any]], Any], options: Options | None = None

@@ -16,7 +16,8 @@ from .._members import Members, Problem, gram
 from .._members.mean import member_sum
 from .._members.problem import Submatrix
 from .._moments.moments import Moments
-from .._selection.fold_data import few_columns
+from .._selection.arrangement import Copies, random_numbers
+from .._selection.fold_data import few_columns, standard_deviations, standardised_rows
 from .._selection.penalised import JITTER, System, limit_members
 from ..subsets import Design, Determinantal
 
@@ -97,9 +98,12 @@ def limit_of(engine: Engine, design: Design) -> Members:
         if few_columns(problem.shape):
             moments = problem.moments_by(engine.options.quietly)
     share = 0.0 if design.shares is None else design.uniform_share
-    if share > 0 and moments is not None:
-        found = _with_uniform_of_moments(found, moments, design, share, engine.options.quietly)
-    return found if share == 0 or moments is not None else _with_uniform(found, engine, design, share)
+    if share == 0:
+        return found
+    if moments is not None:
+        return _with_uniform_of_moments(found, moments, design, share, engine.options.quietly)
+    assert engine.problem is not None
+    return _with_uniform_of_rows(found, engine.problem, design, share, engine.options.quietly)
 
 
 def limit_of_moments(moments: Moments, design: Design) -> Members:
@@ -137,27 +141,33 @@ def drawable(engine: Engine, design: Design) -> Design:
 def _with_uniform_of_moments(
     limit: Members, moments: Moments, design: Design, share: float, sharing: Threads
 ) -> Members:
-    """With the share of uniform members, whose mean has no closed form.
+    """With the share of uniform members, whose mean has no closed form, in units of the columns.
 
     Members whose Gram matrix is not to be trusted get a little on its diagonal, as all of them had when their scheme
     was judged in folds. Solved from the data they could have coefficients of any size, and one in a thousand would do.
     """
     features, _ = design.uniform.draw(0, uniform_members(share), sharing.without_blas)
-    solution, G = gram.from_moments(moments, features, sharing), moments.G.copy()
+    unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
+    scaled = replace(moments, G=moments.G / unit / unit[:, None], C=moments.C / unit[:, None])
+    copies = Copies.of(scaled.G @ random_numbers(len(unit), 2))
+    solution = gram.from_moments(scaled, features, sharing)
     again = np.flatnonzero(solution.refitted)
     if len(again):
-        np.einsum("ii->i", G)[:] *= 1 + JITTER
-        part = gram.from_moments(replace(moments, G=G), features.take(again), sharing)
+        np.einsum("ii->i", scaled.G)[:] *= 1 + JITTER
+        part = gram.from_moments(scaled, features.take(again), sharing)
         solution.put(again, features.sizes, part, refitted=True)
-    coef = limit.coef + share * member_sum(features, solution.values) / len(features)
+    uniform_coef = copies.mean_coef(member_sum(features, solution.values) / len(features)) / unit[:, None]
+    coef = limit.coef + share * uniform_coef
     return replace(limit_members(coef, moments.mean_x, moments.mean_y), n_fallbacks=len(again))
 
 
-def _with_uniform(limit: Members, engine: Engine, design: Design, share: float) -> Members:
+def _with_uniform_of_rows(limit: Members, problem: Problem, design: Design, share: float, threads: Threads) -> Members:
     """The same from the rows, where these are few beside the columns."""
-    uniform = engine.solve(design.uniform, 0, uniform_members(share))
-    get = uniform.space.get
-    coef = limit.coef + share * np.asarray(get(uniform.coef), dtype=float)
-    # of the limit: mean_y less what its coefficients, which have the other shares, take; of members likewise
-    intercept = limit.intercept + share * (np.asarray(get(uniform.intercept), dtype=float) - limit.mean_y)
-    return replace(limit, coef=coef, intercept=intercept, n_fallbacks=uniform.n_fallbacks)
+    features, _ = design.uniform.draw(0, uniform_members(share), threads.without_blas)
+    rows, unit = standardised_rows(problem)
+    solution = rows.solve_members(features, threads)
+    uniform_coef = rows.copies.mean_coef(member_sum(features, solution.values) / len(features)) / unit[:, None]
+    mean_x, mean_y = problem.means
+    return replace(
+        limit_members(limit.coef + share * uniform_coef, mean_x, mean_y), n_fallbacks=int(solution.refitted.sum())
+    )

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._execution.arrays import Space, predictions, space_of
-from .._members import Members, on_device
+from .._members import Members, Problem, on_device
 from ..subsets import Design
-from .engine import Options
-from .memory import Rows
+from .engine import Engine, Options
+from .memory import Memory, Rows
 from .sources import describe_not_finite
 
 
@@ -52,6 +52,17 @@ class Device(Rows):
         X = X if space.xp.isdtype(X.dtype, "real floating") else space.xp.astype(X, space.dtype)
         Y, weight = space.cast(y), None if weight is None else space.cast(weight)
         return cls.from_checked(X, y, Y[:, None] if y.ndim == 1 else Y, weight, options, 2, space=space)
+
+    def loaded_if_small(self, many_rows: int) -> Engine:
+        n, p = self.rows.shape
+        if n >= max(many_rows, p):
+            return self
+        get = self.rows.space.get
+        weight = None if self.rows.weight is None else np.asarray(get(self.rows.weight), dtype=np.float64)
+        X = np.asarray(get(self.rows.X))
+        Y = np.asarray(get(self.rows.Y), dtype=np.float64)
+        problem = Problem(X, Y, weight, self.rows.fit_intercept, self.rows.rcond, self.rows.tol)
+        return Memory(problem, self.options, self.single_target, self.n_given, self.kept_rows)
 
     def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
         found, space = super().solve(design, start, stop, weights), self.rows.space

@@ -137,6 +137,10 @@ class Engine(Protocol):
     def _solve_drawn(self, features: Any, samples: Any, weights: Array | None) -> Members:
         """Members with these columns and rows (None: all)."""
 
+    def loaded_if_small(self, many_rows: int) -> Engine:
+        """The rows as arrays on the host if they are fewer than `many_rows`, or than the columns; otherwise itself."""
+        return self
+
     def reopen(self) -> Engine | None:
         """The data before anything was read of them, to be kept with a fit; None where they cannot be had again."""
         return self

@@ -15,7 +15,7 @@ from .._moments.moments import Moments
 from .._moments.triangle import CentredRows, Triangle
 from ..subsets import Design, Subsets, row_groups
 from .engine import Engine, FoldFit, Options, Refit
-from .sources import require_positive
+from .sources import Block, require_positive
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -127,7 +127,8 @@ class Rows(Engine):
 class Memory(Rows):
     """Arrays on the host."""
 
-    arrays = True
+    arrays: bool = True
+    column_names: list[str] | None = None  # where the rows did not come as an array
 
     @classmethod
     def of(cls, X: Any, y: NDArray[Any], weight: Array | None, options: Options, min_rows: int = 2) -> Memory:
@@ -135,6 +136,27 @@ class Memory(Rows):
         X = sp.csc_array(X) if sp.issparse(X) else X
         Y = np.array(y, dtype=np.float64).reshape(len(y), -1)
         return cls.from_checked(X, y, Y, None if weight is None else np.array(weight), options, min_rows)
+
+    @classmethod
+    def from_blocks(cls, blocks: list[Block], source: Any, options: Options) -> Memory:
+        """From all blocks of a source that has few rows."""
+        for block in blocks:
+            block.refuse()
+        n = sum(len(block.X) for block in blocks)
+        if n < 2:
+            raise ValueError(f"the {source.kind} has {n} rows; at least two are needed.")
+        single_precision = all(block.X.dtype == np.float32 for block in blocks)
+        X = np.concatenate([block.X for block in blocks], dtype=np.float32 if single_precision else np.float64)
+        y = np.concatenate([block.y for block in blocks], dtype=np.float64)
+        weight = None
+        if any(block.weight is not None for block in blocks):
+            weight = np.concatenate([np.ones(len(b.X)) if b.weight is None else b.weight for b in blocks])
+        engine = cls.of(X, y[:, 0] if blocks[0].single else y, weight, options)
+        return replace(engine, arrays=False, column_names=source.names or blocks[0].names)
+
+    @property
+    def names(self) -> list[str] | None:
+        return self.column_names
 
     @property
     def problem(self) -> Problem:

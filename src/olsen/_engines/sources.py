@@ -29,8 +29,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -213,6 +214,28 @@ class BlockSource:
             return work(self._blocks(1, None))
         report = options.report("rows", self.n_rows or "an unknown number")
         return work(self._blocks(options.n_threads, report), options.n_threads)
+
+    def few_blocks(self, many_rows: int) -> tuple[list[Block] | None, BlockSource]:
+        """All blocks if they have fewer than `many_rows` rows, or fewer rows than columns; otherwise None.
+
+        The second value is the source to read from now on: what was read of an iterator is put before the rest of it.
+        """
+        triples = self.read()
+        first_triples: list[Triple] = []
+
+        def recorded() -> Iterator[Triple]:
+            for triple in triples:
+                first_triples.append(triple)
+                yield triple
+
+        blocks: list[Block] = []
+        n_rows = 0
+        for block in checked(recorded(), self.kind):
+            blocks.append(block)
+            n_rows += len(block.X)
+            if n_rows >= max(many_rows, block.X.shape[1]):
+                return None, self if self.rereadable else replace(self, read=lambda: chain(first_triples, triples))
+        return blocks, self
 
     def _blocks(self, n_ahead: int, report: Report | None) -> Iterator[Block]:
         for block in checked(ahead(self.read(), n_ahead), self.kind):

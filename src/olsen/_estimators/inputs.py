@@ -34,6 +34,7 @@ from .._execution.arrays import Space
 from .._members import ASKED_FOR
 from .._members.problem import Problem
 from .._report.formatting import counted
+from .._selection.arrangement import chance_explains
 from .._selection.risk_curves import Splits
 from ..subsets import Design
 
@@ -313,45 +314,52 @@ def item_numbers(given: Any, n_items: int) -> NDArray[np.int64]:
 
 
 class RepeatedRowsWarning(UserWarning):
-    """So many of the rows repeat others that errors of left-out rows are too small."""
+    """More rows repeat others than chance explains."""
 
-    def __init__(self, repeated: int, n_rows: int) -> None:
+    def __init__(self, repeated: int, n_rows: int, *, merged: bool = False) -> None:
+        consequence = "so a left-out row is often still in the data and errors are underestimated"
+        if merged:
+            consequence = "with their targets; for choosing the model such rows are merged and their weights added"
         super().__init__(
-            f"{repeated} of {n_rows} rows repeat others, so a left-out row is often still in the data and errors are "
-            f"underestimated. Use cv=GroupKFold() with groups that keep repeats together."
+            f"{repeated} of {n_rows} rows repeat others, {consequence}. Use cv=GroupKFold() with groups that keep "
+            f"repeats together{', or drop the copies' * merged}."
         )
-        self.repeated, self.n_rows = repeated, n_rows
+        self.repeated = repeated
+        self.n_rows = n_rows
 
 
-def warn_repeated_rows(problem: Problem) -> None:
+def warn_repeated_rows(problem: Problem, *, merges_rows: bool) -> None:
     """Warn where rows repeat far more often than the rounding of their cells explains.
 
     Independent rows of one column, or of columns with few levels, meet too, and leave-one-out is right about them:
-    there rows count that repeat others with their targets.
+    there rows count that repeat others with their targets. With `merges_rows` rows that repeat others with their
+    targets are merged before folds are drawn.
     """
     n, p = problem.shape
     if n * p > 5e7 or n < 20 or n - problem.distinct_rows() <= REPEATS * n:
         return
-    repeated = _unexplained_repeats(problem) if p > 1 else 0
-    if not repeated:
-        stack = sp.hstack if sp.issparse(problem.X) else np.hstack
-        repeated = _unexplained_repeats(replace(problem, X=stack([problem.X, problem.Y])))
-    if repeated:
-        messages.warn(RepeatedRowsWarning(repeated, n))
+    with_targets = _with_targets(problem)
+    n_with_targets = _unexplained_repeats(with_targets)
+    rows = with_targets.first_of_distinct_rows()
+    if merges_rows and n_with_targets:
+        messages.warn(RepeatedRowsWarning(n_with_targets, n, merged=True))
+        problem = problem.take(rows)
+        n_with_targets = 0
+    n_repeats = _unexplained_repeats(problem) if p > 1 and len(rows) > 1 else 0
+    n_repeats = n_repeats or n_with_targets
+    if n_repeats:
+        messages.warn(RepeatedRowsWarning(n_repeats, n))
+
+
+def _with_targets(problem: Problem) -> Problem:
+    """The problem whose rows hold the targets too."""
+    stack = sp.hstack if sp.issparse(problem.X) else np.hstack
+    return replace(problem, X=stack([problem.X, problem.Y]))
 
 
 def _unexplained_repeats(problem: Problem) -> int:
-    """How many rows repeat others; none if the finest column has so few values that a third would meet by chance.
-
-    A column that is rounded has about range / smallest step of them, of which a bell curve uses some quarter. C values
-    leave n - C (1 - exp(-n / C)) of n independent rows as repeats.
-    """
-    X = sp.csc_array(problem.X) if sp.issparse(problem.X) else problem.X
-    n, finest = X.shape[0], 1.0
-    for j in range(X.shape[1]):
-        values = np.unique(X[:, [j]].toarray() if sp.issparse(X) else X[:, j])
-        if len(values) > 1:
-            step = max(float(np.diff(values).min()), 1e-12 * float(np.ptp(values)))
-            finest = max(finest, float(np.ptp(values)) / step / 4)
-    repeated, by_chance = n - problem.distinct_rows(), n + finest * np.expm1(-n / finest)
-    return repeated if repeated > max(REPEATS * n, 3 * by_chance) else 0
+    """Number of rows that repeat others; zero if they are few or if chance explains them."""
+    n = problem.shape[0]
+    n_repeats = n - problem.distinct_rows()
+    few = n_repeats <= REPEATS * n
+    return 0 if few or chance_explains(n_repeats, [], problem) else n_repeats

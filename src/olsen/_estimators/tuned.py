@@ -17,6 +17,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from .._engines.blocks import Blocks
 from .._engines.determinantal import drawable
+from .._engines.device import Device
 from .._engines.engine import Engine, FoldFit, NeedsRows
 from .._engines.memory import Memory
 from .._execution import memory, messages
@@ -89,9 +90,9 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         - ``"ridge"``: tuned ridge regression on standardised columns, as the limit of determinantal members.
     cv : {None, "gcv", "oob"}, int or cross-validation splitter, default=None
         How errors are estimated. None: in three random folds, which are drawn anew up to five times where rows are
-        few; uniform members alone by exact leave-one-out. An int or a splitter: k-fold; in memory an int cuts folds of
-        neighbouring rows, as scikit-learn does, elsewhere folds of random rows. With an intercept every fold must
-        leave at least two rows of positive weight to train on.
+        few; uniform members alone by exact leave-one-out. An int or a splitter: k-fold. An int cuts folds of
+        neighbouring rows, as scikit-learn does; data that are too large to be loaded have folds of random rows. With an
+        intercept every fold must leave at least two rows of positive weight to train on.
         ``"gcv"``: generalised cross-validation, corrected for row subsets. ``"oob"``: from rows that members were not
         given, needs ``max_samples`` below all rows.
     one_standard_error : bool, default=False
@@ -281,15 +282,20 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         with unchanged_on_failure(self):
             self._check_parameters()
             groups = self._groups(**params)
-            engine = open_training(self, X, y, sample_weight)
+            source = open_training(self, X, y, sample_weight)
+            engine = source.loaded_if_small(MANY_ROWS)
             kept = self._kept(engine)
             data = self._selection_data(engine, groups)
             if isinstance(engine, Memory) and data.splits is None:
-                warn_repeated_rows(engine.problem)
+                merges_rows = self._tuning_options().uses_schemes and isinstance(data, RowData)
+                warn_repeated_rows(engine.problem, merges_rows=merges_rows)
             found = self._select(data, engine)
             fitted = self._fit_choice(engine, found, self._seed(kept), kept)
             n_groups = None if groups is None else _count_groups(groups, engine)
-            self._adopt(replace(fitted, splits=data.splits, n_groups=n_groups), engine, X)
+            if isinstance(source, Device) and engine is not source:
+                fitted = replace(fitted, members=fitted.members.in_space(source.rows.space))
+            adopting = engine if isinstance(source, Blocks) else source
+            self._adopt(replace(fitted, splits=data.splits, n_groups=n_groups), adopting, X)
             self._adopt_selection(found, engine)
         return self
 
@@ -435,7 +441,8 @@ class OLSEnsembleRegressorCV(FittedEnsemble):
         spreads = np.array([scheme.spreads for scheme in choice.schemes]).reshape(-1, engine.n_columns)
         penalties = np.array([scheme.penalty for scheme in choice.schemes])
         design = Design(0, 0, seed, found.size, 1.0, "determinantal", self.design, self.fit_intercept)
-        design = engine.complete(replace(design, shares=shares, spreads=spreads, penalties=penalties))
+        design = replace(design, shares=shares, spreads=spreads, penalties=penalties, column_order=found.column_order)
+        design = engine.complete(design)
         return design if np.isinf(self.n_estimators) else drawable(engine, design)
 
     def _adopt_selection(self, found: list[Selection], engine: Engine) -> None:

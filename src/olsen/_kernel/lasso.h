@@ -11,6 +11,8 @@
 #include "factor.h"
 
 #define MOST_SWEEPS 60 /* at a penalty: coefficients only say where the signal lies */
+#define ROUNDING_OF_CHANGE 1e-6 /* of the tolerance: the copy of a column that is in moves by less, by rounding alone */
+#define ROUNDING_OF_FIT 1e-18 /* of the largest squared fit of a column: smaller ones are rounding */
 
 struct lasso {
     ptrdiff_t p, n, q; /* n: rows, or p where M is a Gram matrix */
@@ -46,22 +48,34 @@ static double descend(const struct lasso *given, ptrdiff_t j, double penalty) {
 }
 
 /* Descend along every column that is in, or every one; the largest change of the fit. */
-static double sweep(const struct lasso *given, double penalty, int everything) {
+static double sweep(const struct lasso *given, double penalty, double tol, int everything) {
     double largest = 0.0;
     for (ptrdiff_t j = 0; j < given->p; j++)
         if (given->squares[j] > 0.0 && (everything || given->inside[j])) {
             double change = descend(given, j, penalty);
-            given->inside[j] |= change > 0.0;
+            given->inside[j] |= change > ROUNDING_OF_CHANGE * tol;
             largest = change > largest ? change : largest;
         }
     return largest;
 }
 
-static ptrdiff_t count_nonzero_rows(const struct lasso *given) {
+/* Squared fit of a column by itself, which is zero where the column is not in. */
+static double own_fit(const struct lasso *given, ptrdiff_t j) {
+    double fit = 0.0;
+    for (ptrdiff_t t = 0; t < given->q; t++)
+        fit += given->b[given->q * j + t] * given->b[given->q * j + t];
+    return fit * given->squares[j];
+}
+
+/* Columns that are in. The copy of a column that is in would come in at the very same penalty, so that rounding decides
+ * about it; coefficients that are nothing but rounding do not count. */
+static ptrdiff_t count_columns(const struct lasso *given) {
+    double largest = 0.0;
+    for (ptrdiff_t j = 0; j < given->p; j++)
+        largest = fmax(largest, own_fit(given, j));
     ptrdiff_t count = 0;
     for (ptrdiff_t j = 0; j < given->p; j++)
-        for (ptrdiff_t t = 0, any = 0; t < given->q && !any; t++)
-            count += any = given->b[given->q * j + t] != 0.0;
+        count += own_fit(given, j) > ROUNDING_OF_FIT * largest;
     return count;
 }
 
@@ -79,13 +93,13 @@ static int lasso_path(struct call *call) {
     for (call->result = 0; call->result < LENGTH(l) && !room.failed;) {
         int everything = 1;
         for (ptrdiff_t i = 0; i < MOST_SWEEPS; i++) {
-            int settled = sweep(&given, penalties[call->result], everything) <= NUMBER(tol);
+            int settled = sweep(&given, penalties[call->result], NUMBER(tol), everything) <= NUMBER(tol);
             if (settled && everything)
                 break;
             everything = settled;
         }
         memcpy(found + size * call->result++, given.b, sizeof *found * size);
-        if (count_nonzero_rows(&given) > NUMBER(most))
+        if (count_columns(&given) > NUMBER(most))
             break;
     }
     return release(&room, DONE);

@@ -73,7 +73,12 @@ def from_moments(
 
 
 def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
-    """Each member from the Gram matrix of its own rows and columns.
+    """Each member from the Gram matrix of its own rows and columns, or from the data where that is not trusted."""
+    return _mend(problem, features, samples, from_submatrices(problem, features, samples, mapper), mapper)
+
+
+def from_submatrices(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
+    """Each member from the Gram matrix of its own rows and columns; `refitted` marks those it is not trusted for.
 
     The probes are further targets, of pure noise (over the roots of the weights, which the rows are multiplied by): a
     column's squared coefficient times its sum of squares is on average its variance inflation factor. Sums of squares
@@ -88,7 +93,7 @@ def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, mapp
     values, intercepts, ratios, probed = _solve_submatrices(problem, Y, scale, features, samples, mapper)
     rows = n if samples is None else samples.sizes
     doubtful = ~((ratios > SMALLEST_PIVOT) & (probed**2 * rows < LARGEST_INFLATION))
-    return _mend(problem, features, samples, Solution(values, intercepts, doubtful, "member_gram"), mapper)
+    return Solution(values, intercepts, doubtful, "member_gram")
 
 
 @lru_cache(maxsize=1)

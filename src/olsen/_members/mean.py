@@ -85,6 +85,11 @@ class Members:
         coef, intercept, mean_y = (np.asarray(self.space.get(a)) for a in (self.coef, self.intercept, self.mean_y))
         return replace(self, coef=coef, intercept=intercept, mean_y=mean_y, space=HOST)
 
+    def in_space(self, space: Space) -> Members:
+        """The mean of members on the host as arrays of another library."""
+        coef, intercept, mean_y = (space.put(array) for array in (self.coef, self.intercept, self.mean_y))
+        return replace(self, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
+
     def merge(self, other: Members) -> Members:
         """Both sets of members together, each member with the same weight as before among its own."""
         k = len(self) + len(other)

@@ -146,6 +146,10 @@ class Problem:
         hashes = np.sort(self._row_hashes if rows is None else self._row_hashes[rows])
         return len(hashes) and 1 + int(np.count_nonzero(hashes[1:] != hashes[:-1]))
 
+    def first_of_distinct_rows(self) -> Indices:
+        """Index of the first of all equal rows of X, for every distinct row."""
+        return np.sort(np.unique(self._row_hashes, return_index=True)[1])
+
     @cached_property
     def _row_hashes(self) -> NDArray[Any]:
         """Hashes of their bytes; of dense rows sums of their bits times random odd numbers, modulo 2^64."""

@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._members.problem import Problem
 from .._moments.moments import Moments, from_data, training_moments
-from .._trust import constant_columns
+from .._trust import EPS, constant_columns
 from ..subsets import penalty_of_size
+from .arrangement import TIE_TOL
 from .moment_curves import LeftOut
 from .penalised import JITTER, Fits, GramFits, RowFits
 from .risk_curves import Splits
@@ -36,7 +37,6 @@ FOLDS = 3
 REPEATS = ((3 * FOLDS, 1), (100, 5), (300, 3), (1000, 2))
 MOST_FOLDS = 5  # of a splitter, in which schemes are compared; more are joined
 SEED = 2020  # of the folds, whatever random_state: the same data, the same choice
-TIE_COLUMNS = 16  # by which rows with equal targets are put in order
 GRAM = 2 / 3  # columns for each row up to which Gram matrices are cheaper than rows
 CONSTANT_TOL = 1e-5  # of a column's squares: with less left outside a fold, it counts as constant there
 LARGEST_SHARE = 0.7  # of the rows: degrees of freedom of ridge regression at most
@@ -44,6 +44,11 @@ SMALLEST_SIZE = 0.05  # degrees of freedom below which a penalty is not tried
 COARSE, FINE = 49, 7  # penalties on twelve decades, and between the neighbours of the best of them
 WORTH_A_THREAD = 5e6  # operations of a fold, about
 SMALL_FLOPS = 5e9  # of a Gram matrix, a second or so with its eigenvectors, below which BLAS keeps to one thread
+SQUARED_ACCURACY = (
+    1e-6  # of the largest eigenvalue of products: smaller ones have lost ten digits, and come from the data
+)
+EXACT_ROW = 1e-10  # of a row outside the span of the columns: less is rounding
+SMALLEST_LEFT = 1e-200  # so that rows that nothing is left of do not divide by zero
 ENTRIES = 1 << 18  # numbers in a block of rows: it stays in a cache
 
 
@@ -130,7 +135,12 @@ class FoldData:
         """Position of the least error over folds, as far as all of them have gone."""
         errors = self.each(Fold.errors, self.folds, coefs)
         count = min(len(e) for e in errors)
-        return int(np.argmin(self.weight[: len(errors)] @ np.stack([e[:count] for e in errors])))
+        return first_least(self.weight[: len(errors)] @ np.stack([e[:count] for e in errors]))
+
+
+def first_least(errors: Array) -> int:
+    """Position of the least error; of errors that differ by rounding only, the first."""
+    return int(np.argmax(errors <= errors.min() * (1 + TIE_TOL)))
 
 
 def few_columns(shape: tuple[int, int]) -> bool:
@@ -141,17 +151,15 @@ def few_columns(shape: tuple[int, int]) -> bool:
 def random_splits(problem: Problem) -> tuple[Splits, int]:
     """Rows in random folds, divided anew in every repeat, and how often; with very few rows one by one.
 
-    Rows are numbered in the order of their targets (of equal ones, of their first columns), so that folds depend
-    neither on the order in which rows are given nor on units.
+    The rows are those of an :class:`Arrangement`, so that folds depend neither on the order in which rows were given
+    nor on units.
     """
     n_rows = len(problem.Y)
-    columns = [] if sp.issparse(problem.X) else list(problem.X[:, :TIE_COLUMNS].T[::-1])
-    order = np.lexsort([*columns, problem.Y[:, 0]])
     repeats = next((repeats for most, repeats in REPEATS if n_rows < most), 1)
     count, splits = FOLDS if n_rows >= 3 * FOLDS else n_rows, []
     for repeat in range(repeats):
         fold = np.empty(n_rows, dtype=np.int64)
-        fold[order[np.random.default_rng([SEED, repeat]).permutation(n_rows)]] = np.arange(n_rows) % count
+        fold[np.random.default_rng([SEED, repeat]).permutation(n_rows)] = np.arange(n_rows) % count
         splits += [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
     return splits, repeats if len(splits) < n_rows else 1  # with so few rows all of them judge uniform members
 
@@ -200,13 +208,13 @@ def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Threa
     training = None
     if few_columns((n, p)):
         moments = problem.moments_by(sharing)
-        unit = _units(np.diagonal(moments.G) / moments.weight)
+        unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
         training = moments_of_training_rows(problem, splits, repeats, sharing)
         fits: list[Fits] = [_gram_fits(part, unit, moments) for part in (*training, moments)]
         means = [(part.mean_x, part.mean_y) for part in training]
     else:
-        whole, unit = _row_fits(problem)
-        fits = [*(whole.take(train) for train, _ in splits), whole]
+        whole, unit = standardised_rows(problem)
+        fits = [*(whole.take(train, CONSTANT_TOL) for train, _ in splits), whole]
         means = [problem.take(train).means for train, _ in splits]
     folds = []
     for (_, test), fit, (mean_x, mean_y) in zip(splits, fits[:-1], means, strict=True):
@@ -220,7 +228,7 @@ def folds_of_moments(parts: list[Moments], sharing: Threads) -> FoldData:
     """From moments of folds of rows, wherever these were summed."""
     parts = [part.on_host() for part in parts]
     whole = Moments.merge_all(parts)
-    unit = _units(np.diagonal(whole.G) / whole.weight)
+    unit = standard_deviations(np.diagonal(whole.G) / whole.weight)
     folds = []
     for part, rest in zip(parts, training_moments(parts), strict=True):
         left_out = LeftOut.from_moments(part, rest)
@@ -230,7 +238,7 @@ def folds_of_moments(parts: list[Moments], sharing: Threads) -> FoldData:
     return FoldData(_gram_fits(whole, unit, whole), unit, whole.n_rows, folds, 1, sharing)
 
 
-def _units(variance: Array) -> Array:
+def standard_deviations(variance: Array) -> Array:
     return np.where(variance > 0, np.sqrt(np.maximum(variance, 0.0)), 1.0)
 
 
@@ -243,7 +251,7 @@ def _gram_fits(moments: Moments, unit: Array, whole: Moments) -> GramFits:
     return GramFits(G, C, moments.n_rows, moments.weight)
 
 
-def _row_fits(problem: Problem) -> tuple[RowFits, Array]:
+def standardised_rows(problem: Problem) -> tuple[RowFits, Array]:
     """Of all rows, and the standard deviations of the columns; columns that hold one value are zero."""
     dense = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
     root = np.ones(len(dense)) if problem.weight is None else np.sqrt(problem.weight)
@@ -255,7 +263,7 @@ def _row_fits(problem: Problem) -> tuple[RowFits, Array]:
     if problem.fit_intercept:
         squares[constant_columns(squares, mean_x, total)] = 0.0
     A[:, squares == 0] = 0.0
-    unit = _units(squares / total)
+    unit = standard_deviations(squares / total)
     A /= unit
     return RowFits(A, (problem.Y - mean_y) * root[:, None], root, problem.fit_intercept), unit
 
@@ -267,23 +275,44 @@ def blas_for(shape: tuple[int, int]) -> AbstractContextManager[None]:
 
 
 def ridge_penalty(problem: Problem, data: FoldData) -> float | None:
-    """The penalty of least leave-one-out error, in units of the columns; None where all of them are constant."""
+    r"""The penalty of least leave-one-out error, in units of the columns; None where all of them are constant.
+
+    With left singular vectors U of the standardised rows and squared singular values s, the residual of a row without
+    it is
+
+    .. math:: \frac{r_l + \sum_k U_{lk} \, \lambda / (s_k + \lambda) \, (U'y)_k}
+                   {g_l + \sum_k U_{lk}^2 \, \lambda / (s_k + \lambda)},
+
+    where :math:`r = y - UU'y` and :math:`g_l = 1 - w_l / \sum w - \sum_k U_{lk}^2` are zero for rows that columns can
+    fit exactly (status: exact). Written with 1 - h, both would be rounding there, and decide about the penalty.
+    """
     s2, E = _eigen(data.whole.products)
     if not len(s2):
         return None
-    rows = data.whole if isinstance(data.whole, RowFits) else _row_fits(problem)[0]
-    U = E if isinstance(data.whole, RowFits) else rows.A @ (E / np.sqrt(s2))
+    rows = data.whole if isinstance(data.whole, RowFits) else standardised_rows(problem)[0]
+    jitter = JITTER * float(np.trace(data.whole.products)) / len(data.whole.products)  # as in the fits
+    if s2[-1] < SQUARED_ACCURACY * s2[0]:  # products of columns or rows have lost the small ones
+        U, s, _ = np.linalg.svd(rows.A, full_matrices=False)
+        s2 = s[: len(s2)] ** 2
+        U = U[:, : len(s2)]
+    else:
+        U = E if isinstance(data.whole, RowFits) else rows.A @ (E / np.sqrt(s2))
     y, share = rows.B[:, 0], rows.root**2 / rows.weight * rows.centred
     along = U.T @ y
+    outside = 1 - share - np.einsum("lk,lk->l", U, U)
+    exact = outside <= EXACT_ROW
+    outside[exact] = 0.0
+    rest = np.where(exact, 0.0, y - U @ along)
 
     def error(penalties: Array) -> Array:
         """Squared leave-one-out residuals, for all penalties in two products a block of rows."""
-        shrink, total = s2[:, None] / (s2[:, None] + penalties), np.zeros(len(penalties))
+        lost = (penalties + jitter) / (s2[:, None] + penalties + jitter)
+        total = np.zeros(len(penalties))
         step = max(1, ENTRIES // (U.shape[1] + len(penalties)))
         for start in range(0, len(U), step):
             here = slice(start, start + step)
-            left = 1 - (U[here] ** 2) @ shrink - share[here, None]
-            residual = (y[here, None] - U[here] @ (shrink * along[:, None])) / left
+            left = outside[here, None] + (U[here] ** 2) @ lost
+            residual = (rest[here, None] + U[here] @ (lost * along[:, None])) / np.maximum(left, SMALLEST_LEFT)
             total += np.einsum("lp,lp->p", residual, residual)
         return total
 
@@ -313,13 +342,15 @@ def _least(error: Callable[[Array], Array], s2: Array, limit: float) -> float:
     grid = inside if degrees[0] <= limit else np.r_[penalty_of_size(s2, limit), inside]
     if not len(grid):
         return float(s2[0])
-    best = int(np.argmin(error(grid)))
+    grid = grid[::-1]  # of tied penalties, the largest
+    best = first_least(error(grid))
     fine = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], FINE)
-    return float(fine[np.argmin(error(fine))])
+    return float(fine[first_least(error(fine))])
 
 
 def _eigen(G: Array) -> tuple[Array, Array]:
     """Eigenvalues in falling order and eigenvectors, without those that are rounding."""
     s2, E = np.linalg.eigh(G)
-    keep = s2 > s2[-1] * 1e-13 if len(s2) and s2[-1] > 0 else np.zeros(len(s2), dtype=bool)
+    rounding = max(1e-13, 8 * EPS * len(s2))  # of the largest eigenvalue
+    keep = s2 > s2[-1] * rounding if len(s2) and s2[-1] > 0 else np.zeros(len(s2), dtype=bool)
     return s2[keep][::-1], E[:, keep][:, ::-1]

@@ -26,15 +26,15 @@ from .._execution.arrays import row_products
 from .._execution.threads import Threads, cached_property
 from .._kernel import _native as _kernel
 from .._members import Members, gram
-from .._members.problem import Problem
+from .._members.problem import Problem, Solution
 from .._moments.moments import Moments
 from .._trust import require_finite
 from ..subsets import Subsets
+from .arrangement import TIE_TOL, Copies, random_numbers
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-ROUNDING = 1e-20  # of the squares of a column: with less left among some rows, they hold one value
 JITTER = 1e-8  # of its diagonal makes a Gram matrix of dependent columns definite
 LASSO_TOL = 1e-7  # of the squared fit of the best column: coefficients only say where the signal lies
 SPECTRAL = 20  # penalties from which on one eigendecomposition is cheaper than a factor for each
@@ -84,6 +84,12 @@ class System:
         out, (S, root) = np.zeros((len(penalties), len(self.spreads), x.shape[2])), _support(self.spreads)
         out[:, S] = root[:, None] * x
         return out
+
+    def jittered_solution(self) -> Array:
+        """Solution (k, q) without a penalty, but for JITTER of each diagonal entry."""
+        diagonal = np.diagonal(self.M)
+        shifted = self.M + np.diag(np.where(diagonal > 0, JITTER * diagonal, 1.0))  # constant columns: coefficient zero
+        return np.asarray(np.linalg.solve(shifted, self.right))
 
     def degrees_of_freedom(self, penalty: float) -> Array:
         """Of every column, (p,): the probability to be in a determinantal member."""
@@ -152,6 +158,11 @@ class GramFits:
         """Of the columns, (p,)."""
         return np.ascontiguousarray(np.diagonal(self.G))
 
+    @property
+    def copies(self) -> Copies:
+        """Columns that are copies of each other."""
+        return Copies.of(self.G @ random_numbers(len(self.G), 2))
+
     def system(self, spreads: Array) -> System:
         """For every penalty."""
         return System.from_gram(self.G, self.C, spreads)
@@ -212,8 +223,13 @@ class RowFits:
         """Of the columns, (p,)."""
         return np.asarray(np.einsum("lj,lj->j", self.A, self.A))
 
-    def take(self, rows: Indices) -> RowFits:
-        """Some of the rows about their own means: with P = I - r r'/r'r of their root weights r, P A and P A A' P."""
+    def take(self, rows: Indices, constant_tol: float) -> RowFits:
+        """Some of the rows about their own means: with P = I - r r'/r'r of their root weights r, P A and P A A' P.
+
+        A column with less than `constant_tol` of its sum of squares in these rows counts as constant there. Otherwise a
+        level of a factor that does not occur in them would be a column of rounding errors with a coefficient of any
+        size.
+        """
         A, B, K, r = self.A.T[:, rows].T, self.B[rows], self.products[np.ix_(rows, rows)], self.root[rows]
         if self.centred:
             own = r / (r @ r)
@@ -223,11 +239,18 @@ class RowFits:
             K -= np.outer(r, u)
             K -= np.outer(u, r)
             K += (own @ u) * np.outer(r, r)
-            constant = np.einsum("lj,lj->j", A, A) <= ROUNDING * self.squares
+        constant = np.flatnonzero(np.einsum("lj,lj->j", A, A) <= constant_tol * self.squares)
+        if len(constant):
+            K -= A[:, constant] @ A[:, constant].T
             A[:, constant] = 0.0
-            if constant.all():
-                K[:] = 0.0
+            if len(constant) == A.shape[1]:
+                K[:] = 0.0  # without the rounding that is left of it
         return RowFits(A, B, r, self.centred, K)
+
+    @property
+    def copies(self) -> Copies:
+        """Columns that are copies of each other."""
+        return Copies.of(self.A.T @ random_numbers(len(self.A), 2))
 
     def system(self, spreads: Array) -> System:
         return System.from_rows(self.A, self.B, spreads, self.products)
@@ -235,8 +258,25 @@ class RowFits:
     def members(self, columns: Indices) -> Array:
         (k, m), p = columns.shape, self.A.shape[1]
         features = Subsets(p, m * np.arange(k + 1), columns.ravel())
-        values = gram.solve_own(Problem(self.A, self.B, None, False), features, None, Threads()).values
-        return _by_column(values, columns, p)
+        return _by_column(self.solve_members(features, Threads()).values, columns, p)
+
+    def solve_members(self, features: Subsets, threads: Threads) -> Solution:
+        """Least squares on subsets of the columns, all targets.
+
+        Members whose Gram matrix cannot be trusted get a little on its diagonal, as all members of :class:`GramFits`
+        do: the shortest solution in units of the columns, but for a relative error of JITTER.
+        """
+        solution = gram.from_submatrices(Problem(self.A, self.B, None, False), features, None, threads)
+        doubtful = np.flatnonzero(solution.refitted)
+
+        def solve_again(start: int, stop: int) -> None:
+            for i in doubtful[start:stop].tolist():
+                A = self.A[:, features[i]]
+                system = System(A.T @ A, A.T @ self.B, np.ones(A.shape[1]))
+                solution.values[features.indptr[i] : features.indptr[i + 1]] = system.jittered_solution()
+
+        threads(solve_again, len(doubtful))
+        return solution
 
     def lasso(self, shares: Array) -> Array:
         if not np.any(self.C):
@@ -295,7 +335,8 @@ def _largest_penalty(C: Array) -> float:
 
 def _lasso(M: Array, targets: Array, squares: Array, C: Array, shares: Array, most: float, from_rows: bool) -> Array:
     """Down to a squared change of a fit by one column that is small beside the largest fit by one."""
-    top, found = _largest_penalty(C), np.empty((len(shares), *C.shape))
+    # a little above the largest penalty, at which rounding would decide whether the first column is in
+    top, found = (1 + TIE_TOL) * _largest_penalty(C), np.empty((len(shares), *C.shape))
     tol = LASSO_TOL * top**2 / max(float(squares.max(initial=0.0)), 1e-300)
     left = np.array(targets.T, order="C")
     count = _kernel.lasso_path(M, left, squares, shares * top, float(most), tol, from_rows, found)

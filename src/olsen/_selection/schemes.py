@@ -21,12 +21,13 @@ measured in ``docs/tuning.md``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrangement import TIE_TOL, Arrangement
 from .combining import simplex_weights
 from .fold_data import Fold, FoldData, TestRows
 from .penalised import inclusion, lasso_path, lasso_penalty, members, penalised, penalty_unit
@@ -47,6 +48,7 @@ STEPS_BEYOND = 3  # of the lasso's best penalty in the first repeat, that later 
 PAIRS = (15, 30)  # of uniform members that judge in a fold, at least and at most ...
 WORK, MOST_DRAWN = 1e8, 6e4  # ... as many as take so many operations, and columns to draw from
 LARGEST_SHARE = 0.85  # of the rows: members stay clear of the interpolation peak
+LEAST_EXTRAPOLATED = 0.5  # of the observed error of some uniform members: that of infinitely many is not less
 FEW_ROWS = 300  # below which uniform members are judged in all repeats
 SEED = 24
 
@@ -95,6 +97,26 @@ class Choice:
         mse = float(np.average([fold.errors(np.zeros((1, p)))[0] for fold in data.folds], weights=data.weight))
         return cls((), 0.0, 1.0, mse, _standard_error(data, fits, mse), fits, none, np.zeros(p))
 
+    def rearranged(self, arrangement: Arrangement) -> Choice:
+        """The choice for rows and columns as they came, from that for an arrangement of them."""
+        back = arrangement.columns_back
+        schemes = tuple(
+            replace(scheme, spreads=back(scheme.spreads), inclusion=back(scheme.inclusion)) for scheme in self.schemes
+        )
+        fits = []
+        for fit in self.fits:
+            rows, residual = fit.rows, fit.residual
+            if rows is not None and residual is not None:
+                rows, residual = arrangement.rows_back(rows, residual)
+            fits.append(FoldFit(back(fit.coef), fit.intercept, rows, residual))
+        return replace(
+            self,
+            schemes=schemes,
+            fits=fits,
+            selected=back(self.selected),
+            selection_frequency=back(self.selection_frequency),
+        )
+
     @property
     def shares(self) -> dict[str, float]:
         """By name."""
@@ -123,11 +145,12 @@ def choose_schemes(
     chosen = [np.stack([a[0], b[at_power], c[at_lasso], d[at_sparse]]) for a, b, c, d in of_folds]
     # on all rows: spreads, and penalties in units of these
     b = lasso[-1][at_lasso]
-    spreads = [all_alike, _powers(ridge[-1][0], 1.0), _powers(b, 1.0), squares[-1]]
+    copies = data.whole.copies
+    spreads = [all_alike, _powers(ridge[-1][0], 1.0), copies.mean(_powers(b, 1.0)), copies.mean(squares[-1])]
     of_lasso = lasso_penalty(data.whole, b[:, None], float(LASSO_SHARES[at_lasso]))
     penalties = [penalty, penalty * PENALTIES[at_power], of_lasso, penalty * PENALTIES[at_sparse]]
-    products, coefs = _products(data, chosen, None if only_ridge else uniform_size)
-    usable = np.array([True, *[not only_ridge] * 4, scale is None and not only_ridge])
+    products, coefs, trusted = _products(data, chosen, None if only_ridge else uniform_size)
+    usable = np.array([True, *[not only_ridge] * 3, trusted, scale is None and not only_ridge])
     usable[POWER:UNIFORM] &= [spread.any() for spread in spreads[POWER:]]  # else there is none to draw
     shares, optimism = _shares(products, data, usable)
     used = [i for i in range(UNIFORM) if shares[i] > 0]
@@ -164,12 +187,13 @@ def _mean(products: Array | Sequence[Array], weight: Array) -> Array:
     return np.asarray(np.tensordot(weight / weight.sum(), products, axes=1))
 
 
-def _uniform(data: FoldData, size: int, folds: int) -> tuple[list[Array], list[float]]:
+def _uniform(data: FoldData, size: int, folds: int) -> tuple[list[Array], list[float], bool]:
     """Mean coefficients (p,) of uniform members in the first folds, and the errors of infinitely many of them.
 
     Members come in pairs, both ends of random orders of the columns: as many as are cheap, as more of them are better
     judges of small differences. With the mean error P of a pair's mean and that of k members R, infinitely many have
-    R - 2 (P - R) / (k - 2).
+    R - 2 (P - R) / (k - 2). Wild members make that difference noise, which may be negative: an error below
+    LEAST_EXTRAPOLATED of R is not believed. The last value returned says whether all folds had a larger one.
     """
     p = len(data.unit)
     pairs = int(np.clip(min(WORK / max(1.0, size) ** 3, MOST_DRAWN / p), *PAIRS))
@@ -180,20 +204,24 @@ def _uniform(data: FoldData, size: int, folds: int) -> tuple[list[Array], list[f
         columns.append(np.sort(np.concatenate([orders[:, :m], orders[:, -m:]]), axis=1))  # one half, the other
     coefs = data.each(members, data.fits, columns)
     means = [every.mean(axis=0) for every in coefs]
-    own = data.each(Fold.errors, data.folds, [mean[None] for mean in means])
-    pair = data.each(Fold.errors, data.folds, [(every[:pairs] + every[pairs:]) / 2 for every in coefs])
-    return means, [float(R[0] - 2 * (P.mean() - R[0]) / (2 * pairs - 2)) for R, P in zip(own, pair, strict=True)]
+    observed = np.concatenate(data.each(Fold.errors, data.folds, [mean[None] for mean in means]))
+    of_pairs = data.each(Fold.errors, data.folds, [(every[:pairs] + every[pairs:]) / 2 for every in coefs])
+    pair = np.array([errors.mean() for errors in of_pairs])
+    extrapolated = observed - 2 * (pair - observed) / (2 * pairs - 2)
+    least = LEAST_EXTRAPOLATED * observed
+    return means, np.maximum(extrapolated, least).tolist(), bool(np.all(extrapolated >= least))
 
 
-def _products(data: FoldData, chosen: list[Array], uniform_size: int | None) -> tuple[Array, list[Array]]:
-    """Mean products of errors (folds, schemes, schemes), and coefficients (schemes, p) of every fold.
+def _products(data: FoldData, chosen: list[Array], uniform_size: int | None) -> tuple[Array, list[Array], bool]:
+    """Mean products of errors (folds, schemes, schemes), coefficients (schemes, p) of every fold, and whether the error
+    of uniform members can be trusted.
 
     Of many rows uniform members are fitted in the first repeat only; in the others they have the same lead.
     """
     known = len(data.folds) if data.n_rows < FEW_ROWS else data.first
-    uniform, errors = [coef[RIDGE] for coef in chosen], list[float]()
+    uniform, errors, trusted = [coef[RIDGE] for coef in chosen], list[float](), False
     if uniform_size is not None:
-        uniform[:known], errors = _uniform(data, uniform_size, known)
+        uniform[:known], errors, trusted = _uniform(data, uniform_size, known)
     every = [np.vstack([coef, own, np.zeros(len(own))]) for coef, own in zip(chosen, uniform, strict=True)]
     found = np.stack(data.each(Fold.products, data.folds, every))
     found[: len(errors), UNIFORM, UNIFORM] = errors
@@ -203,7 +231,7 @@ def _products(data: FoldData, chosen: list[Array], uniform_size: int | None) -> 
         S[UNIFORM] = S[RIDGE] + lead
         S[:, UNIFORM] = S[UNIFORM]
         S[UNIFORM, UNIFORM] = S[RIDGE, RIDGE] + first[UNIFORM, UNIFORM] - first[RIDGE, RIDGE]
-    return found, every[:known]
+    return found, every[:known], trusted
 
 
 def _fold_fits(data: FoldData, coefs: list[Array]) -> list[FoldFit]:
@@ -275,7 +303,9 @@ def _without_best(shares: Array, base: Array, products: Array, data: FoldData) -
     steady = data.weight.copy()
     for part in np.array_split(np.arange(len(gains)), data.repeats):
         if len(part) > 1:
-            steady[part[np.argmax(gains[part])]] = 0.0
+            # folds whose gains differ by rounding only share the loss of one of them
+            best = part[gains[part] >= gains[part].max() - TIE_TOL * np.abs(gains).max()]
+            steady[best] *= 1 - 1 / len(best)
     return steady
 
 

@@ -18,11 +18,13 @@ from .._members.problem import Problem
 from .._moments.moments import Moments
 from ..subsets import resolve_size
 from . import combining, moment_curves, risk_curves
+from .arrangement import Arrangement
 from .fold_data import (
     FoldData,
     blas_for,
     few_folds,
     few_splits,
+    first_least,
     folds_of_moments,
     folds_of_rows,
     moments_of_training_rows,
@@ -103,6 +105,7 @@ class Selection:
     mse_error: float  # its standard error
     prediction: Array | None = None  # (n, q) of left-out rows
     choice: Choice | None = None
+    column_order: Indices | None = None  # by content, from which uniform members are drawn
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,11 @@ class RowData:
         """The same for each of several targets."""
         count = self.problem.Y.shape[1]
         return [self] if count == 1 else [replace(self, problem=self.problem.target(t)) for t in range(count)]
+
+    def arranged(self) -> tuple[RowData, Arrangement]:
+        """Rows and columns in an order that depends on content; repeated rows are merged where no splits are given."""
+        arrangement = Arrangement.of(self.problem, merge_rows=self.splits is None)
+        return replace(self, problem=arrangement.apply(self.problem)), arrangement
 
     def curve(self, options: TuningOptions, how: Paths) -> _Curve:
         """Of uniform members, by the criterion that was asked for."""
@@ -192,7 +200,7 @@ class RowData:
         return np.asarray(centre + scale * (self.problem.Y - found.residuals[at] - centre))
 
     def prediction_of(self, choice: Choice) -> Array | None:
-        """The same by the mixture, from the folds without each row, averaged over repeats."""
+        """Prediction (n, 1) of every row by the mixture, from the folds without the row, averaged over repeats."""
         Y = self.problem.Y
         total, times = np.zeros(len(Y)), np.zeros(len(Y))
         for fit in choice.fits:
@@ -304,7 +312,7 @@ def _uniform(data: SelectionData, options: TuningOptions, k: float, how: Paths) 
     found = data.curve(options, how)
     average = found.curve.average
     mse = average.mse(k)
-    at = int(np.argmin(mse))
+    at = first_least(mse)
     if options.one_standard_error:
         at = int(np.flatnonzero(mse <= mse[at] + _standard_error(found.curve, k, data.shape[0])[at])[0])
     number = average.members_for(at, EXCESS) if np.isinf(k) else k
@@ -318,12 +326,23 @@ def _uniform(data: SelectionData, options: TuningOptions, k: float, how: Paths) 
 
 
 def _schemes(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
+    """Choose for rows in an order that depends on their content, and for moments as they are."""
+    if isinstance(data, MomentData):
+        return _choose(data, options, k, how)
+    rows, arrangement = data.arranged()
+    selection = _choose(rows, options, k, how)
+    assert selection.choice is not None
+    choice = selection.choice.rearranged(arrangement)
+    return replace(selection, choice=choice, prediction=data.prediction_of(choice), column_order=arrangement.columns)
+
+
+def _choose(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
     """Uniform members have their best size for many of them, in proportion to the root of the rows."""
     n, p = data.shape
     with blas_for((n, p)):
         curve, trained_on, folds, penalty = data.in_folds(options, how)
         many, average = MANY if np.isinf(k) else k, curve.average
-        size = round(float(average.sizes[np.argmin(average.mse(many))]) * np.sqrt(n / trained_on))
+        size = round(float(average.sizes[first_least(average.mse(many))]) * np.sqrt(n / trained_on))
         size = max(1, min(size, p, int(LARGEST_SHARE * (n - options.fit_intercept))))
         if penalty is None:  # no column varies
             choice = Choice.of_nothing(folds)
@@ -334,7 +353,7 @@ def _schemes(data: SelectionData, options: TuningOptions, k: float, how: Paths) 
     return Selection(
         "kfold", average.shifted(choice.beyond_first), _standard_error(curve, many, n), size, k,
         1 - choice.nothing if options.scale is None else options.scale, choice.mse, choice.standard_error,
-        data.prediction_of(choice) if isinstance(data, RowData) else None, choice,
+        choice=choice,
     )  # fmt: skip
 
 

@@ -162,9 +162,11 @@ def fit(
     engine = Blocks(BlockSource(read, f"table {table.path.name}", n_rows=table.n_rows), options_of(model))
     model.fit(engine, None)
     X, y, fold = (np.concatenate(parts) for parts in zip(*taken.values(), strict=True))
-    if (fits := model._result().folds) is not None:  # intervals rest on the errors of the sample
+    fits = model._result().folds
+    if fits is not None and fits[0].residual is None:  # intervals rest on the errors of the sample
         model._keep_errors([fit.residuals(X[fold == f], y[fold == f, None]) for f, fit in enumerate(fits)])
-    return engine.summary.parts, X, y
+    # few rows were loaded by the model, and are summed here
+    return engine.summary.parts if engine.is_summed else engine.folds(FOLDS, SEED), X, y
 
 
 def predictions(

@@ -49,6 +49,8 @@ class Design:
         Of the same.
     process : tuple of Determinantal or None, default=None
         What determinantal members are drawn from, made from the data once: members can be drawn again without them.
+    column_order : ndarray of shape (n_columns,) or None, default=None
+        Column that stands at each position from which uniform members are drawn; None: the order of the data.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Design:
     spreads: NDArray[np.float64] | None = None
     penalties: NDArray[np.float64] | None = None
     process: tuple[Determinantal, ...] | None = None
+    column_order: NDArray[np.int64] | None = None
 
     @property
     def uniform(self) -> Design:
@@ -96,11 +99,14 @@ class Design:
         if self.sampling == "determinantal" or self.shares is not None:
             assert self.process is not None
             return self._draw_laws(self.process, start, stop, mapper), None
-        return draw_members(
+        features, samples = draw_members(
             self.n_rows, self.n_columns, stop, start=start, seed=self.seed, max_features=self.max_features,
             max_samples=self.max_samples, sampling=self.sampling, design=self.kind,
             fit_intercept=self.fit_intercept, distinct_rows=self.distinct_rows, mapper=mapper,
         )  # fmt: skip
+        if self.column_order is not None:
+            features = Subsets.stack([np.sort(self.column_order[subset]) for subset in features], self.n_columns)
+        return features, samples
 
     def _draw_laws(self, process: tuple[Determinantal, ...], start: int, stop: int, mapper: Mapper | None) -> Subsets:
         """Columns of determinantal members, of several laws where there are shares, uniform ones last."""

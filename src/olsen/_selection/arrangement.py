@@ -1,0 +1,225 @@
+r"""Order rows and columns by their content, so that the choice of a model does not depend on how a table is laid out.
+
+Folds and subsets are drawn by position. Before a choice is made, rows and columns are put into an order that depends on
+content alone. Rows that repeat others with their targets, more often than chance explains, are merged and their
+weights added: a copy of a row in another fold would make errors look small, and a weight of two is as two rows.
+ With standardised columns Z, targets
+:math:`\tilde y` about their mean and weights w that sum to one, columns are ordered by
+
+.. math:: |Z'W\tilde y|, \qquad |Z'W\tilde y^2|, \qquad (Z'W\tilde y) \circ (Z'W Z Z'W\tilde y),
+
+and rows by :math:`|\tilde y|`, then by :math:`Zh`, where h holds a fixed random number for each rank of a column, then
+by :math:`\tilde y`. None of them changes with units or, except the last, with the sign of y. Values closer than
+``TIE_TOL`` of the largest are tied and leave the decision to the next key, so that rounding errors decide nothing;
+rows or columns that all keys tie are copies or mirror images of each other, and stay in the order in which they came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._members.problem import Problem, gather
+from .._trust import constant_columns
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+TIE_TOL = 1e-9  # fraction of the largest value of a key: closer values count as equal
+CHANCE_FACTOR = 3.0  # times the expected number of repeated rows that chance still explains
+BLOCK_ENTRIES = 1 << 20  # numbers of a block of standardised columns, which are never all held at once
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """An order of the columns, and of the rows without repeats."""
+
+    columns: Indices  # (p,)
+    rows: Indices  # (n_distinct,) first of all equal rows
+    distinct_row: Indices  # (n,) for every row, the position in `rows` of the row it equals
+
+    @classmethod
+    def of(cls, problem: Problem, *, merge_rows: bool) -> Arrangement:
+        """The arrangement for a problem of one target; without `merge_rows` all rows stay where they are."""
+        n = problem.shape[0]
+        if not merge_rows:
+            columns, _ = _orders(problem)
+            return cls(columns, np.arange(n), np.arange(n))
+        first, distinct_row = _distinct_rows(problem)
+        # a single distinct row would leave nothing to divide into folds
+        if len(first) < 2 or chance_explains(n - len(first), [problem.Y[:, 0]], problem):
+            first, distinct_row = np.arange(n), np.arange(n)
+        columns, order = _orders(_merged(problem, first, distinct_row))
+        position = np.empty(len(first), dtype=np.int64)
+        position[order] = np.arange(len(first))
+        return cls(columns, first[order], position[distinct_row])
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem with its rows merged, and rows and columns in order."""
+        moved = _merged(problem, self.rows, self.distinct_row)
+        return replace(moved, X=moved.X[:, self.columns])
+
+    def columns_back(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
+        """Values of the ordered columns, (p,), for the columns as they came."""
+        out = np.empty_like(values)
+        out[self.columns] = values
+        return out
+
+    def rows_back(self, rows: Indices, values: Array) -> tuple[Indices, Array]:
+        """All rows that some distinct `rows` stand for, and their `values` for each of them."""
+        value = np.zeros(len(self.rows))
+        value[rows] = values
+        chosen = np.zeros(len(self.rows), dtype=bool)
+        chosen[rows] = True
+        every = np.flatnonzero(chosen[self.distinct_row])
+        return every, value[self.distinct_row[every]]
+
+
+def _merged(problem: Problem, first: Indices, distinct_row: Indices) -> Problem:
+    """The rows `first`, each with the weight of all rows that equal it."""
+    n = problem.shape[0]
+    if len(first) == n and np.array_equal(first, np.arange(n)):
+        return replace(problem)  # without moments, which are of columns in another order
+    merged = problem.take(first)
+    if len(first) == n:
+        return merged
+    weight = np.bincount(distinct_row, weights=problem.weights, minlength=len(first)).astype(np.float64)
+    return replace(merged, weight=weight)
+
+
+def _distinct_rows(problem: Problem) -> tuple[Indices, Indices]:
+    """Number of the first of all equal rows, and for every row the position of its first."""
+    p = problem.shape[1]
+    unweighted = _Standardised.of(replace(problem, weight=None, fit_intercept=True))
+    keys = [problem.Y[:, 0] - problem.Y[:, 0].mean(), *unweighted.times(random_numbers(p, 2)).T]
+    rank = _ranks(keys)
+    _, first, distinct_row = np.unique(rank, return_index=True, return_inverse=True)
+    in_order = np.argsort(first)  # so that rows without repeats stay where they are
+    position = np.empty(len(first), dtype=np.int64)
+    position[in_order] = np.arange(len(first))
+    return first[in_order], position[distinct_row]
+
+
+def chance_explains(n_repeats: int, targets: list[Array], problem: Problem) -> bool:
+    """Whether independent rows of cells as coarse as those of X and `targets` would repeat each other about as often.
+
+    A column of C equally likely values leaves n - C (1 - exp(-n / C)) repeats among n rows. A rounded column has about
+    range / step values, of which a bell curve uses a quarter. One column that is finer than the repeats explains that
+    they are no chance. (Merging repeats of coarse tables costs accuracy: they are observations of their own.)
+    """
+    n, p = problem.shape
+    columns = (gather(problem.X, slice(j, j + 1), None)[:, 0] for j in range(p))
+    for values in chain(targets, columns):
+        in_order = np.sort(values)
+        gaps = np.diff(in_order)
+        width = float(in_order[-1] - in_order[0])
+        steps = gaps[gaps > TIE_TOL * width]
+        if len(steps):
+            n_values = max(1.0, width / float(steps.min()) / 4)
+            expected_repeats = n + n_values * np.expm1(-n / n_values)
+            if n_repeats > CHANCE_FACTOR * expected_repeats:
+                return False
+    return True
+
+
+def _orders(problem: Problem) -> tuple[Indices, Indices]:
+    """Columns and rows in the order of their content."""
+    p = problem.shape[1]
+    Z = _Standardised.of(problem)
+    weight = problem.weights / problem.total_weight
+    y = problem.Y[:, 0] - problem.means[1][0]
+    along = Z.transposed_times(np.column_stack([weight * y, weight * y**2]))  # (p, 2)
+    twice = Z.transposed_times((weight * Z.times(along[:, :1])[:, 0])[:, None])[:, 0]
+    column_rank = _ranks([np.abs(along[:, 0]), np.abs(along[:, 1]), along[:, 0] * twice])
+    direction = random_numbers(p, 1)[column_rank]
+    row_rank = _ranks([np.abs(y), Z.times(direction)[:, 0], y])
+    return np.argsort(column_rank, kind="stable"), np.argsort(row_rank, kind="stable")
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Standardised columns that are copies of each other, or copies with the other sign."""
+
+    group: Indices  # (p,) the same number for all copies of a column
+    sign: Array  # (p,) one or minus one
+
+    @classmethod
+    def of(cls, products: Array) -> Copies:
+        """From products (p, 2) of standardised columns with two random vectors, which copies have in common."""
+        first, second = products.T
+        return cls(_ranks([np.abs(first), first * second]), np.where(first < 0, -1.0, 1.0))
+
+    def mean(self, values: Array) -> Array:
+        """Values of the columns, (p,), averaged over copies: which of them a solver took is a matter of their order."""
+        return np.asarray(np.bincount(self.group, weights=values)[self.group] / np.bincount(self.group)[self.group])
+
+    def mean_coef(self, coef: Array) -> Array:
+        """Coefficients (p, q) of standardised columns, averaged over copies: the fit of the training rows stays."""
+        return np.stack([self.sign * self.mean(self.sign * of_target) for of_target in coef.T], axis=1)
+
+
+def _ranks(keys: list[Array]) -> Indices:
+    """Rank of every item by the first key, then the next; items whose keys are all tied share a rank."""
+    rank = np.zeros(len(keys[0]), dtype=np.int64)
+    for key in keys:
+        order = np.lexsort((key, rank))
+        apart = np.diff(key[order]) > TIE_TOL * np.abs(key).max(initial=0.0)
+        steps = apart | (np.diff(rank[order]) > 0)
+        rank[order] = np.concatenate([[0], np.cumsum(steps)])
+    return rank
+
+
+def random_numbers(count: int, sets: int) -> Array:
+    """Fixed random numbers, (count, sets)."""
+    return np.random.default_rng(SEED).standard_normal((sets, count)).T
+
+
+@dataclass(frozen=True)
+class _Standardised:
+    """Columns about their means in units of their standard deviations, made block by block when they are used."""
+
+    problem: Problem
+    mean: Array  # (p,)
+    unit: Array  # (p,)
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Standardised:
+        """Units of zero mark constant columns, whose standardised entries are zero."""
+        mean = problem.means[0]
+        total = problem.total_weight
+        unit = np.zeros(len(mean))
+        for block in _blocks(problem):
+            centred = gather(problem.X, block, None) - mean[block]
+            squares = problem.weights @ centred**2
+            if problem.fit_intercept:
+                squares[constant_columns(squares, mean[block], total)] = 0.0
+            unit[block] = np.sqrt(squares / total)
+        return cls(problem, mean, unit)
+
+    def times(self, B: Array) -> Array:
+        """Z B for B of shape (p, count)."""
+        return sum((self._block(block) @ B[block] for block in _blocks(self.problem)), np.zeros(()))
+
+    def transposed_times(self, B: Array) -> Array:
+        """Z' B for B of shape (n, count)."""
+        return np.concatenate([self._block(block).T @ B for block in _blocks(self.problem)])
+
+    def _block(self, block: slice) -> Array:
+        unit = self.unit[block]
+        scaled = (gather(self.problem.X, block, None) - self.mean[block]) / np.where(unit > 0, unit, 1.0)
+        scaled[:, unit == 0] = 0.0
+        return np.asarray(scaled)
+
+
+def _blocks(problem: Problem) -> Iterator[slice]:
+    """Slices of columns of at most about BLOCK_ENTRIES numbers."""
+    n, p = problem.shape
+    step = max(1, BLOCK_ENTRIES // max(1, n))
+    return (slice(start, min(start + step, p)) for start in range(0, p, step))

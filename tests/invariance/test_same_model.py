@@ -1,0 +1,128 @@
+"""The same data give the same model: in every engine and unit, with another BLAS kernel, in another order.
+
+The gate runs 20 tables, and each engine with one change of each of them; ``make test-invariance`` runs 300 tables with
+every engine and every change.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from .engines import ENGINES, from_memory
+from .random_tables import ROUNDING_CHANGES, SYMMETRIES, random_table
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*rows repeat others"),
+    pytest.mark.filterwarnings("ignore:y holds one value"),
+]
+TABLES_OF_THE_GATE, TABLES = 20, 300
+BATCH = 5  # tables of one test
+ROUNDING_TOL = 1e-6  # of the spread of y
+SYMMETRY_TOL = 0.02
+ROOT = Path(__file__).parents[2]
+
+OTHER_KERNELS = """
+import sys
+import warnings
+import numpy as np
+from tests.invariance.engines import from_memory
+from tests.invariance.random_tables import random_table
+warnings.simplefilter("ignore")
+first, last, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+np.save(path, np.stack([from_memory(random_table(number), None) for number in range(first, last)]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def dispatch_to_other_libraries(monkeypatch):
+    """scikit-learn asks for this variable before it follows arrays of torch."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+
+
+def distance(table, reference, change, engine, folder):
+    """Largest change of a prediction, in units of the spread of y."""
+    changed_table, factor = change[0](table), change[1]
+    predictions = engine(changed_table, folder) / factor
+    return float(np.abs(predictions - reference).max()) / table.target_spread
+
+
+def engines_here():
+    for name, (engine, libraries) in ENGINES.items():
+        if all(_is_installed(library) for library in libraries):
+            yield name, engine
+
+
+def _is_installed(library):
+    try:
+        __import__(library)
+    except ImportError:
+        return False
+    return True
+
+
+def check_cells(first, last, folder, cells):
+    """Every (table, engine, change) of a function `cells(number)` within its tolerance."""
+    too_far = []
+    for number in range(first, last):
+        table = random_table(number)
+        reference = from_memory(table, folder)
+        for engine_name, engine, change_name in cells(number):
+            symmetric = change_name in SYMMETRIES
+            change = SYMMETRIES[change_name] if symmetric else ROUNDING_CHANGES[change_name]
+            moved = distance(table, reference, change, engine, folder)
+            if not moved <= (SYMMETRY_TOL if symmetric else ROUNDING_TOL):
+                too_far.append((number, table.kind, table.X.shape, engine_name, change_name, moved))
+    assert not too_far
+
+
+def check_other_kernels(first, last, folder):
+    """Another process with the oldest kernels of OpenBLAS and of ours predicts the same."""
+    path = folder / "predictions.npy"
+    environment = os.environ | {"OPENBLAS_CORETYPE": "Nehalem", "OLSEN_INSTRUCTION_SET": "plain"}
+    command = [sys.executable, "-c", OTHER_KERNELS, str(first), str(last), str(path)]
+    subprocess.run(command, check=True, env=environment, cwd=ROOT)
+    for number, predictions in zip(range(first, last), np.load(path), strict=True):
+        table = random_table(number)
+        moved = np.abs(predictions - from_memory(table, folder)).max() / table.target_spread
+        assert moved <= ROUNDING_TOL, (number, table.kind, moved)
+
+
+@pytest.mark.parametrize("first", range(0, TABLES_OF_THE_GATE, BATCH))
+def test_changes_that_are_rounding_or_symmetries(first, tmp_path):
+    changes = [*ROUNDING_CHANGES, *SYMMETRIES][1:]
+    check_cells(first, first + BATCH, tmp_path, lambda _: [("memory", from_memory, name) for name in changes])
+
+
+@pytest.mark.parametrize("first", range(0, TABLES_OF_THE_GATE, BATCH))
+def test_every_engine(first, tmp_path):
+    changes = list(ROUNDING_CHANGES)
+
+    def cells(number):
+        for position, (name, engine) in enumerate(engines_here()):
+            yield name, engine, changes[(number + position) % len(changes)]
+
+    check_cells(first, first + BATCH, tmp_path, cells)
+
+
+def test_another_blas_kernel(tmp_path):
+    check_other_kernels(0, TABLES_OF_THE_GATE, tmp_path)
+
+
+@pytest.mark.invariance
+@pytest.mark.parametrize("first", range(0, TABLES, BATCH))
+def test_every_engine_with_every_change(first, tmp_path):
+    def cells(_):
+        for name, engine in engines_here():
+            yield from ((name, engine, change) for change in [*ROUNDING_CHANGES, *SYMMETRIES])
+
+    check_cells(first, first + BATCH, tmp_path, cells)
+
+
+@pytest.mark.invariance
+@pytest.mark.parametrize("first", range(0, TABLES, 50))
+def test_another_blas_kernel_for_all_tables(first, tmp_path):
+    check_other_kernels(first, first + 50, tmp_path)
