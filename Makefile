@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 
 # Installed without bytecode, which the first import writes, whatever the user's settings: many tests start processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-invariance test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz dist wheels bench docs clean
+.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-invariance test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz fuzz-models dist wheels bench docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,9 @@ test-invariance: $(READY) $(TORCH_READY)  ## the same data give the same model: 
 
 fuzz: $(READY) $(TORCH_READY)  ## random problems against extended precision: make fuzz CASES=100000 SEED=1
 	$(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),100000) $(if $(SEED),--seed $(SEED)) --out out/fuzz.md
+
+fuzz-models: $(READY)  ## random edits of model files, refused or read as they are: make fuzz-models CASES=2000 SEED=1
+	$(BIN)/python -m tests.fuzz.model_files --cases $(or $(CASES),2000) $(if $(SEED),--seed $(SEED))
 
 # A copy of the package whose kernels stop at the first wrong access or undefined operation, for each instruction set.
 SANITIZED := build/sanitized

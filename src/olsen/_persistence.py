@@ -1,8 +1,10 @@
 """Models as files: fitted ensembles, and pipelines that end with one, written and read by skops.
 
 A file from an unknown source can at worst hold a wrong model. Before skops builds anything, the archive must be
-uncompressed (unpacked no larger than the file; `MOST_...` bounds the rest), and its description may name no type
-outside of `TRUSTED`.
+uncompressed (unpacked no larger than the file; `MOST_...` and `BYTES_...` bound the rest), and every node of its
+description must be a pair of a loader and a type in `BUILT`. Types alone are not enough: a list node calls its type
+with a list, and ``numpy.ndarray([64])`` is an array of whatever lay in memory. The content of each node must have the
+form in which skops writes it, and every array as many bytes as its part of the archive.
 """
 
 from __future__ import annotations
@@ -10,19 +12,24 @@ from __future__ import annotations
 import copy
 import io
 import json
+import math
 import os
 import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import sklearn
+from sklearn.base import BaseEstimator
+from sklearn.compose import make_column_selector
 from sklearn.exceptions import InconsistentVersionWarning
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
 from . import OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
@@ -34,21 +41,40 @@ FORMAT = "olsen model 1"
 SCHEMA = "schema.json"
 MOST_ENTRIES = 1000  # a model has some forty arrays, whatever its size
 MOST_SCHEMA_BYTES = 1 << 26  # names of some forty thousand columns
-BYTES_A_NODE = 16  # the least text for a list or a dict of the description: a bare "[]" takes fifty bytes in memory
+# The least text of the description for a list or a dict, and for each of the two quotes of a text: a bare "[]" and "ab"
+# take fifty bytes in memory.
+BYTES_A_BRACKET, BYTES_A_QUOTE = 16, 5
+# The least text for a node. skops takes 1 kB of memory for each, with a list of trusted types, and 4 kB for an object.
+BYTES_A_NODE, BYTES_AN_OBJECT = 100, 300
+CENTRAL_ENTRY = b"PK\x01\x02"  # begins every entry of a zip archive's table of contents
 LONGEST_NAME = 200
 
 ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
-LOADERS = {f"{kind}Node" for kind in ["Dict", "List", "Tuple", "Json", "Type", "NdArray", "DType", "Slice", "Object"]}
-TRUSTED = {
-    *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.TableColumns", "sklearn.pipeline.Pipeline"),
-    *(f"sklearn.compose._column_transformer.{name}" for name in ("ColumnTransformer", "make_column_selector")),
-    *(f"sklearn.impute._base.{name}" for name in ("SimpleImputer", "MissingIndicator")),
-    *(f"sklearn.preprocessing._encoders.{name}" for name in ("OneHotEncoder", "OrdinalEncoder")),
-    "sklearn.preprocessing._data.StandardScaler",
-    "sklearn.preprocessing._function_transformer.FunctionTransformer",  # of ColumnTransformer, without a function
-    *(f"builtins.{name}" for name in ("dict", "list", "tuple", "slice", "str", "int", "float", "bool", "object")),
-    *(f"numpy.{name}" for name in ("ndarray", "dtype", "float64", "float32", "int64", "int32", "bool", "object_")),
+NUMBERS = {f"numpy.{name}" for name in ("float64", "float32", "int64", "int32", "bool")}
+KEYS = {"builtins.str", "builtins.int", "builtins.float", *NUMBERS} - {"numpy.bool"}  # bool("False") is True
+# What each loader of skops may build. Whatever a file puts together from these is inert: none of the types that a
+# loader calls takes its size from a number, and the types that a file may hold as types only convert numbers and texts.
+BUILT = {
+    "DictNode": {"builtins.dict"},
+    "ListNode": {"builtins.list"},
+    "TupleNode": {"builtins.tuple"},
+    "JsonNode": {"builtins.str"},
+    "SliceNode": {"builtins.slice"},
+    "DTypeNode": {"numpy.dtype"},
+    "NdArrayNode": {"numpy.ndarray", *NUMBERS},
+    "TypeNode": {*KEYS, *NUMBERS, "builtins.bool", "builtins.object", "numpy.object_"},
+    "ObjectNode": {
+        *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.TableColumns"),
+        "sklearn.pipeline.Pipeline",
+        *(f"sklearn.compose._column_transformer.{name}" for name in ("ColumnTransformer", "make_column_selector")),
+        *(f"sklearn.impute._base.{name}" for name in ("SimpleImputer", "MissingIndicator")),
+        *(f"sklearn.preprocessing._encoders.{name}" for name in ("OneHotEncoder", "OrdinalEncoder")),
+        "sklearn.preprocessing._data.StandardScaler",
+        "sklearn.preprocessing._function_transformer.FunctionTransformer",  # of ColumnTransformer, without a function
+    },
 }
+TRUSTED = set().union(*BUILT.values())
+ARRAYS = "biufSUmM"  # kinds of NumPy types that parts may have: numbers, texts and dates, no objects and no records
 
 
 class ModelFileError(ValueError):
@@ -141,14 +167,18 @@ def write(path: Path, model: Any, rows: bool) -> None:
     """Write a model, with its training rows if wanted; one that could not be read again is refused."""
     if isinstance(model, Pipeline):
         kept = copy.copy(model)
+        kept.memory = None  # a folder of pickles, which whoever opens the file must not read
         kept.steps = [*model.steps[:-1], (model.steps[-1][0], model[-1]._for_file(rows))]
     else:
         kept = model._for_file(rows)
     versions = {"format": FORMAT, "olsen": __version__, "sklearn": sklearn.__version__}
     dumped = load_skops().dumps({**versions, "model": kept})
     with zipfile.ZipFile(io.BytesIO(dumped)) as archive:
-        if foreign := _foreign_types(json.loads(archive.read(SCHEMA)), {}):
+        schema = json.loads(archive.read(SCHEMA))
+        if foreign := _foreign_types(schema):
             raise _refused(", ".join(sorted(foreign)))
+        _Description(archive).number_of(schema)
+    _check_parts(kept)
     atomically(path, lambda file: file.write_bytes(dumped))
 
 
@@ -184,6 +214,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         _check(data, name)
         content: dict[str, Any] = loads(data, trusted=sorted(TRUSTED))
         wrote = str(content["sklearn"])
+        _check_parts(content["model"])
         _check_values(content["model"])
     if wrote.split(".")[:2] != sklearn.__version__.split(".")[:2]:
         messages.warn(
@@ -206,35 +237,42 @@ def damaged_model(name: str, *passing: type[Exception]) -> Iterator[None]:
 
 
 def _check(data: bytes, name: str) -> None:
-    """Raise for an archive that could fill the memory, another format, and types that are not trusted.
+    """Raise for an archive that could fill the memory, another format, and nodes that skops would not have written.
 
-    skops stores its parts uncompressed: nothing in an archive exceeds the file.
+    skops stores its parts uncompressed: nothing in an archive exceeds the file. Its description is plain ASCII.
     """
+    if data.count(CENTRAL_ENTRY) > MOST_ENTRIES:
+        raise ValueError(f"more than {MOST_ENTRIES} parts")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
         sizes = {entry.filename: entry.file_size for entry in entries}
         packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
-        if packed or len(entries) > MOST_ENTRIES or sum(entry.file_size for entry in entries) > len(data):
-            raise ValueError(f"compressed, more than {MOST_ENTRIES} parts, or parts larger than the file")
+        if packed or len(sizes) < len(entries) or sum(entry.file_size for entry in entries) > len(data):
+            raise ValueError("parts are compressed, larger than the file, or have the same name")
         text = archive.read(SCHEMA) if sizes[SCHEMA] <= MOST_SCHEMA_BYTES else b"["
-    if BYTES_A_NODE * (text.count(b"[") + text.count(b"{")) > len(text):
-        raise ValueError(f"its description has more than {MOST_SCHEMA_BYTES} bytes, or is nothing but brackets")
-    schema = json.loads(text)
-    found = str(json.loads(schema["content"]["format"]["content"]))
-    if found != FORMAT:
-        wrote = str(json.loads(schema["content"]["olsen"]["content"]))
-        raise ModelFileError(
-            f"{name} is {found[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that wrote "
-            f"it: pip install 'olsen>={wrote[:20]}'"
-        )
-    if foreign := _foreign_types(schema, sizes):
-        named = ", ".join(kind[:60] for kind in sorted(foreign)[:5])
-        raise ModelFileError(f"{name} asks for types that are not trusted: {named}.")
+        least_text = max(BYTES_A_BRACKET * (text.count(b"[") + text.count(b"{")), BYTES_A_QUOTE * text.count(b'"'))
+        if least_text > len(text) or not text.isascii():
+            raise ValueError(f"its description has more than {MOST_SCHEMA_BYTES} bytes, or is nothing but brackets")
+        schema = json.loads(text)
+        described = str(json.loads(schema["content"]["format"]["content"]))
+        if described != FORMAT:
+            wrote = str(json.loads(schema["content"]["olsen"]["content"]))
+            raise ModelFileError(
+                f"{name} is {described[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that "
+                f"wrote it: pip install 'olsen>={wrote[:20]}'"
+            )
+        if foreign := _foreign_types(schema):
+            named = ", ".join(kind[:100] for kind in sorted(foreign)[:5])
+            raise ModelFileError(f"{name} asks for types that are not trusted: {named}.")
+        description = _Description(archive)
+        description.number_of(schema)
+        if description.least_text > len(text):
+            raise ValueError(f"its description has more nodes than {len(text)} bytes can hold")
 
 
-def _foreign_types(schema: Any, sizes: dict[str, int]) -> set[str]:
-    """Types and loaders that a description names outside of the lists; raise if it reads parts again and again."""
-    foreign, seen, to_read = set(), set(), sum(sizes.values())
+def _foreign_types(schema: Any) -> set[str]:
+    """Types that a description names outside of `BUILT`; for those that another loader may build, with the loader."""
+    foreign = set()
     nodes = [schema]
     while nodes:
         node = nodes.pop()
@@ -243,14 +281,184 @@ def _foreign_types(schema: Any, sizes: dict[str, int]) -> set[str]:
         if not isinstance(node, dict) or "__loader__" not in node:
             continue
         kind = f"{node.get('__module__')}.{node.get('__class__')}"
-        if kind not in TRUSTED or node["__loader__"] not in LOADERS:
-            foreign.add(kind)
-        if sizes and "file" in node and node.get("__id__") not in seen:
-            seen.add(node.get("__id__"))
-            to_read -= sizes[node["file"]]
-    if to_read < 0:
-        raise ValueError("its description names parts of it more than once")
+        if kind not in BUILT.get(str(node["__loader__"]), ()):
+            foreign.add(f"{kind} in a {str(node['__loader__'])[:30]}" if kind in TRUSTED else kind)
     return foreign
+
+
+class _Description:
+    """The nodes of a description, compared with the form in which skops writes them.
+
+    skops builds the first of the nodes with the same ``__id__``, and takes it for all others, whatever these say. So
+    nodes with the same ``__id__`` must say the same, or a short text would name a large object again and again.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self.archive = archive
+        self.unread = {entry.filename: entry for entry in archive.infolist()}
+        self.least_text = 0
+        self.numbers: dict[Any, int] = {}  # of what nodes say, by loader, type and content
+        self.number_by_id: dict[int, int] = {}
+
+    def number_of(self, node: Any) -> int:
+        """The number of what a node says, the same for nodes that say the same; raise for what skops does not write."""
+        loader, kind = node["__loader__"], f"{node['__module__']}.{node['__class__']}"
+        self.least_text += BYTES_AN_OBJECT if loader == "ObjectNode" else BYTES_A_NODE
+        content: Any = None
+        if loader in ("ListNode", "TupleNode"):
+            content = tuple(map(self.number_of, _of_type(list, node["content"])))
+        elif loader == "DictNode":
+            content = self._dict(node)
+        elif loader == "JsonNode":
+            content = _of_type(str, node["content"])
+            _require(content.strip()[:1] not in ("", "[", "{"), "a text or a number holds more than one")
+        elif loader == "SliceNode":
+            content = tuple(node["content"][end] for end in ("start", "stop", "step"))
+            _require({type(end) for end in content} <= {int, str, type(None)}, "the ends of a slice are neither "
+                     "numbers nor names")  # fmt: skip
+        elif loader == "DTypeNode":
+            _require(_is_node(node["content"], "NdArrayNode", "numpy.ndarray"), "a type is not that of an array")
+            content = self.number_of(node["content"])
+        elif loader == "ObjectNode":
+            _require(_is_node(node["content"], "DictNode", "builtins.dict"), "attributes are not named")
+            content = self.number_of(node["content"])
+        elif loader == "NdArrayNode":
+            content = self._numbers_in(node, kind) if node["type"] == "numpy" else self._objects_in(node, kind)
+        elif loader != "TypeNode":
+            raise ValueError(f"a loader {loader!r}")
+        number = self.numbers.setdefault((loader, kind, content), len(self.numbers))
+        if "__id__" in node:
+            same = self.number_by_id.setdefault(_of_type(int, node["__id__"]), number)
+            _require(same == number, "nodes of the same object differ")
+        return number
+
+    def _dict(self, node: Any) -> Any:
+        items = _of_type(dict, node["content"])
+        key_types = node["key_types"]
+        _require(_is_node(key_types, "ListNode", "builtins.list"), "types of keys are not listed")
+        _require(len(_of_type(list, key_types["content"])) == len(items), "keys of a dict have no types")
+        _require(all(_is_node(key, "TypeNode", *KEYS) for key in key_types["content"]), "keys are not numbers or texts")
+        return self.number_of(key_types), tuple(items), tuple(map(self.number_of, items.values()))
+
+    def _numbers_in(self, node: Any, kind: str) -> Any:
+        """An array that is a part of the archive: it must have as many bytes as its header says."""
+        name = _of_type(str, node["file"])
+        if "__id__" in node and node["__id__"] in self.number_by_id:
+            entry = self.archive.getinfo(name)  # which skops has read before
+        else:
+            entry = self.unread.pop(name)  # a KeyError is a part that is missing, or read more than once
+        with self.archive.open(entry) as part:
+            _require(np.lib.format.read_magic(part) == (1, 0), "an array of another format")
+            shape, _, dtype = np.lib.format.read_array_header_1_0(part)
+            n_bytes = entry.file_size - part.tell()
+        _require(dtype.kind in ARRAYS and dtype.itemsize > 0, f"arrays of type {dtype}")
+        _require(all(type(length) is int and length >= 0 for length in shape), f"an array of shape {shape}")
+        _require(math.prod(shape) * dtype.itemsize == n_bytes, f"an array of shape {shape} in {n_bytes} bytes")
+        if kind != "numpy.ndarray":
+            _require(shape == () and f"numpy.{dtype.type.__name__}" == kind, f"an array as a {kind}")
+        return entry.CRC, entry.file_size
+
+    def _objects_in(self, node: Any, kind: str) -> Any:
+        """An array of texts and single numbers, as lists in lists of the lengths that its shape says."""
+        _require(node["type"] == "json" and kind == "numpy.ndarray", "an array that is neither a part nor a list")
+        _require(_is_node(node["shape"], "TupleNode", "builtins.tuple"), "an array without a shape")
+        items = _of_type(list, node["content"])
+        content = tuple(map(self.number_of, items))
+        for place, length in enumerate(node["shape"]["content"]):
+            _require(_is_node(length, "JsonNode", "builtins.str"), "a length that is not a number")
+            _require(all(_is_node(item, "ListNode", "builtins.list") for item in items) or place == 0, "lists that end")
+            if place:
+                lengths = {len(item["content"]) for item in items}
+                items = [inner for item in items for inner in item["content"]]
+            else:
+                lengths = {len(items)}
+            _require(lengths <= {json.loads(length["content"])}, "an array whose lists have other lengths")
+        single = [
+            _is_node(item, "JsonNode", "builtins.str") or _is_node(item, "NdArrayNode", *NUMBERS) for item in items
+        ]
+        _require(all(single), "an array of objects")
+        return self.number_of(node["shape"]), content
+
+
+def _is_node(node: Any, loader: str, *kinds: str) -> bool:
+    return bool(node["__loader__"] == loader and f"{node['__module__']}.{node['__class__']}" in kinds)
+
+
+def _of_type(kind: type, value: Any) -> Any:
+    _require(type(value) is kind, f"a {type(value).__name__} where a {kind.__name__} is written")
+    return value
+
+
+def _require(condition: bool, wrong: str) -> None:
+    if not condition:
+        raise ValueError(f"its description has {wrong}")
+
+
+def _check_parts(model: Any) -> None:
+    """Raise for estimators that would do with other people's data what they were not made for."""
+    values, seen = [model], set()
+    while values:
+        value = values.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, (list, tuple)):
+            values += value
+        elif isinstance(value, dict):
+            values += value.values()
+        elif isinstance(value, (BaseEstimator, make_column_selector)):
+            values += vars(value).values()
+            _check_estimator(value)
+
+
+def _check_estimator(estimator: Any) -> None:
+    name = type(estimator).__name__
+    methods = [key for key in vars(estimator) if callable(getattr(type(estimator), key, None))]
+    if methods:
+        raise ValueError(f"{methods[0]} of a {name} is a method, not a value")
+    if isinstance(estimator, Pipeline) and estimator.memory is not None:
+        raise ValueError(
+            "a Pipeline has a memory, and would read pickles there when it is fitted again; set memory=None"
+        )
+    if isinstance(estimator, FunctionTransformer) and (
+        estimator.func is not None or estimator.inverse_func is not None
+    ):
+        raise ValueError("a FunctionTransformer has a function")
+    if isinstance(estimator, OneHotEncoder) and hasattr(estimator, "categories_"):  # others are not fitted
+        _check_codes(estimator)
+
+
+def _check_codes(encoder: Any) -> None:
+    """Raise for an encoder that would write beside its columns.
+
+    scikit-learn adds the codes of the categories to the first column of each feature and hands them to SciPy as indices
+    of a sparse matrix; neither looks whether they lie inside of it.
+    """
+    categories = encoder.categories_
+    infrequent = mappings = dropped = [None] * len(categories)
+    if encoder._infrequent_enabled:
+        infrequent, mappings = encoder._infrequent_indices, encoder._default_to_infrequent_mappings
+    if encoder._drop_idx_after_grouping is not None:
+        dropped = encoder._drop_idx_after_grouping
+    if type(encoder._n_features_outs) is not list:
+        raise TypeError("columns of an encoder are not counted")
+    features = zip(categories, infrequent, mappings, dropped, encoder._n_features_outs, strict=True)
+    for values, rare, mapping, drop, n_columns in features:
+        n_codes = len(values)
+        if values.dtype.kind not in "OSU":  # these are looked up by bisection; NaN is the last of them
+            numbers = values[:-1] if n_codes and values[-1] != values[-1] else values
+            if not (numbers[1:] > numbers[:-1]).all():
+                raise ValueError("categories are not sorted")
+        if mapping is not None or rare is not None:
+            if sorted(set(mapping[rare].tolist())) != [mapping.max()] or len(mapping) != n_codes or rare.min() < 0:
+                raise ValueError("infrequent categories are not those of the encoder")
+            if mapping.dtype.kind not in "iu" or mapping.min() < 0:
+                raise ValueError("infrequent categories have no codes")
+            n_codes = int(mapping.max()) + 1
+        if drop is not None and not (isinstance(drop, Integral) and 0 <= drop < n_codes):
+            raise ValueError("an encoder drops a category that it does not have")
+        if type(n_columns) is not int or n_columns != n_codes - (drop is not None):
+            raise ValueError(f"an encoder has {n_columns} columns for {n_codes} categories")
 
 
 def _check_values(model: Any) -> None:
@@ -259,6 +467,8 @@ def _check_values(model: Any) -> None:
     if type(ensemble) not in ENSEMBLES:
         raise TypeError(f"a {type(ensemble).__name__} is not a model that can be saved")
     p, coef, intercept = ensemble.n_features_in_, np.asarray(ensemble.coef_), np.asarray(ensemble.intercept_)
+    if coef.dtype.kind != "f" or intercept.dtype.kind != "f":
+        raise TypeError("coefficients are not floating-point numbers")
     if coef.shape not in ((p,), (1, p)) or intercept.size != 1:
         raise ValueError("coefficients are not those of its columns")
     if not all(np.isfinite(values.astype(float)).all() for values in (coef, intercept)):

@@ -197,16 +197,33 @@ def _column_sizes(problem: Problem) -> Array:
 
 
 def _pairs(rows: NDArray[np.int64], counts: NDArray[np.int64]) -> Splits:
+    if counts.min(initial=1) < 1 or counts.sum() != len(rows):  # an empty part is an object for a byte of the file
+        raise ValueError("rows of the splits are not counted")
     parts = np.split(rows, np.cumsum(counts)[:-1])
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
+def _checked_csc(arg1: tuple[Array, NDArray[Any], NDArray[Any]], shape: tuple[int, int]) -> sp.csc_array:
+    """A sparse matrix from its three arrays; SciPy would read beside them where indices lie outside of the shape."""
+    data, indices, indptr = arg1
+    if not all(isinstance(part, np.ndarray) and part.ndim == 1 for part in (data, indices, indptr)):
+        raise TypeError("a sparse matrix is not made of three arrays")  # (rows, columns) would be an empty one
+    if len(indptr) != shape[1] + 1 or data.dtype.kind != "f" or indices.dtype.kind != "i" or indptr.dtype.kind != "i":
+        raise ValueError("arrays of a sparse matrix are not those of its columns")
+    matrix = sp.csc_array((data, indices, indptr), shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix
+
+
 KINDS: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (
-        *(Design, Determinantal, FittedResult, FoldFit, Members, Memory, Options, Problem, RiskCurve),
-        *(Stream, Triangle, sp.csc_array, _pairs),
-    )
+    "csc_array": _checked_csc,
+    **{
+        kind.__name__: kind
+        for kind in (
+            *(Design, Determinantal, FittedResult, FoldFit, Members, Memory, Options, Problem, RiskCurve),
+            *(Stream, Triangle, _pairs),
+        )
+    },
 }
 
 
@@ -243,6 +260,8 @@ def restored(plain: Any) -> FittedResult | None:
     parts += [(design, Design) for design in found.designs] + [(fold, FoldFit) for fold in folds]
     if isinstance(found.data, Memory):
         parts += [(found.data.rows, Problem), (found.data.options, Options)]
+    if isinstance(found.data, Memory | Stream) and found.data.options != replace(found.data.options, n_threads=1):
+        raise ValueError("threads are those of the process that fitted")
     wrong = [kind for part, kind in parts if not isinstance(part, kind)]
     if wrong or not isinstance(found, FittedResult):
         raise TypeError(f"parts of a fit are not {wrong}")
