@@ -193,8 +193,8 @@ loads("from olsen._persistence import load_skops; load_skops()", "torch", "dask"
 # Size: growth is a decision. Code lines without docstrings, comments and blank lines.
 
 LINES = {
-    "_estimators": 2110, "_members": 1860, "cli": 1990, "_selection": 1640, "theory": 1133, "_engines": 1290,
-    "figures": 663, "_report": 627, "displays": 548, "modules": 508, "subsets": 505, "_execution": 540,
+    "_estimators": 2140, "_members": 1860, "cli": 1990, "_selection": 1640, "theory": 1133, "_engines": 1290,
+    "figures": 663, "_report": 627, "displays": 548, "modules": 700, "subsets": 505, "_execution": 540,
     "_dropout": 378, "_moments": 306, "simulation": 249, "explorer": 47, "datasets": 25, "_kernel": 0,
 }  # fmt: skip
 FILES, CONSTANTS, C_LINES = 112, 145, 1760
