@@ -44,7 +44,7 @@ MOST_SCHEMA_BYTES = 1 << 26  # names of some forty thousand columns
 # The least text of the description for a list or a dict, and for each of the two quotes of a text: a bare "[]" and "ab"
 # take fifty bytes in memory.
 BYTES_A_BRACKET, BYTES_A_QUOTE = 16, 5
-# The least text for a node. skops takes 1 kB of memory for each, with a list of trusted types, and 4 kB for an object.
+# The least text for a node. skops takes up to 1.6 kB of memory for each, with its list of types, and 3 kB for an object.
 BYTES_A_NODE, BYTES_AN_OBJECT = 100, 300
 CENTRAL_ENTRY = b"PK\x01\x02"  # begins every entry of a zip archive's table of contents
 LONGEST_NAME = 200
@@ -91,8 +91,8 @@ def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) ->
     model : OLSEnsembleRegressor, OLSEnsembleRegressorCV or Pipeline
         Fitted, with one target. Before the ensemble a pipeline may have ColumnTransformer, OneHotEncoder,
         OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything else is refused.
-        Parameters of the ensemble that are objects, such as splitters and random states, are not kept: they predict
-        nothing.
+        Parameters of the ensemble that are objects, such as splitters and random states, are not kept, nor is the
+        `memory` of the pipeline: they predict nothing.
     path : path
         Where to write, a name that ends with ``.skops``. A file that is there is replaced once the new one is complete.
     intervals : bool, default=True
@@ -137,8 +137,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     path : path
-        A file written by ``olsen fit --out`` or :func:`save`. Only listed types are built: a file from an unknown
-        source can at worst hold a wrong model.
+        A file written by ``olsen fit --out`` or :func:`save`. Only listed types are built, each in one way: a file
+        from an unknown source can at worst hold a wrong model.
 
     Returns
     -------
