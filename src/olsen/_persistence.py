@@ -44,7 +44,7 @@ MOST_SCHEMA_BYTES = 1 << 26  # names of some forty thousand columns
 # The least text of the description for a list or a dict, and for each of the two quotes of a text: a bare "[]" and "ab"
 # take fifty bytes in memory.
 BYTES_A_BRACKET, BYTES_A_QUOTE = 16, 5
-# The least text for a node. skops takes up to 1.6 kB of memory for each, with its list of types, and 3 kB for an object.
+# The least text for a node. skops takes up to 1.6 kB of memory for each, with a list of types, and 3 kB for an object.
 BYTES_A_NODE, BYTES_AN_OBJECT = 100, 300
 CENTRAL_ENTRY = b"PK\x01\x02"  # begins every entry of a zip archive's table of contents
 LONGEST_NAME = 200
