@@ -66,7 +66,7 @@ def write_genuine(folder):
     X = rng.standard_normal((40, 6))
     y = X[:, 0] + rng.standard_normal(40)
     sparse = sp.csr_array(X * (X > 0.5))
-    frame = pd.DataFrame(X[:, :4], columns=list("abcd"))
+    frame = pd.DataFrame(X[:, :4].copy(), columns=list("abcd"))
     frame["kind"] = np.resize(["u", "v", "w", "rare"], 40)
     frame.loc[frame.index >= 8, "kind"] = np.resize(["u", "v"], 32)
     frame["level"] = np.arange(40) % 3

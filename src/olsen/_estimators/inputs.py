@@ -353,8 +353,9 @@ def warn_repeated_rows(problem: Problem, *, merges_rows: bool) -> None:
 
 def _with_targets(problem: Problem) -> Problem:
     """The problem whose rows hold the targets too."""
-    stack = sp.hstack if sp.issparse(problem.X) else np.hstack
-    return replace(problem, X=stack([problem.X, problem.Y]))
+    if sp.issparse(problem.X):
+        return replace(problem, X=sp.csc_array(sp.hstack([problem.X, problem.Y])))
+    return replace(problem, X=np.hstack([problem.X, problem.Y]))
 
 
 def _unexplained_repeats(problem: Problem) -> int:
