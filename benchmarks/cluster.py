@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 import dask.array as da
 import distributed
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor
 
 
 def resident():
@@ -58,10 +58,11 @@ def main():
     settings = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with distributed.LocalCluster(silence_logs=40, **settings) as local, distributed.Client(local):
         X, y = make_data(arguments.rows, arguments.columns, arguments.chunk)
-        small = OLSEnsembleRegressorCV(10, random_state=0).fit(X[: arguments.chunk], y[: arguments.chunk])
+        small = AdaptiveOLSEnsembleRegressor(n_estimators=10, random_state=0)
+        small.fit(X[: arguments.chunk], y[: arguments.chunk])
         before, watch, start = resident(), Watch(), time.perf_counter()
         watch.start()
-        model = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
+        model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
         seconds = time.perf_counter() - start
         watch.done.set()
         watch.join()
@@ -73,8 +74,9 @@ def main():
             "seconds": seconds,
             "client_growth_MB": watch.peak - before,
             "criterion": model.criterion_,
-            "size": model.max_features_,
-            "size_on_one_chunk": small.max_features_,
+            "columns_per_member": float(model.inclusion_.sum()),
+            "columns_per_member_on_one_chunk": float(small.inclusion_.sum()),
+            "scheme_weights": model.scheme_weights_,
             "prediction_is": type(lazy).__name__,
         }
     print(json.dumps(result, indent=1))

@@ -7,7 +7,7 @@ Needs the source tree, numpy, scipy, scikit-learn and torch; nothing has to be i
 
 Times are the best of repeats, in seconds, with the device synchronised before and after. "solve" starts from drawn
 subsets and includes moments, all members and their sum; "fit" is the whole call of the estimator, checks and drawing
-included. Tuned fits are `OLSEnsembleRegressorCV()` with its defaults; beside them stands the same k-fold
+included. Tuned fits are `AdaptiveOLSEnsembleRegressor()` with its defaults; beside them stands the same k-fold
 cross-validation on all cores, of one block of rows. "must" and "aim" are what `fit_s` is to stay below on an H200.
 """
 
@@ -30,7 +30,7 @@ import numpy as np
 import sklearn
 import torch
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, subsets
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, subsets
 from olsen._execution import threads
 from olsen._execution.arrays import HOST, space_of
 from olsen._execution.threads import Threads
@@ -127,15 +127,17 @@ def run_case(name, shape, device, repeats, dtype):
 def run_tuned(name, shape, device, repeats, on_host):
     """A tuned fit with the defaults, and the same by all cores from one block of rows."""
     X, y = make_data(*shape, device)
-    first, model = best_of(lambda: OLSEnsembleRegressorCV(random_state=0).fit(X, y), 1, device)
+    first, model = best_of(lambda: AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y), 1, device)
     fitting, model = best_of(lambda: model.fit(X, y), repeats, device)
     row = {"case": name, "shape": shape, "dtype": "torch.float64", "device": str(device), "first_fit_s": first}
-    row |= {"fit_s": fitting, "size": int(model.max_features_), "inclusion": model.inclusion_kind_} | GOALS[name]
+    row |= {"fit_s": fitting, "columns_per_member": float(model.inclusion_.sum()), "schemes": model.scheme_weights_}
+    row |= GOALS[name]
     if on_host:
         block = X.cpu().numpy(), y.cpu().numpy()
-        host = OLSEnsembleRegressorCV(random_state=0, n_jobs=-1)
+        host = AdaptiveOLSEnsembleRegressor(random_state=0, n_jobs=-1)
         row["cpu_blocks_s"], host = best_of(lambda: host.fit(lambda: iter([block]), None), 1, torch.device("cpu"))
-        row["same_choice"] = (host.max_features_, host.inclusion_kind_) == (row["size"], row["inclusion"])
+        weights = model.cv_results_["weight"], host.cv_results_["weight"]
+        row["same_choice"] = bool(np.allclose(*weights, rtol=0, atol=1e-6))
         row["relative_difference"] = difference(model.coef_.cpu().numpy(), host.coef_)
         row["speed_up"] = row["cpu_blocks_s"] / row["fit_s"]
     return row

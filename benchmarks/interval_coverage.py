@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.model_selection import GroupKFold, KFold
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor
 
 METHODS = ("cv+", "normal", "raw")  # a jackknife would leave rows out of a choice that had them
 N_TEST = 200
@@ -88,10 +88,10 @@ def estimators(grouped: bool) -> dict[str, Callable[[int], object]]:
     """One with a size that was not chosen from the data, and the default."""
     found = {
         "fixed size": lambda seed: OLSEnsembleRegressor(200, max_features=0.3, random_state=seed),
-        "tuned": lambda seed: OLSEnsembleRegressorCV(random_state=seed),
+        "adaptive": lambda seed: AdaptiveOLSEnsembleRegressor(random_state=seed),
     }
     if grouped:
-        found = {"tuned": lambda seed: OLSEnsembleRegressorCV(cv=GroupKFold(5), random_state=seed)}
+        found = {"adaptive": lambda seed: AdaptiveOLSEnsembleRegressor(cv=GroupKFold(5), random_state=seed)}
     return found
 
 
@@ -162,13 +162,13 @@ def real(folder: Path, methods: list[str], coverage: float) -> Iterator[list[str
         X, y = X[order], y[order]
         found: dict[str, list[np.ndarray]] = {method: [] for method in methods}
         for train, test in KFold(FOLDS).split(X):
-            model = OLSEnsembleRegressorCV(400, random_state=0).fit(X[train], y[train])
+            model = AdaptiveOLSEnsembleRegressor(n_estimators=400, random_state=0).fit(X[train], y[train])
             for method in methods:
                 ends = interval(model, X[train], y[train], X[test], coverage, method)
                 found[method].append((ends[:, 0] <= y[test]) & (y[test] <= ends[:, 1]))
         cells = [np.concatenate(found[method]) for method in methods]
         n = len(y)
-        yield [f"{path.name.split('.')[0]}, {n} x {X.shape[1]}", "tuned",
+        yield [f"{path.name.split('.')[0]}, {n} x {X.shape[1]}", "adaptive",
                *(f"{c.mean():.3f} ± {np.sqrt(c.mean() * (1 - c.mean()) / n):.3f}" for c in cells)]  # fmt: skip
 
 

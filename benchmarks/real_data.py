@@ -1,6 +1,6 @@
 """Prediction on real tables: tuned ensembles against tuned ridge regression, lasso and PLS, on equal terms.
 
-    python benchmarks/real_data.py [FOLDER] [--ordinary] [--splits 20] [--only wine_red ...] [--models uniform ridge]
+    python benchmarks/real_data.py [FOLDER] [--ordinary] [--splits 20] [--only wine_red ...] [--models ensemble ridge]
                                    [--jobs 2] [--json FILE] [--markdown FILE]
 
 FOLDER holds CSV files with a header, numbers only, and a column `target`; --ordinary adds those of ``ordinary.py``.
@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import ordinary
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
 from peers import PLSRegressionCV
 from tables import markdown
 
@@ -59,11 +59,12 @@ PEERS = {
     "LassoCV": ConvergedLassoCV,
     "PLS": lambda: PLSRegressionCV(50, cv=FOLDS),
 }
-DEFAULT = "default"
-
-
-def ours(name: str):
-    return OLSEnsembleRegressorCV() if name == DEFAULT else OLSEnsembleRegressorCV(inclusion=name, random_state=0)
+DEFAULT = "adaptive"
+OURS = {
+    DEFAULT: AdaptiveOLSEnsembleRegressor,
+    "ensemble": lambda: OLSEnsembleRegressorCV(random_state=0),  # of the paper
+    "ridge": lambda: OLSEnsembleRegressorCV(sampling="determinantal", scale=1.0),
+}
 
 
 def read(path: Path):
@@ -78,7 +79,7 @@ def score(X, y, train, test, name):
     """R2 on the test rows, and seconds of the fit."""
     scaler = StandardScaler().fit(X[train])
     A, B = scaler.transform(X[train]), scaler.transform(X[test])
-    model = PEERS[name]() if name in PEERS else ours(name)
+    model = (PEERS | OURS)[name]()
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         start = time.perf_counter()
@@ -153,9 +154,8 @@ def main(arguments=None):
     parser.add_argument("--ordinary", action="store_true", help="the tables of ordinary.py too")
     parser.add_argument("--splits", type=int, default=20)
     parser.add_argument("--only", nargs="*", metavar="TABLE")
-    parser.add_argument(
-        "--models", nargs="*", default=[], metavar="INCLUSION", help="uniform, ridge, beside the default"
-    )
+    others = [name for name in OURS if name != DEFAULT]
+    parser.add_argument("--models", nargs="*", default=[], choices=others, help=f"beside the model {DEFAULT!r}")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)

@@ -1,4 +1,4 @@
-"""Excess risk on simulated signals, from sparse to dense: the tuned ensemble against RidgeCV and LassoCV.
+"""Excess risk on simulated signals, from sparse to dense: tuned ensembles against RidgeCV and LassoCV.
 
     python benchmarks/simulated.py [--repeats 30] [--jobs 2] [--only 100,150 400,50] [--json FILE] [--markdown FILE]
 
@@ -13,7 +13,7 @@ afterwards. Models see the same data sets, so the standard error of the ratio is
 `ours - ratio * peer`, over the mean risk of the peer. The worst of two hundred cells is mostly the unluckiest one: run
 it again with more data sets before drawing conclusions.
 
-With --json every finished cell is a line of the file, and cells that it holds (with the same repeats and law) are not
+With --json every finished cell is a line of the file, and cells that it holds (with the same repeats and model) are not
 run again. It knows nothing of changes of the code: give another file after those.
 """
 
@@ -35,7 +35,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen.simulation import LinearProblem
 from tables import markdown
 
@@ -44,6 +44,12 @@ NONZEROS = (1, 3, 10, 30, 100)  # those below the number of columns, and all col
 CORRELATIONS, SIGMAS = (0.0, 0.5, 0.9), (0.3, 1.0, 5.0)  # the last: hardly any signal
 WORSE = 1.1  # ratio from which a cell is shown
 OURS, PEERS = "ours", ("RidgeCV", "LassoCV")
+DEFAULT = "adaptive"
+MODELS = {
+    DEFAULT: lambda seed: AdaptiveOLSEnsembleRegressor(random_state=seed),
+    "ensemble": lambda seed: OLSEnsembleRegressorCV(random_state=seed),  # of the paper
+    "ridge": lambda seed: OLSEnsembleRegressorCV(sampling="determinantal", scale=1.0),
+}
 
 
 class Cell(NamedTuple):
@@ -75,10 +81,9 @@ def grid(shapes=None) -> list[Cell]:
     return found
 
 
-def models(inclusion, seed):
-    law = {} if inclusion is None else {"inclusion": inclusion}
+def models(name, seed):
     return {
-        OURS: OLSEnsembleRegressorCV(random_state=seed, **law),
+        OURS: MODELS[name](seed),
         "RidgeCV": RidgeCV(np.logspace(-4, 6, 60)),
         "LassoCV": LassoCV(alphas=60, max_iter=1000, tol=1e-3, cv=KFold(5, shuffle=True, random_state=0)),
     }
@@ -92,23 +97,24 @@ def risk(pipeline, sample) -> float:
     return float(sample.energy(coef - sample.beta) + intercept**2)
 
 
-def run_cell(cell: Cell, repeats: int, inclusion=None) -> dict:
+def run_cell(cell: Cell, repeats: int, ours: str = DEFAULT) -> dict:
     """Risks of every model on every data set, and mean seconds of a fit, on one thread."""
     risks = {name: [] for name in (OURS, *PEERS)}
-    seconds, kinds = dict.fromkeys(risks, 0.0), {}
+    seconds, weights = dict.fromkeys(risks, 0.0), {}
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         for number in range(repeats):
             sample = cell.draw(number)
-            for name, model in models(inclusion, number).items():
+            for name, model in models(ours, number).items():
                 start = time.perf_counter()
                 pipeline = make_pipeline(StandardScaler(), model).fit(sample.X, sample.y)
                 seconds[name] += (time.perf_counter() - start) / repeats
                 risks[name].append(risk(pipeline, sample))
-                if name == OURS:
-                    kinds[model.inclusion_kind_] = kinds.get(model.inclusion_kind_, 0) + 1
-    key = {"cell": cell._asdict(), "repeats": repeats, "inclusion": inclusion}
-    return {**key, "risks": risks, "seconds": seconds, "kinds": kinds}
+                if name == OURS and ours == DEFAULT:
+                    for scheme, weight in model.scheme_weights_.items():
+                        weights[scheme] = weights.get(scheme, 0.0) + weight / repeats
+    key = {"cell": cell._asdict(), "repeats": repeats, "model": ours}
+    return {**key, "risks": risks, "seconds": seconds, "weights": weights}
 
 
 def ratio(result) -> tuple[float, float, str]:
@@ -120,7 +126,7 @@ def ratio(result) -> tuple[float, float, str]:
     return float(found), float(error), peer
 
 
-def stored(path: Path | None, repeats: int, inclusion) -> dict[Cell, dict]:
+def stored(path: Path | None, repeats: int, ours: str = DEFAULT) -> dict[Cell, dict]:
     """Cells of a file; a last line that was cut off is not one."""
     if path is None or not path.exists():
         return {}
@@ -130,7 +136,7 @@ def stored(path: Path | None, repeats: int, inclusion) -> dict[Cell, dict]:
             result = json.loads(line)
         except json.JSONDecodeError:
             continue
-        if (result["repeats"], result["inclusion"]) == (repeats, inclusion):
+        if (result["repeats"], result["model"]) == (repeats, ours):
             found[Cell(**result["cell"])] = result
     return found
 
@@ -144,8 +150,8 @@ def append(path: Path, result: dict) -> None:
 def describe(cell: Cell, result: dict) -> str:
     value, error, peer = ratio(result)
     means = ", ".join(f"{name} {np.mean(values):.4f}" for name, values in result["risks"].items())
-    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(result["kinds"].items()))
-    return f"{cell}: {value:.3f} ± {error:.3f} of {peer} ({means}; {kinds})"
+    weights = "".join(f"; {weight:.0%} {scheme}" for scheme, weight in sorted(result["weights"].items()))
+    return f"{cell}: {value:.3f} ± {error:.3f} of {peer} ({means}{weights})"
 
 
 def print_summary(results: dict[Cell, dict]) -> None:
@@ -191,7 +197,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=30, help="data sets of every cell")
     parser.add_argument("--only", nargs="*", type=shape, metavar="N,P", help="cells of these shapes only")
-    parser.add_argument("--inclusion", metavar="SCHEME", help="uniform or ridge instead of the default")
+    parser.add_argument("--model", choices=list(MODELS), default=DEFAULT, help="which of our models")
     parser.add_argument("--jobs", type=int, default=1, help="processes over cells, of one thread each")
     parser.add_argument("--json", type=Path, metavar="FILE")
     parser.add_argument("--markdown", type=Path, metavar="FILE")
@@ -199,10 +205,10 @@ def main(arguments=None):
     if options.repeats < 2:
         parser.error(f"--repeats {options.repeats}: a standard error needs two data sets at least.")
     cells = grid(options.only)
-    kept = stored(options.json, options.repeats, options.inclusion)
+    kept = stored(options.json, options.repeats, options.model)
     todo = [cell for cell in cells if cell not in kept]
     print(f"{len(cells) - len(todo)} of {len(cells)} cells are there already", flush=True)
-    work = (joblib.delayed(run_cell)(cell, options.repeats, options.inclusion) for cell in todo)
+    work = (joblib.delayed(run_cell)(cell, options.repeats, options.model) for cell in todo)
     for result in joblib.Parallel(options.jobs, return_as="generator_unordered")(work):
         cell = Cell(**result["cell"])
         kept[cell] = result

@@ -7,31 +7,49 @@ import ast
 import doctest
 import importlib
 import inspect
-import io
 import math
 import re
 import subprocess
 import sys
 import textwrap
-import tokenize
 from collections import Counter
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import olsen
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 SOURCE = Path(olsen.__file__).parent
 
 # packages from the bottom up: each may import from those before it, and from none after it
 LAYERS = [
-    "_kernel", "_execution", "subsets", "theory", "datasets", "_trust", "_moments", "_members", "equivalence",
-    "_selection", "_engines", "_report", "_estimators", "_dropout", "onnx", "_persistence", "simulation", "figures",
-    "displays", "explorer", "cli",
-]  # fmt: skip
+    "_kernel",
+    "_execution",
+    "subsets",
+    "theory",
+    "datasets",
+    "_trust",
+    "_moments",
+    "_members",
+    "equivalence",
+    "_tuning",
+    "_adaptive",
+    "_engines",
+    "_report",
+    "_estimators",
+    "_dropout",
+    "onnx",
+    "_persistence",
+    "simulation",
+    "figures",
+    "displays",
+    "explorer",
+    "cli",
+]
 NEVER = {"simulation": {"theory"}}  # evidence stays independent of what it is evidence for
 ENTRANCES = {"__init__", "__main__"}  # may import everything
 PURE = {"theory": {"numpy", "scipy", "math", "typing", "collections"}}  # imports these, and nothing of ours
@@ -78,7 +96,10 @@ def own_name(node):
 
 
 def foreign_writes(tree):
-    """Lines that set fitted or private attributes of an object other than the one they belong to."""
+    """Lines that write attributes of an object other than the one they belong to, in any form.
+
+    Plain assignment, `setattr`, `vars(x)[...] = `, `vars(x).update()`, `x.__dict__.update()` and `x.__setstate__()`.
+    """
     for node in ast.walk(tree):
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         for target in [part for one in targets for part in getattr(one, "elts", [one])]:
@@ -86,24 +107,69 @@ def foreign_writes(tree):
                 state = target.attr.endswith("_") or target.attr.startswith("_")
                 if state and not target.attr.startswith("__"):
                     yield node.lineno
-        called = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if isinstance(target, ast.Subscript) and is_namespace_of_another(target.value):
+                yield node.lineno
+        if not isinstance(node, ast.Call):
+            continue
+        called = getattr(node.func, "id", "")
         if called in ("setattr", "delattr") and not own_name(node.args[0]):
             yield node.lineno
-        if isinstance(node, ast.Attribute) and node.attr in ("update", "pop", "clear", "setdefault"):
-            call = node.value
-            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "vars" and not own_name(call.args[0]):
+        if isinstance(node.func, ast.Attribute):
+            changes = node.func.attr in ("update", "pop", "clear", "setdefault")
+            if changes and is_namespace_of_another(node.func.value):
+                yield node.lineno
+            is_super = isinstance(node.func.value, ast.Call) and getattr(node.func.value.func, "id", "") == "super"
+            if node.func.attr == "__setstate__" and not own_name(node.func.value) and not is_super:
                 yield node.lineno
 
 
-# undoing a failed fit, and copying oneself, are done to whole estimators by their own package
-ALLOWED_WRITES = {"_estimators/inputs.py": 2, "_estimators/fitted.py": 2}
+def is_namespace_of_another(node):
+    """Whether an expression is `vars(x)` or `x.__dict__` of another object than `self`."""
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "vars" and node.args:
+        return not own_name(node.args[0])
+    return isinstance(node, ast.Attribute) and node.attr == "__dict__" and not own_name(node.value)
+
+
+# Undoing a failed fit, copying oneself, and building a plain LinearRegression or a bare estimator for a diagram are
+# done to whole objects by the package that owns them; moments are kept with the problem that they are of.
+ALLOWED_WRITES = {
+    "_estimators/inputs.py": 2,
+    "_estimators/fitted.py": 2,
+    "_estimators/summary.py": 2,
+    "_estimators/pipelines.py": 1,
+    "_members/on_device.py": 1,
+    "cli/table_models.py": 1,
+}
 
 
 def test_nobody_writes_state_of_others():
     """Engines and selection return values; only an estimator sets its own attributes."""
     for path, tree in TREES.items():
-        found = list(foreign_writes(tree))
-        assert len(found) <= ALLOWED_WRITES.get(path, 0), f"{path}, lines {found}"
+        lines = list(foreign_writes(tree))
+        assert len(lines) <= ALLOWED_WRITES.get(path, 0), f"{path}, lines {lines}"
+
+
+def test_the_guard_sees_every_form_of_writing():
+    forms = [
+        "x.coef_ = 1",
+        "a, x.coef_ = 1, 2",
+        "setattr(x, 'coef_', 1)",
+        "vars(x)['coef_'] = 1",
+        "vars(x).update(coef_=1)",
+        "x.__dict__['coef_'] = 1",
+        "x.__dict__.update(coef_=1)",
+        "x.__setstate__({})",
+    ]
+    for form in forms:
+        assert list(foreign_writes(ast.parse(form))), form
+    for form in ("self.coef_ = 1", "vars(self)['coef_'] = 1", "super().__setstate__({})", "x = 1"):
+        assert not list(foreign_writes(ast.parse(form))), form
+
+
+def test_only_wrappers_call_the_compiled_module():
+    for path in TREES:
+        if not path.startswith("_kernel/"):
+            assert ["olsen", "_kernel", "_native"] not in list(imported(path)), f"{path} imports the compiled module"
 
 
 def test_private_state_is_not_probed():
@@ -190,71 +256,112 @@ loads("from olsen._persistence import load_skops; load_skops()", "torch", "dask"
     assert version("olsen") == olsen.__version__
 
 
-# Size: growth is a decision. Code lines without docstrings, comments and blank lines.
+# Size: growth is a decision, for its commit message. Mass is counted in nodes of the syntax tree without annotations,
+# so that packing several things into a line gains nothing. Budgets are 5 % above what was measured.
 
-LINES = {
-    "_estimators": 2140, "_members": 1860, "cli": 1990, "_selection": 1640, "theory": 1133, "_engines": 1290,
-    "figures": 663, "_report": 627, "displays": 548, "modules": 700, "subsets": 505, "_execution": 540,
-    "_dropout": 378, "_moments": 306, "simulation": 249, "explorer": 47, "datasets": 25, "_kernel": 0,
-}  # fmt: skip
-FILES, CONSTANTS, C_LINES = 112, 145, 1760
-WALKS = {"fit": (20, 74), "tuned fit": (28, 430), "olsen fit": (46, 720)}  # files entered, changes of file
+NODES = {
+    "_members": 27800,
+    "_estimators": 25800,
+    "_tuning": 22700,
+    "cli": 22200,
+    "theory": 15900,
+    "_engines": 15600,
+    "_report": 9300,
+    "figures": 7900,
+    "modules": 7900,
+    "subsets": 6800,
+    "displays": 6600,
+    "_adaptive": 5500,
+    "_execution": 5300,
+    "_moments": 4900,
+    "_dropout": 4600,
+    "simulation": 2700,
+    "_kernel": 600,
+    "explorer": 400,
+    "datasets": 200,
+}
+NODES_PER_STATEMENT = 13.1
+CONSTANTS = 205
+CALL_PATHS = {  # files entered, changes of file, changes of package, depth of calls
+    "fit": (22, 88, 66, 18),
+    "tuned fit": (29, 235, 186, 19),
+    "adaptive fit": (34, 540, 460, 22),
+    "fit and interval": (28, 207, 149, 18),
+    "olsen fit": (52, 830, 575, 32),
+}
 
 
-def code_lines(path):
-    """Lines of a file with code in them."""
-    docs, code = set(), set()
-    for node in ast.walk(TREES[path]):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
-            docs.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
-    quiet = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-    for token in tokenize.generate_tokens(io.StringIO((SOURCE / path).read_text()).readline):
-        if token.type not in quiet:
-            code.update(range(token.start[0], token.end[0] + 1))
-    return len(code - docs)
+class WithoutAnnotations(ast.NodeTransformer):
+    def visit_arg(self, node):
+        node.annotation = None
+        return node
 
+    def visit_FunctionDef(self, node):
+        node.returns = None
+        self.generic_visit(node)
+        return node
 
-def constants(tree):
-    """Names in capitals, at the top of a module, whose value holds a number."""
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(target, ast.Name) and target.id.isupper() for target in targets):
-            values = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
-            yield any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
+    def visit_AnnAssign(self, node):
+        self.generic_visit(node)
+        node.annotation = ast.Constant(0)
+        return node
 
 
 def test_packages_keep_their_budgets():
-    lines = Counter()
+    nodes, statements = Counter(), 0
     for path in TREES:
-        lines[path.split("/")[0] if "/" in path else "modules"] += code_lines(path)
-    over = {package: count for package, count in lines.items() if count > LINES.get(package, 0)}
-    assert not over, f"code lines over the budget of LINES: {over}"
-    assert len(TREES) <= FILES and sum(sum(constants(tree)) for tree in TREES.values()) <= CONSTANTS
-    sources = [path for kind in ("c", "h") for path in (SOURCE / "_kernel").glob(f"*.{kind}")]
-    assert sum(len(path.read_text().splitlines()) for path in sources) <= C_LINES
+        tree = WithoutAnnotations().visit(ast.parse((SOURCE / path).read_text()))
+        nodes[path.split("/")[0] if "/" in path else "modules"] += sum(1 for _ in ast.walk(tree))
+        statements += sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
+    over = {package: count for package, count in nodes.items() if count > NODES.get(package, 0)}
+    assert not over, f"nodes over the budget of NODES: {over}"
+    assert nodes.total() / statements <= NODES_PER_STATEMENT
 
 
-def walk(work):
-    """Files of ours that a second call enters, and how often it changes from one to another."""
+def constants(tree):
+    """Names in capitals, at the top of a module, whose value holds a number; each name of an unpacking counts."""
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)]
+            values = [part.value for part in ast.walk(node.value) if isinstance(part, ast.Constant)]
+            if any(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+                yield from (name for name in names if name.lstrip("_").isupper())
+
+
+def test_constants_are_counted_in_unpackings_too():
+    assert list(constants(ast.parse("A, B = 1, 2\nC = 3.0\nD: int = 4\ne = 5\nF = 'text'"))) == ["A", "B", "C", "D"]
+    assert sum(len(list(constants(tree))) for tree in TREES.values()) <= CONSTANTS
+
+
+def call_path(work):
+    """Files of ours that a second call enters, changes of file and of package, and depth of calls."""
     work()
-    files, changes = [], 0
+    files, depth, deepest = [], 0, 0
 
     def note(frame, event, _):
-        nonlocal changes
+        nonlocal depth, deepest
         name = frame.f_code.co_filename
-        if event == "call" and name.startswith(str(SOURCE)) and (not files or name != files[-1]):
-            files.append(name)
-            changes += 1
+        if not name.startswith(str(SOURCE)):
+            return
+        if event == "call":
+            depth += 1
+            deepest = max(deepest, depth)
+            if not files or name != files[-1]:
+                files.append(name)
+        elif event == "return":
+            depth -= 1
 
     sys.setprofile(note)
     try:
         work()
     finally:
         sys.setprofile(None)
-    return len(set(files)), changes
+    packages = [Path(name).relative_to(SOURCE).parts[0] for name in files]
+    return len(set(files)), len(files), sum(a != b for a, b in pairwise(packages)), deepest
 
 
-def test_walks_keep_their_budgets(tmp_path, olsen):
+def test_call_paths_keep_their_budgets(tmp_path, olsen):
     for module in ("pyarrow", "cyclopts", "skops"):
         pytest.importorskip(module)
     rng = np.random.default_rng(0)
@@ -262,14 +369,18 @@ def test_walks_keep_their_budgets(tmp_path, olsen):
     y = X[:, 0] + rng.standard_normal(300)
     table, model = tmp_path / "table.csv", tmp_path / "model.skops"
     np.savetxt(table, X[:, :20], delimiter=",", header=",".join(f"x{j}" for j in range(20)), comments="")
-    works = {
-        "fit": lambda: OLSEnsembleRegressor(100, n_jobs=1, random_state=0).fit(X, y),
-        "tuned fit": lambda: OLSEnsembleRegressorCV(n_jobs=1, random_state=0).fit(X, y),
+    settings = {"n_jobs": 1, "random_state": 0}
+    calls = {
+        "fit": lambda: OLSEnsembleRegressor(**settings).fit(X, y),
+        "tuned fit": lambda: OLSEnsembleRegressorCV(**settings).fit(X, y),
+        "adaptive fit": lambda: AdaptiveOLSEnsembleRegressor(**settings).fit(X, y),
+        "fit and interval": lambda: OLSEnsembleRegressor(**settings).fit(X, y).predict_interval(X[:3]),
         "olsen fit": lambda: olsen("fit", table, "--target", "x0", "--out", model, "--jobs", 1),
     }
-    for name, work in works.items():
-        found = walk(lambda work=work: (model.unlink(missing_ok=True), work()))
-        assert all(here <= most for here, most in zip(found, WALKS[name], strict=True)), (name, found, WALKS[name])
+    for name, call in calls.items():
+        measured = call_path(lambda call=call: (model.unlink(missing_ok=True), call()))
+        budget = CALL_PATHS[name]
+        assert all(part <= most for part, most in zip(measured, budget, strict=True)), (name, measured, budget)
 
 
 # The map in CONTRIBUTING.md
@@ -298,7 +409,8 @@ def test_the_map_is_made_from_the_code_and_its_walks_lead_somewhere():
     for path in re.findall(r"`([\w/]+\.py)`", text):
         assert path in TREES or (CONTRIBUTING.parent / path).exists(), f"CONTRIBUTING.md: there is no {path}"
     for name, path in re.findall(r"`([\w.]+)` \(`([\w/]+\.py)`\)", text):
-        defined = {getattr(node, "name", None) for node in ast.walk(TREES[path])}
+        nodes = list(ast.walk(TREES[path]))
+        defined = {getattr(node, "name", None) for node in nodes} | {getattr(node, "id", None) for node in nodes}
         assert name.split(".")[-1] in defined, f"CONTRIBUTING.md: {path} has no {name}"
 
 

@@ -7,7 +7,7 @@ import sklearn
 from sklearn.utils.fixes import parse_version
 
 from loops import assert_refused, case, linear_data
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution import arrays
 from olsen._members import masked_cg
 from olsen._moments import moments
@@ -76,22 +76,37 @@ def test_types_of_rows(xp, seed):
         np.testing.assert_allclose(host(found), host(model.predict(xp.asarray(whole))))
 
 
-def test_sizes_are_chosen_as_in_blocks(xp, seed):
+def test_sizes_and_weights_are_chosen_as_in_blocks(xp, seed):
     """The same rows in the same folds, those of weight zero left out."""
-    tuning = {}, {"cv": 3, "fit_intercept": False}, {"cv": "gcv", "n_estimators": np.inf}, {"max_features": [3, 9, 20]}
+    Sizes, Schemes = OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor
+    tuning = [
+        (Sizes, {}),
+        (Sizes, {"cv": 3, "fit_intercept": False}),
+        (Sizes, {"cv": "gcv", "n_estimators": "auto"}),
+        (Sizes, {"max_features": [3, 9, 20]}),
+        (Sizes, {"sampling": "determinantal", "n_estimators": np.inf}),
+        (Schemes, {}),
+        (Schemes, {"cv": 3, "fit_intercept": False}),
+        (Schemes, {"n_estimators": np.inf}),
+    ]
     for q in (None, 2):
         X, Y, weight = data(seed, q=q)
         Y = Y + 15 * np.random.default_rng(seed).standard_normal(Y.shape)
         for rows in ((X, Y), (X, Y, weight)):
-            for settings in tuning:
+            for Model, settings in tuning:
                 settings = {"n_estimators": 20, "random_state": seed} | settings
-                expected = OLSEnsembleRegressorCV(**settings).fit(iter([rows]), None)
-                model = OLSEnsembleRegressorCV(**settings).fit(*(xp.asarray(a) for a in rows))
-                with case(q, len(rows), settings):
-                    for name in ("max_features_", "n_estimators_", "criterion_", "inclusion_kind_"):
-                        assert getattr(model, name) == getattr(expected, name)
+                expected = Model(**settings).fit(iter([rows]), None)
+                model = Model(**settings).fit(*(xp.asarray(a) for a in rows))
+                with case(q, len(rows), Model.__name__, settings):
+                    assert (model.n_estimators_, model.criterion_) == (expected.n_estimators_, expected.criterion_)
                     assert model.scale_ == pytest.approx(expected.scale_, rel=1e-8)
-                    np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
+                    if Model is Sizes:
+                        assert model.max_features_ == pytest.approx(expected.max_features_, rel=1e-8)
+                    else:
+                        weights = model.cv_results_["weight"], expected.cv_results_["weight"]
+                        np.testing.assert_allclose(*weights, rtol=0, atol=1e-8)
+                    scores = model.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+                    np.testing.assert_allclose(*scores, rtol=1e-8)
                     assert_same(model, expected, X, xp.asarray(X))
 
 
@@ -133,8 +148,9 @@ def test_what_cannot_be_done_is_refused_and_leaves_nothing_behind(xp, seed):
         (plain, (X, y, -weight), "negative"),
         (plain, (X, y, few), "positive for 1 of 150 rows", "at least 2"),
         (plain, (X + 1j, y), "X is of type", "complex"),
-        (tuned(5, mixing="stacking"), (np.tile(X, (7, 1)), np.tile(y, 7)), "mixing='mean'"),
+        (tuned(5, max_samples=0.5), (np.tile(X, (7, 1)), np.tile(y, 7)), "max_samples=1.0"),
         (tuned(5, cv=160), (X, y), "cv=160", "150 rows"),
+        (AdaptiveOLSEnsembleRegressor(cv=160), (X, y), "cv=160", "150 rows"),
     ]
     for model, given, *facts in cases:
         with case(*facts):

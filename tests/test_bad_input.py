@@ -6,11 +6,13 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn
+from sklearn.base import clone
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -24,7 +26,13 @@ from sklearn.model_selection import (
 )
 
 from loops import case
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    member_coefficients,
+)
 from olsen._estimators.inputs import RepeatedRowsWarning
 from olsen._execution import arrays, memory
 from test_members import random_problem
@@ -40,6 +48,17 @@ def plain(**settings):
 
 def tuned(**settings):
     return OLSEnsembleRegressorCV(**{"n_estimators": 20, "random_state": 0, **settings})
+
+
+def adaptive(**settings):
+    return AdaptiveOLSEnsembleRegressor(**{"n_estimators": 20, "random_state": 0, **settings})
+
+
+TUNED = {  # every way of tuning, with as many members as it takes
+    "uniform": OLSEnsembleRegressorCV,
+    "determinantal": partial(OLSEnsembleRegressorCV, sampling="determinantal"),
+    "adaptive": AdaptiveOLSEnsembleRegressor,
+}
 
 
 def with_value(array, place, value):
@@ -101,9 +120,9 @@ def test_refusals_leave_the_fit_alone():
                 model.set_params(**params).fit(bad_X, bad_y, weight)
             model.set_params(**defaults)
             np.testing.assert_array_equal(model.predict(X), before)
-            if not params:
+            for make in () if params else (tuned, adaptive):
                 with pytest.raises((ValueError, TypeError), match=message):
-                    tuned().fit(bad_X, bad_y, weight)
+                    make().fit(bad_X, bad_y, weight)
 
 
 def test_new_rows_are_checked():
@@ -153,7 +172,7 @@ def test_times_are_no_numbers(tmp_path):
     np.save(tmp_path / "days.npy", days)
     np.save(tmp_path / "X.npy", X)
     frame = dd.from_pandas(pd.DataFrame({**columns, "b": y}), npartitions=2)
-    for make in (plain, tuned, DropoutRegressor):
+    for make in (plain, tuned, adaptive, DropoutRegressor):
         model = make().fit(X[:, :2], y)
         for name, target in targets.items():
             fact = "'when'" if hasattr(target, "name") or hasattr(target, "columns") else "y "
@@ -164,13 +183,13 @@ def test_times_are_no_numbers(tmp_path):
             with case(make, name):
                 assert_times_refused(lambda table=table, make=make: make().fit(table, y), "X", fact)
                 assert_times_refused(lambda table=table, model=model: model.predict(table), "X", fact)
-    for make in (plain, tuned):
+    for make in (plain, tuned, adaptive):
         for name, table in tables.items():
             with case("block", name):
-                assert_times_refused(lambda table=table: plain().fit(lambda: [(table, y)], None), "X of block 0")
+                assert_times_refused(partial(make().fit, lambda table=table: [(table, y)], None), "X of block 0")
         for name, target in targets.items():
             with case("block", name):
-                assert_times_refused(lambda target=target: plain().fit(lambda: [(X, target)], None), "y of block 0")
+                assert_times_refused(partial(make().fit, lambda target=target: [(X, target)], None), "y of block 0")
         for X_given, y_given, fact in (
             (tmp_path / "rows.parquet", "b", "column 'when'"),
             (tmp_path / "rows.parquet", "when", "column 'when'"),
@@ -202,7 +221,7 @@ def test_missing_values_are_counted_and_the_first_is_named():
         (frame, "'c3'"), (pl.from_pandas(frame), "'c3'"),
     )  # fmt: skip
     infinite = with_value(X, (9, 1), -np.inf)
-    for make in (plain, tuned, DropoutRegressor):
+    for make in (plain, tuned, adaptive, DropoutRegressor):
         model, by_name = make().fit(X, y), make().fit(frame.fillna(0.0), y)
         for table, column in tables:
             with case(make, type(table)):
@@ -238,10 +257,11 @@ def test_missing_sizes_are_named():
             model.fit(X, y)
 
 
-def test_the_tuned_class_says_why_it_cannot_stream():
-    assert not hasattr(tuned(), "partial_fit") and not hasattr(tuned().fit(X, y), "partial_fit")
-    with pytest.raises(AttributeError, match=r"iterator of blocks.*OLSEnsembleRegressor\.partial_fit"):
-        tuned().partial_fit(X, y)
+def test_tuned_classes_say_why_they_cannot_stream():
+    for make in (tuned, adaptive):
+        assert not hasattr(make(), "partial_fit") and not hasattr(make().fit(X, y), "partial_fit")
+        with pytest.raises(AttributeError, match=r"iterator of blocks.*OLSEnsembleRegressor\.partial_fit"):
+            make().partial_fit(X, y)
 
 
 def test_arguments_of_methods_are_checked():
@@ -312,17 +332,16 @@ def test_choosing_that_does_not_fit_is_refused_before_anything_is_dense(monkeypa
     wide, targets = sparse_rows(20_000, 50_000, 1e-4)  # 80 GB and more as dense copies
     monkeypatch.setattr(type(wide), "toarray", None)
     monkeypatch.setattr(sp.csc_array, "toarray", None)
-    for settings, size in (({}, "96 GB"), ({"inclusion": "uniform"}, "24 GB"), ({"cv": 5}, "112 GB")):
-        model = tuned(**settings)
-        with case(settings), pytest.raises(MemoryError) as raised:
+    for model, size in ((adaptive(), "96 GB"), (tuned(), "24 GB"), (adaptive(cv=5), "112 GB")):
+        with case(model), pytest.raises(MemoryError) as raised:
             model.fit(wide, targets)
         facts = ("20000 rows and 50000 columns", "sparse X dense", size, "16 GB", "OLSEnsembleRegressor")
         assert all(fact in str(raised.value) for fact in facts), raised.value
         assert not hasattr(model, "coef_")
     with pytest.raises(MemoryError, match=r"50000 rows and 20000 columns needs 80 GB.*OLSEnsembleRegressor"):
-        tuned().fit(sp.csr_array((50_000, 20_000)), np.arange(50_000.0))
+        adaptive().fit(sp.csr_array((50_000, 20_000)), np.arange(50_000.0))
     with pytest.raises(MemoryError, match=r"4000 rows and 60000 columns needs 16\.\d GB.*Use fewer columns"):
-        tuned().fit(np.broadcast_to(np.zeros(60_000, np.float32), (4000, 60_000)), np.arange(4000.0))
+        adaptive().fit(np.broadcast_to(np.zeros(60_000, np.float32), (4000, 60_000)), np.arange(4000.0))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -330,47 +349,54 @@ def test_sparse_rows_are_tuned_as_dense_ones():
     """Also where Gram matrices are shared by the paths of uniform members: from rows stored by rows they were in column
     order, which the kernels refused."""
     X, y = sparse_rows(400, 200, 0.01)
-    for settings in ({}, {"cv": 5, "inclusion": "uniform"}):
+    for model in (
+        adaptive(),
+        tuned(),
+        tuned(cv=5),
+        tuned(sampling="determinantal"),
+        tuned(sampling="determinantal", cv=5),
+    ):
         for rows in (X, X.tocsc()):
-            with case(settings, rows.format):
-                found, expected = tuned(**settings).fit(rows, y), tuned(**settings).fit(X.toarray(), y)
-                np.testing.assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-9)
+            with case(model, rows.format):
+                expected = clone(model).fit(X.toarray(), y)
+                np.testing.assert_allclose(model.fit(rows, y).coef_, expected.coef_, rtol=0, atol=1e-9)
 
 
 def test_large_products_of_rows_are_made_of_tiles(monkeypatch):
     wide = np.random.default_rng(0).standard_normal((50, 300))
-    expected = [make().fit(wide, wide[:, 0]).coef_ for make in (tuned, OLSEnsembleRegressorCV, DropoutRegressor)]
+    every = (tuned, adaptive, AdaptiveOLSEnsembleRegressor, TUNED["determinantal"], DropoutRegressor)
+    expected = [make().fit(wide, wide[:, 0]).coef_ for make in every]
     monkeypatch.setattr(arrays, "LARGE_PRODUCT", 1)
     monkeypatch.setattr(arrays, "TILE", 16)
     symmetric = arrays.row_products(np.asfortranarray(wide))
     np.testing.assert_array_equal(symmetric, symmetric.T)
     np.testing.assert_allclose(symmetric, wide @ wide.T, rtol=0, atol=1e-12)
-    for make, coef in zip((tuned, OLSEnsembleRegressorCV, DropoutRegressor), expected, strict=True):
+    for make, coef in zip(every, expected, strict=True):
         with case(make):
             np.testing.assert_allclose(make().fit(wide, wide[:, 0]).coef_, coef, rtol=0, atol=1e-10)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured from /proc")
-@pytest.mark.xfail(strict=True, reason="the tuned class makes sparse X dense; choosing from sparse rows is planned")
-def test_the_tuned_class_fits_sparse_rows_in_memory_of_their_size():
+@pytest.mark.xfail(strict=True, reason="tuned classes make sparse X dense; choosing from sparse rows is planned")
+def test_the_adaptive_class_fits_sparse_rows_in_memory_of_their_size():
     """2000 x 20 000 with 0.1 % entries is 0.5 MB, and 320 MB as one dense copy."""
     code = """
         import resource
         import numpy as np
         import scipy.sparse as sp
-        from olsen import OLSEnsembleRegressorCV
+        from olsen import AdaptiveOLSEnsembleRegressor
 
         def now(name):
             lines = open("/proc/self/status").read().splitlines()
             return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
 
         rng = np.random.default_rng(0)
-        OLSEnsembleRegressorCV().fit(rng.standard_normal((50, 5)), rng.standard_normal(50))
+        AdaptiveOLSEnsembleRegressor().fit(rng.standard_normal((50, 5)), rng.standard_normal(50))
         X = sp.random_array((2000, 20_000), density=1e-3, format="csr", rng=rng)
         y = X @ rng.standard_normal(20_000) + rng.standard_normal(2000)
         before, limit = now("VmRSS"), now("VmSize") + 10**9  # a fit that needs far more ends at once
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-        model = OLSEnsembleRegressorCV().fit(X, y)
+        model = AdaptiveOLSEnsembleRegressor().fit(X, y)
         assert np.isfinite(model.coef_).all()
         assert now("VmHWM") - before < 300e6, now("VmHWM") - before
     """
@@ -391,7 +417,7 @@ def tensor(monkeypatch):
 
 def test_odd_tensors(tensor):
     for length in (2, 59, 61, (60, 1)):
-        for make in (plain, tuned):
+        for make in (plain, tuned, adaptive):
             with case(length), pytest.raises(ValueError, match=r"sample_weight.* 60 rows"):
                 make().fit(tensor(X), tensor(y), tensor(np.ones(length)))
     for given, message in (
@@ -409,7 +435,8 @@ def test_odd_tensors(tensor):
 # Splits
 
 
-def test_splits_that_are_no_rows_are_refused():
+@pytest.mark.parametrize("make", [tuned, adaptive])
+def test_splits_that_are_no_rows_are_refused(make):
     for cv in (
         [(np.arange(20) + 0.5, np.arange(20, 40) + 0.7)],
         [(np.ones(10, bool), np.ones(5, bool))],
@@ -418,36 +445,38 @@ def test_splits_that_are_no_rows_are_refused():
         [(np.arange(20), [1000])],
     ):
         with case(cv), pytest.raises(ValueError, match="cv holds"):
-            tuned(cv=cv).fit(X, y)
+            make(cv=cv).fit(X, y)
     for cv in ([], iter([]), [([], [1, 2])], [([1, 2], [])]):
         with case(cv), pytest.raises(ValueError, match="gave no split"):
-            tuned(cv=cv).fit(X, y)
+            make(cv=cv).fit(X, y)
     for cv in (KFold(3), [(np.arange(30), np.arange(30, 40))], 3, None):
         with case(cv), pytest.raises(ValueError, match="GroupKFold"):
-            tuned(cv=cv).fit(X, y, groups=np.arange(N) // 4)
+            make(cv=cv).fit(X, y, groups=np.arange(N) // 4)
     for cv in (61, 1, "loo"):
         with case(cv), pytest.raises(ValueError, match=f"{cv}"):
-            tuned(cv=cv).fit(X, y)
+            make(cv=cv).fit(X, y)
     for count in (59, 400):
         for weight in (None, np.r_[0.0, WEIGHT[1:]]):
             with pytest.raises(ValueError, match=f"groups has {count} entries, but there are 60 rows"):
-                tuned(cv=GroupKFold(4)).fit(X, y, weight, groups=np.arange(count) % 4)
+                make(cv=GroupKFold(4)).fit(X, y, weight, groups=np.arange(count) % 4)
 
 
-def test_splitters_may_give_more_splits_than_rows_and_masks_are_rows():
+@pytest.mark.parametrize("make", [tuned, partial(tuned, sampling="determinantal"), adaptive])
+def test_splitters_may_give_more_splits_than_rows_and_masks_are_rows(make):
     for cv in (RepeatedKFold(n_splits=5, n_repeats=13, random_state=0), ShuffleSplit(61, random_state=0), LeavePOut(2)):
         few = slice(0, 20) if isinstance(cv, LeavePOut) else slice(None)
         splits = list(cv.split(X[few]))
         masks = [tuple(np.isin(np.arange(len(X[few])), rows) for rows in split) for split in splits]
-        model, listed, masked = (tuned(cv=how).fit(X[few], y[few]) for how in (cv, splits, masks))
-        np.testing.assert_allclose(model.cv_results_["mse"], listed.cv_results_["mse"])
-        np.testing.assert_allclose(model.cv_results_["mse"], masked.cv_results_["mse"])
+        model, listed, masked = (make(cv=how).fit(X[few], y[few]).cv_results_ for how in (cv, splits, masks))
+        np.testing.assert_allclose(model["mean_test_score"], listed["mean_test_score"])
+        np.testing.assert_allclose(model["mean_test_score"], masked["mean_test_score"])
 
 
-def test_predefined_splits_number_the_rows_that_were_given():
+@pytest.mark.parametrize("make", [tuned, partial(tuned, sampling="determinantal"), adaptive])
+def test_predefined_splits_number_the_rows_that_were_given(make):
     fold = np.arange(N) % 4
-    dropped = tuned(cv=PredefinedSplit(fold[1:])).fit(X[1:], y[1:])
-    weighted = tuned(cv=PredefinedSplit(fold)).fit(X, y, np.r_[0.0, WEIGHT[1:]])
+    dropped = make(cv=PredefinedSplit(fold[1:])).fit(X[1:], y[1:])
+    weighted = make(cv=PredefinedSplit(fold)).fit(X, y, np.r_[0.0, WEIGHT[1:]])
     assert np.isclose(weighted.best_score_, dropped.best_score_)
 
 
@@ -461,10 +490,10 @@ ONE_ROW_TO_TRAIN_ON = [  # splitter, rows, groups, the fold that is named
 ]
 
 
-@pytest.mark.parametrize("inclusion", ["auto", "uniform", "ridge"])
-def test_an_intercept_needs_two_rows_to_train_on_in_every_fold(inclusion):
+@pytest.mark.parametrize("make", TUNED.values(), ids=TUNED)
+def test_an_intercept_needs_two_rows_to_train_on_in_every_fold(make):
     for cv, rows, groups, fold in ONE_ROW_TO_TRAIN_ON:
-        model = OLSEnsembleRegressorCV(cv=cv, inclusion=inclusion)
+        model = make(cv=cv)
         given = {} if groups is None else {"groups": groups}
         with case(cv, rows):
             with pytest.raises(ValueError, match=f"{fold} .*trains on 1 row,.*fit_intercept=False"):
@@ -477,39 +506,41 @@ def test_an_intercept_needs_two_rows_to_train_on_in_every_fold(inclusion):
 def test_rows_of_weight_zero_are_none_to_train_on():
     weight = np.r_[np.ones(1), np.zeros(3), np.ones(6)]
     folds = [(np.arange(4), np.arange(4, 10)), (np.arange(4, 10), np.arange(4))]
-    with pytest.raises(ValueError, match=r"fold 1 of 2 .*trains on 1 row,"):
-        OLSEnsembleRegressorCV(cv=folds).fit(X[:10], y[:10], weight)
     few = (X[:3], y[:3])
-    with pytest.raises(ValueError, match="trains on 1 row,"):
-        OLSEnsembleRegressorCV(cv=2).fit(lambda: iter([few]), None)
+    for name, make in TUNED.items():
+        with case(name):
+            with pytest.raises(ValueError, match=r"fold 1 of 2 .*trains on 1 row,"):
+                make(cv=folds).fit(X[:10], y[:10], weight)
+            with pytest.raises(ValueError, match="trains on 1 row,"):
+                make(cv=2).fit(lambda: iter([few]), None)
 
 
 def test_a_fold_that_trains_on_equal_rows_predicts_their_mean():
     """No column varies in it, whatever rounding leaves of the rows about their mean."""
     rng = np.random.default_rng(5)
-    for equal, columns, inclusion in itertools.product((2, 3, 5, 6, 7), (3, 12, 40), ("auto", "uniform", "ridge")):
+    for equal, columns, name in itertools.product((2, 3, 5, 6, 7), (3, 12, 40), TUNED):
         rows, targets = 7 * rng.standard_normal((equal + 6, columns)) + 100, rng.standard_normal(equal + 6)
         rows[:equal] = rows[0]
         alike, others = np.arange(equal), np.arange(equal, equal + 6)
-        model = OLSEnsembleRegressorCV(cv=[(alike, others), (others, alike)], inclusion=inclusion).fit(rows, targets)
-        with case(equal, columns, inclusion):
-            np.testing.assert_allclose(model.loo_prediction_[others], targets[:equal].mean(), rtol=1e-8, atol=1e-12)
+        model = TUNED[name](cv=[(alike, others), (others, alike)]).fit(rows, targets)
+        with case(equal, columns, name):
+            np.testing.assert_allclose(model.cv_prediction_[others], targets[:equal].mean(), rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("inclusion", ["auto", "uniform", "ridge"])
-def test_very_few_rows_have_an_error_and_intervals(inclusion, fit_intercept):
+@pytest.mark.parametrize("make", TUNED.values(), ids=TUNED)
+def test_very_few_rows_have_an_error_and_intervals(make, fit_intercept):
     """By default, and left out one by one by a splitter."""
     for rows in (2, 3, 4, 5):
         for cv in (None, LeaveOneOut()) if rows > 2 else (None,):
-            model = OLSEnsembleRegressorCV(cv=cv, inclusion=inclusion, fit_intercept=fit_intercept)
+            model = make(cv=cv, fit_intercept=fit_intercept)
             with case(rows, cv):
                 model.fit(X[:rows], y[:rows])
                 assert -np.inf < model.best_score_ < 0
                 lower, upper = model.predict_interval(X[:5], 0.3).T
                 assert np.isfinite(lower).all() and np.all(lower <= upper)
                 assert np.all(np.diff(model.predict_interval(X[:5], 0.3, "normal")) > 0)
-    alone = OLSEnsembleRegressorCV(inclusion=inclusion).fit(X[:2], y[:2])
+    alone = make().fit(X[:2], y[:2])
     assert -alone.best_score_ >= (y[0] - y[1]) ** 2 * (1 - 1e-9)  # each predicts the other
 
 
@@ -517,12 +548,13 @@ def test_very_few_rows_have_an_error_and_intervals(inclusion, fit_intercept):
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning", "ignore::UserWarning")
-def test_stacking_of_members_with_few_rows():
-    for make in (plain, tuned):
-        for max_samples in (2, 3, 5):
-            with case(make, max_samples):
-                model = make(mixing="stacking", max_samples=max_samples).fit(X, y)
-                assert np.isfinite(model.coef_).all() and np.isclose(model.weights_.sum(), 1)
+def test_stacking_and_tuning_of_members_with_few_rows():
+    for max_samples in (2, 3, 5):
+        with case(max_samples):
+            model = plain(mixing="stacking", max_samples=max_samples).fit(X, y)
+            assert np.isfinite(model.coef_).all() and np.isclose(model.weights_.sum(), 1)
+            model = tuned(max_samples=max_samples).fit(X, y)
+            assert np.isfinite(model.coef_).all() and np.isfinite(model.best_score_)
 
 
 def test_single_precision_whose_coefficients_only_double_holds(tensor):
@@ -531,7 +563,7 @@ def test_single_precision_whose_coefficients_only_double_holds(tensor):
     for x_unit, y_unit in ((1e-20, 1e20), (1e30, 1e-20), (1e20, 1e40), (1e-10, 1e-45)):
         single, targets = (X * x_unit).astype(np.float32), y * y_unit
         double = single.astype(np.float64)
-        for make in (plain, tuned, DropoutRegressor) if x_unit in (1e-20, 1e30) else (plain,):
+        for make in (plain, tuned, adaptive, DropoutRegressor) if x_unit in (1e-20, 1e30) else (plain,):
             with case(make, x_unit, y_unit), warnings.catch_warnings():
                 warnings.simplefilter("error")
                 model, expected = make().fit(single, targets), make().fit(double, targets)
@@ -541,7 +573,7 @@ def test_single_precision_whose_coefficients_only_double_holds(tensor):
                 assert model.score(single, targets) == pytest.approx(expected.score(double, targets), abs=1e-6)
                 if make is DropoutRegressor:
                     continue
-                np.testing.assert_allclose(model.coef_std_, expected.coef_std_, rtol=1e-5)
+                np.testing.assert_allclose(model.coef_std(), expected.coef_std(), rtol=1e-5)
                 interval = model.predict_interval(single[:3])
                 np.testing.assert_allclose(interval, expected.predict_interval(double[:3]), **tol)
                 np.testing.assert_allclose(
@@ -580,11 +612,12 @@ def test_rows_that_repeat_by_rounding_are_no_alarm(seed):
         y = X[:, 0] + X.std() * noise
         with case(name), warnings.catch_warnings():
             warnings.simplefilter("error")
-            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
-            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, (10 * y / X.std()).round())
+            for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
+                make(n_estimators=20, random_state=seed).fit(X, y)
+                make(n_estimators=20, random_state=seed).fit(X, (10 * y / X.std()).round())
     twice = np.repeat(np.arange(300), 2)
     for X, y in ((few[twice], rng.standard_normal(600)), (one[twice], noise[twice])):
         with pytest.warns(RepeatedRowsWarning, match="300 of 600") as caught:
-            OLSEnsembleRegressorCV(20, inclusion="uniform", random_state=seed).fit(X, y)
+            OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
         found = next(w.message for w in caught if isinstance(w.message, RepeatedRowsWarning))
         assert (found.repeated, found.n_rows) == (300, 600)

@@ -25,7 +25,7 @@ from olsen import OLSEnsembleRegressor
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = {  # rows at toy size
     "fit": 2, "tables": 4, "growth": 5, "predict": 1, "kernel": 2, "choice": 3, "iteration": 2, "tuned": 3,
-    "real": 2, "threads": 7, "intervals": 2, "tuning": 1, "determinantal": 3,
+    "real": 2, "threads": 7, "intervals": 3, "tuning": 1, "determinantal": 3,
     "figure2": 1,
 }  # fmt: skip
 
@@ -166,18 +166,18 @@ def test_real_data_differences_are_paired_and_scores_those_of_scikit_learn(tmp_p
     for seed, (name, n, p) in enumerate(zip("abc", (40, 25, 30), (4, 30, 3), strict=True)):
         write_table(tmp_path / f"{name}.csv", n, p, seed)
     files = ["--json", str(tmp_path / "all.json"), "--markdown", str(tmp_path / "all.md")]
-    load("real_data").main([str(tmp_path), "--splits", "4", "--models", "uniform", *files])
+    load("real_data").main([str(tmp_path), "--splits", "4", "--models", "ensemble", "ridge", *files])
     found = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))["folder"]
     assert (tmp_path / "all.md").read_text(encoding="utf-8").count("\n| ") >= 8
     for row in found["tables"]:
         assert row["best"] == max(("RidgeCV", "LassoCV", "PLS"), key=lambda name: np.mean(row["r2"][name]))
-        for name in ("default", "uniform"):
+        for name in ("adaptive", "ensemble", "ridge"):
             difference = np.subtract(row["r2"][name], row["r2"][row["best"]])
             assert row["to_best"][name]["mean"] == pytest.approx(difference.mean())
             assert row["to_best"][name]["standard_error"] == pytest.approx(stats.sem(difference))
     counted = [row for row in found["tables"] if row["table"] not in found["summary"]["left out"]]
-    values = [row["to_best"]["default"]["mean"] for row in counted]
-    assert found["summary"]["models"]["default"]["mean"] == pytest.approx(np.mean(values))
+    values = [row["to_best"]["adaptive"]["mean"] for row in counted]
+    assert found["summary"]["models"]["adaptive"]["mean"] == pytest.approx(np.mean(values))
     y, X = np.split(np.loadtxt(tmp_path / "a.csv", delimiter=",", skiprows=1), [1], axis=1)
     model, expected = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 41))), []
     for train, test in ShuffleSplit(4, test_size=0.2, random_state=0).split(X):
@@ -237,7 +237,7 @@ def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(tm
     monkeypatch.setattr(simulated, "grid", lambda only: cells[::3])
     options = ["--only", "20,4", "--repeats", "2", "--json", str(file)]
     simulated.main([*options, "--markdown", str(page)])
-    printed, whole = capsys.readouterr().out, simulated.stored(file, 2, None)
+    printed, whole = capsys.readouterr().out, simulated.stored(file, 2)
     ratios = [simulated.ratio(result)[0] for result in whole.values()]
     assert f"{sum(value > 1.1 for value in ratios)} of 9 cells above 1.1, " in printed
     assert f"ratio of risks: mean {np.mean(ratios):.3f}" in printed
@@ -249,7 +249,9 @@ def test_simulations_are_summed_up_by_shape_and_go_on_where_they_were_stopped(tm
     file.write_text(cut, encoding="utf-8")
     simulated.main(options)
     assert f"{cut.count(chr(10))} of 9 cells are there already" in capsys.readouterr().out
-    found = simulated.stored(file, 2, None)
+    found = simulated.stored(file, 2)
+    assert all(sum(result["weights"].values()) == pytest.approx(1) for result in found.values())
+    assert not simulated.stored(file, 2, "ensemble"), "cells of another model are others"
     assert {cell: result["risks"] for cell, result in found.items()} == {
         cell: result["risks"] for cell, result in whole.items()
     }

@@ -10,18 +10,19 @@ from itertools import product
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
 
 from loops import assert_refused, case, linear_data
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines import sources as blocks
 from olsen._moments.accumulator import Accumulator
 from olsen._moments.moments import from_data
-from olsen._selection.fold_data import FOLDS
-from olsen._selection.fold_data import SEED as FOLD_SEED
+from olsen._tuning.fold_data import FOLDS
+from olsen._tuning.fold_data import SEED as FOLD_SEED
 
 N, P = 1200, 12
-BOTH = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
+THREE = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
 
 
 @pytest.fixture(autouse=True)
@@ -158,11 +159,11 @@ def test_one_weight_for_all_rows(seed, tmp_path):
         "parquet": (parquet, "target", 2),
         "blocks": ((lambda: ((*block, 2.0) for block in cut(200, X, y)())), None),
     }
-    for cls in BOTH:
-        expected = cls(10, random_state=0).fit(cut(200, X, y, np.full(N, 2.0)), None)
+    for cls in THREE:
+        expected = cls(n_estimators=10, random_state=0).fit(cut(200, X, y, np.full(N, 2.0)), None)
         for name, arguments in given.items():
             with case(cls, name):
-                found = cls(10, random_state=0).fit(*arguments)
+                found = cls(n_estimators=10, random_state=0).fit(*arguments)
                 np.testing.assert_allclose(found.coef_, expected.coef_, rtol=0, atol=1e-8)
 
 
@@ -171,8 +172,9 @@ def test_blocks_that_are_frames_keep_their_names(seed):
     X, y, _ = data(seed)
     names = list("abcdefghijkl")
     frame = pd.DataFrame(X, columns=names)
-    for cls in BOTH:
-        fit = lambda rows, cls=cls: cls(10, random_state=0).fit(cut(300, rows, pd.Series(y)), None)  # noqa: E731
+    for cls in THREE:
+        model = cls(n_estimators=10, random_state=0)
+        fit = lambda rows, model=model: clone(model).fit(cut(300, rows, pd.Series(y)), None)  # noqa: E731
         assert fit(frame).feature_names_in_.tolist() == names
         assert not hasattr(fit(X), "feature_names_in_") and not hasattr(fit(pd.DataFrame(X)), "feature_names_in_")
     for columns, odd in ((names[::-1], "'l'"), ([*names[:-1], "z"], "'l', 'z'")):
@@ -217,8 +219,8 @@ def test_record_batches_have_names_in_memory_too(seed):
     pa = pytest.importorskip("pyarrow")
     X, y, _ = data(seed)
     batch = pa.RecordBatch.from_pydict(dict(zip("abc", X[:, :3].T, strict=True)))
-    for cls in BOTH:
-        model = cls(10, random_state=0).fit(batch, y)
+    for cls in THREE:
+        model = cls(n_estimators=10, random_state=0).fit(batch, y)
         assert model.feature_names_in_.tolist() == list("abc")
         np.testing.assert_allclose(model.predict(batch), model.predict(batch.to_pandas()), rtol=1e-12)
         with pytest.raises(ValueError, match="same order"):
@@ -291,9 +293,8 @@ def test_columns_far_from_zero_are_not_told_apart_by_rounding(seed):
 
 def test_members_that_draw_rows_need_them_in_memory(seed):
     X, y, _ = data(seed)
-    for cls, rows in product(BOTH, (0.5, N)):
-        settings = {"max_samples": rows} | ({"inclusion": "uniform"} if cls is OLSEnsembleRegressorCV else {})
-        assert_refused(cls(5, **settings), (cut(64, X, y), None), f"max_samples={rows}", "array in memory", "1.0")
+    for cls, rows in product((OLSEnsembleRegressor, OLSEnsembleRegressorCV), (0.5, N)):
+        assert_refused(cls(5, max_samples=rows), (cut(64, X, y), None), f"max_samples={rows}", "array in memory", "1.0")
 
 
 def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(seed):
@@ -305,28 +306,29 @@ def test_sizes_are_chosen_by_exact_cross_validation_over_row_groups(seed):
             Y = Y + 20 * np.random.default_rng(seed).standard_normal(Y.shape)
             # far from zero and without intercept, all columns look alike
             X = X if fit_intercept else X - X.mean(axis=0)
-            settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform", "fit_intercept": fit_intercept}
+            settings = {"random_state": seed, "scale": 1.0, "fit_intercept": fit_intercept}
             expected = OLSEnsembleRegressorCV(30, cv=PredefinedSplit(folds), **settings).fit(X, Y)
             model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, Y)(), None)
             with case(fit_intercept, q):
                 assert model.criterion_ == "kfold" and model.max_features_ == expected.max_features_
-                np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
+                scores = model.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+                np.testing.assert_allclose(*scores, rtol=1e-8)
                 np.testing.assert_allclose(model.risk_curve(), expected.risk_curve(), rtol=1e-8)
                 np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-8)
 
 
 def test_tuning_from_blocks_with_dependent_columns_and_gcv(seed):
     X, y, _ = data(seed)
-    settings = {"random_state": seed, "scale": 1.0, "inclusion": "uniform"}
+    settings = {"random_state": seed, "scale": 1.0}
     plain = OLSEnsembleRegressorCV(30, cv="gcv", **settings).fit(cut(64, X, y)(), None)
     in_memory = OLSEnsembleRegressorCV(30, cv="gcv", **settings).fit(X, y)
     assert plain.criterion_ == "gcv" and plain.score(X, y) == pytest.approx(in_memory.score(X, y), abs=0.05)
-    model = OLSEnsembleRegressorCV(30, inclusion="uniform", cv="oob")  # needs every row again
+    model = OLSEnsembleRegressorCV(30, cv="oob")  # needs every row again
     assert_refused(model, (cut(64, X, y)(), None), "cv='oob'")
     X[:, 3] = X[:, 2]
     model = OLSEnsembleRegressorCV(30, **settings).fit(cut(64, X, y), None)
     expected = OLSEnsembleRegressorCV(30, cv=5, **settings).fit(X, y)
-    assert np.isfinite(model.cv_results_["mse"]).all()
+    assert np.isfinite(model.cv_results_["mean_test_score"]).all()
     assert model.score(X, y) == pytest.approx(expected.score(X, y), abs=0.05)
 
 
@@ -364,10 +366,9 @@ def test_bad_blocks_are_named_and_nothing_is_left_behind(seed):
     assert_refused(ensemble(seed), weighted, "block 2", "sample_weight, in 1 rows: 207")
     for positive in (0, 1):
         weight = (np.arange(N) < positive).astype(float)
-        for cls in BOTH:
-            assert_refused(
-                cls(5), (cut(100, X, y, weight), None), f"positive for {positive} of 1200 rows", "at least 2"
-            )
+        facts = f"positive for {positive} of 1200 rows", "at least 2"
+        for cls in THREE:
+            assert_refused(cls(n_estimators=5), (cut(100, X, y, weight), None), *facts)
     for number in (0, 31, 32, 495, 511, 512):  # also in those that complete a run of blocks summed about one shift
         rng = np.random.default_rng(number)
         rows = [rng.standard_normal((10 * 520, 4)), rng.standard_normal(10 * 520)]

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from loops import case
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 callback = pytest.importorskip("sklearn.callback")
 
@@ -23,10 +23,13 @@ ESTIMATORS = {
     "members": OLSEnsembleRegressor(20, random_state=0),
     "members in threads": OLSEnsembleRegressor(150, n_jobs=2, random_state=0),
     "members with rows of their own": OLSEnsembleRegressor(20, 3, 0.5, random_state=0),
-    "stacked": OLSEnsembleRegressor(20, mixing="stacking", scale="loo", random_state=0),
+    "stacked": OLSEnsembleRegressor(20, mixing="stacking", scale="auto", random_state=0),
     "tuned": OLSEnsembleRegressorCV(20, random_state=0),
     "tuned by folds": OLSEnsembleRegressorCV(20, cv=3, n_jobs=2, random_state=0),
     "tuned by gcv": OLSEnsembleRegressorCV(cv="gcv", random_state=0),
+    "tuned determinantal": OLSEnsembleRegressorCV(20, sampling="determinantal", random_state=0),
+    "adaptive": AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0),
+    "adaptive by folds": AdaptiveOLSEnsembleRegressor(n_estimators=20, cv=3, n_jobs=2, random_state=0),
     "dropout": DropoutRegressor(),
     "trained dropout": DropoutRegressor(solver="sgd", tol=0.05, random_state=0),
     "dropout out of steps": DropoutRegressor(solver="sgd", tol=1e-9, max_iter=300, random_state=0),
@@ -127,19 +130,17 @@ def test_members_are_tasks_and_many_of_them_one_for_each_percent(data):
     for k, tasks in ((1, 1), (7, 7), (100, 100), (101, 100), (555, 100)):
         with case(k):
             assert heard(OLSEnsembleRegressor(k, random_state=0), *data).stages() == [("members", tasks, tasks)]
-            tuned = heard(OLSEnsembleRegressorCV(k, random_state=0), *data)
-            assert tuned.stages()[-1] == ("members", tasks, tasks)
+            for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
+                tuned = heard(make(n_estimators=k, random_state=0), *data)
+                assert tuned.stages()[-1] == ("members", tasks, tasks)
 
 
-def test_steps_and_new_members_of_a_warm_start_are_tasks(data):
+def test_steps_are_tasks(data):
     """Training may end before the last step."""
     assert heard(DropoutRegressor(), *data).stages() == [("steps", 1, 1)]
     model = DropoutRegressor(solver="sgd", tol=0.05, random_state=0)
     stages = heard(model, *data).stages()
     assert model.n_iter_ < model.max_iter and stages == [("steps", 100, 100 * model.n_iter_ // model.max_iter)]
-    model = OLSEnsembleRegressor(10, warm_start=True, random_state=0).fit(*data)
-    for k, stages in ((30, [("members", 20, 20)]), (30, [])):
-        assert heard(model.set_params(n_estimators=k), *data).stages() == stages
 
 
 def test_blocks_of_an_unknown_number_of_rows_end_where_members_begin(data):
@@ -178,6 +179,7 @@ def test_callbacks_are_taken_down_when_a_fit_fails(data):
     for model, rows in (
         (OLSEnsembleRegressor(20, max_features=0), slice(None)),
         (OLSEnsembleRegressorCV(20), slice(0, 1)),
+        (AdaptiveOLSEnsembleRegressor(n_estimators=20), slice(0, 1)),
         (DropoutRegressor(solver="sgd", learning_rate=1e9), slice(None)),
     ):
         record = Record()
@@ -242,10 +244,10 @@ def test_bars_end_at_100_percent(data, show):
         shown = show(estimator, *data)
         assert len(shown) > 1 and shown[0][0] == f"{type(estimator).__name__} - fit"
         assert {percent for _, percent in shown} == {100}
-    model = OLSEnsembleRegressorCV(20, warm_start=True, random_state=0)
-    for k in (20, 40, 40):
-        assert {percent for _, percent in show(model.set_params(n_estimators=k), *data)} == {100}
-    for estimator in (OLSEnsembleRegressorCV(20), DropoutRegressor()):
+    for model in (OLSEnsembleRegressorCV(random_state=0), AdaptiveOLSEnsembleRegressor(random_state=0)):
+        for k in (20, 40, 40):  # the same estimator fitted again
+            assert {percent for _, percent in show(model.set_params(n_estimators=k), *data)} == {100}
+    for estimator in (OLSEnsembleRegressorCV(20), AdaptiveOLSEnsembleRegressor(n_estimators=20), DropoutRegressor()):
         shown = show(make_pipeline(StandardScaler(), estimator), *data, depth=1)
         assert any(f"{type(estimator).__name__} - fit" in what for what, _ in shown)
         assert {percent for _, percent in shown} == {100}
@@ -288,9 +290,12 @@ OLD = """
 import sys, numpy as np, sklearn, sklearn.linear_model
 sys.modules["sklearn.callback"] = None  # as before 1.9
 del sklearn.callback
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 X = np.random.default_rng(0).standard_normal((40, 5))
-for model in (OLSEnsembleRegressor(20, verbose=1), OLSEnsembleRegressorCV(20, verbose=1), DropoutRegressor(verbose=1)):
+ensembles = [make(n_estimators=20, verbose=1) for make in (
+    OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor
+)]
+for model in (*ensembles, DropoutRegressor(verbose=1)):
     assert not hasattr(model, "set_callbacks")
     model.fit(X, X[:, 0])
 """
@@ -299,6 +304,10 @@ for model in (OLSEnsembleRegressor(20, verbose=1), OLSEnsembleRegressorCV(20, ve
 def test_before_callbacks_there_were_lines():
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(OLD)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    for line in ("[OLSEnsembleRegressor] members: 20 of 20", "[OLSEnsembleRegressorCV] members: 20 of 20",
-                 "[DropoutRegressor] steps: 1 of 1"):  # fmt: skip
+    for line in (
+        "[OLSEnsembleRegressor] members: 20 of 20",
+        "[OLSEnsembleRegressorCV] members: 20 of 20",
+        "[AdaptiveOLSEnsembleRegressor] members: 20 of 20",
+        "[DropoutRegressor] steps: 1 of 1",
+    ):
         assert line in done.stdout

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from loops import case
-from olsen import OLSEnsembleRegressorCV, __version__, cli, load, theory
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__, cli, load, theory
 from olsen._execution import files
 
 pa = pytest.importorskip("pyarrow")
@@ -116,11 +116,44 @@ def test_fit_json_is_json_and_repeatable_from_csv_and_parquet(olsen, csv_file, t
     assert code == 0 and summary["data"]["rows"] == 60 and summary["model"]["seed"] == 5
     errors = {line["name"]: line["rmse"] for line in summary["errors"]}
     assert 0.3 < errors["ensemble, 20 members"] < 0.8 and list(errors) == ["ensemble, 20 members"]
-    assert summary["curve"]["mixture"]["rmse"] == errors["ensemble, 20 members"]
+    assert summary["choice"][-1]["scheme"] == "mixture" and summary["curve"] is None
+    assert summary["choice"][-1]["rmse"] == errors["ensemble, 20 members"]
     assert json.loads(olsen("fit", csv_file, *arguments)[1]) == summary
     pq.write_table(pv.read_csv(csv_file), tmp_path / "harvest.parquet")
     again = json.loads(olsen("fit", tmp_path / "harvest.parquet", *arguments)[1])
     assert again["effects"] == summary["effects"]
+
+
+def test_the_two_models_are_those_of_the_two_classes(olsen, csv_file):
+    """The paper's ensemble has a curve over sizes, the adaptive one weights of schemes, by one name in Python."""
+    fits = {
+        "adaptive": AdaptiveOLSEnsembleRegressor(random_state=0),
+        "ensemble": OLSEnsembleRegressorCV(random_state=0),
+    }
+    for kind, model in fits.items():
+        code, out, err = olsen("fit", csv_file, "--target", "yield", "--drop", "region", "--model", kind, "--json")
+        assert (code, err) == (0, "")
+        found = json.loads(out)
+        rows = np.genfromtxt(csv_file, delimiter=",", names=True)
+        model.fit(np.column_stack([rows[name] for name in found["columns"]["name"]]), rows["yield"])
+        np.testing.assert_allclose(found["columns"]["coefficient"], model.coef_, rtol=1e-9)
+        assert found["model"]["kind"] == kind and found["model"]["criterion"] == model.criterion_
+        if kind == "adaptive":
+            assert found["curve"] is None and found["model"]["schemes"] == pytest.approx(model.scheme_weights_)
+            assert found["model"]["selected"] == model.selected_.sum()
+            results = model.cv_results_
+            for column, values in (
+                ("scheme", results["param_scheme"].tolist()),
+                ("weight", results["weight"].tolist()),
+            ):
+                assert [line[column] for line in found["choice"]] == values
+        else:
+            assert found["choice"] is found["model"]["schemes"] is found["model"]["selected"] is None
+            assert found["curve"]["size"] == model.cv_results_["param_max_features"].tolist()
+            assert found["curve"]["chosen"] == model.max_features_
+            np.testing.assert_allclose(np.square(found["curve"]["rmse"]), -model.cv_results_["mean_test_score"])
+    code, _, err = olsen("fit", csv_file, "--target", "yield", "--model", "ridge")
+    assert code == 2 and "--model" in err
 
 
 def test_wrong_arguments_are_bad_usage(olsen, csv_file, model_file, tmp_path):
@@ -212,11 +245,12 @@ def test_weights_and_groups_are_those_of_python(olsen, here):
     code, out, _ = olsen(*fit, "--drop", "team", "--weight", "w", "--out", "w.skops")
     X, y = np.array([[r["a"], r["b"]] for r in table]), np.array([r["y"] for r in table])
     weight = np.array([r["w"] for r in table], dtype=float)
-    model = OLSEnsembleRegressorCV(50, random_state=0).fit(X, y, sample_weight=weight)
+    model = AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0).fit(X, y, sample_weight=weight)
     assert code == 0 and json.loads(out)["data"]["rows"] == 80 and "40 rows" in out, "rows of weight zero are left out"
     error = json.loads(out)["errors"][0]["rmse"]
     assert error**2 == pytest.approx(-model.best_score_, rel=1e-9)
-    assert json.loads(out)["model"]["inclusion"] == model.inclusion_kind_
+    assert json.loads(out)["model"]["kind"] == "adaptive"
+    assert json.loads(out)["model"]["schemes"] == pytest.approx(model.scheme_weights_, rel=1e-9)
     found = [float(r["y"]) for r in predictions(olsen("predict", "w.skops", "t.csv")[1])]
     np.testing.assert_allclose(found, model.predict(X), rtol=1e-9)
     code, out, _ = olsen(*fit, "--drop", "w", "--groups", "team")
@@ -360,8 +394,8 @@ def test_help_explains_every_option_on_a_small_screen(olsen, monkeypatch):
             for name in names:
                 shown = name.upper() if f" {name.upper()}  " in out else f"--{name}".replace("_", "-")
                 assert re.search(rf"{shown}(?: [A-Z.|]+)? {{2,}}\S", out), name
-    out = olsen("fit", "--help")[1]
-    assert all(f"[default: {default}]" in out for default in ("error", "all", "auto", "0", "-1"))
+    out = re.sub(r"[│\s]+", " ", olsen("fit", "--help")[1])  # a default may go on in the next line
+    assert all(f"[default: {default}]" in out for default in ("error", "all", "adaptive", "0", "-1"))
     assert "default: False" not in out and "default: None" not in out and "default: ]" not in out
     out = olsen("--help")[1]
     assert all(words in out for words in ("Exit codes:", "130 ", "--install-completion", "olsen fit wine.csv"))
@@ -495,4 +529,4 @@ def test_what_a_stranger_should_be_told(olsen, here):
     out = olsen("fit", "twice.csv", "--target", "price")[1]
     assert "40 of 80 rows repeat" in out and "--groups" in out and "cv=" not in out
     with pytest.warns(UserWarning, match=r"cv=GroupKFold"):
-        OLSEnsembleRegressorCV().fit(np.vstack([X, X]), np.append(y, y))
+        AdaptiveOLSEnsembleRegressor().fit(np.vstack([X, X]), np.append(y, y))

@@ -9,12 +9,12 @@ import textwrap
 import numpy as np
 import pytest
 from sklearn.dummy import DummyRegressor
-from sklearn.model_selection import PredefinedSplit, cross_val_predict
+from sklearn.model_selection import LeaveOneOut, PredefinedSplit, cross_val_predict
 
-from olsen import OLSEnsembleRegressorCV, cli
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
 from olsen._execution import memory
-from olsen._selection.fold_data import FOLDS
-from olsen._selection.fold_data import SEED as FOLD_SEED
+from olsen._tuning.fold_data import FOLDS
+from olsen._tuning.fold_data import SEED as FOLD_SEED
 from olsen.cli import large_tables as blocks
 from olsen.subsets import row_groups
 
@@ -63,9 +63,9 @@ def one_line(text):
 
 
 def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
-    """Coefficients and the curve of errors to 1e-8, text encoded as in memory; predictions through the saved model."""
+    """Coefficients and the errors of the schemes to 1e-8, text encoded as in memory; predictions by the file."""
     X, y, _ = data()
-    expected = OLSEnsembleRegressorCV(20, random_state=3).fit(cut(91, X, y), None)
+    expected = AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=3).fit(cut(91, X, y), None)
     out = tmp_path / "m.skops"
     code, text, err = olsen(
         "fit", parquet, "--target", "y", "--members", "20", "--seed", "3", "--out-of-core", "--out", out, "--json"
@@ -82,7 +82,9 @@ def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
     np.testing.assert_allclose(found["columns"]["effect"], expected.coef_ * X.std(axis=0), atol=1e-8)
     (place,) = [line for line in found["effects"] if line["name"] == "place"]
     assert place["features"] == 3 and place["effect"] == pytest.approx((X[:, P:] @ expected.coef_[P:]).std())
-    np.testing.assert_allclose(np.square(found["curve"]["rmse"]), expected.cv_results_["mse"][:-1], rtol=1e-8)
+    assert [line["scheme"] for line in found["choice"]] == expected.cv_results_["param_scheme"].tolist()
+    rmse = np.array([line["rmse"] for line in found["choice"]])
+    np.testing.assert_allclose(rmse**2, -expected.cv_results_["mean_test_score"], rtol=1e-8)
     (error,) = found["errors"]
     assert error["note"] == "k-fold cross-validation"
     assert error["rmse"] ** 2 == pytest.approx(-expected.best_score_, rel=1e-8)
@@ -91,6 +93,23 @@ def test_the_fit_is_that_of_the_estimator_in_blocks(olsen, parquet, tmp_path):
     assert error["r2"] == pytest.approx(1 + expected.best_score_ / mean, rel=1e-8), "the mean on the same folds"
     code, text, _ = olsen("predict", out, parquet, "--json")
     np.testing.assert_allclose(json.loads(text)["y"], expected.predict(X), rtol=1e-8)
+
+
+def test_the_curve_over_sizes_is_that_of_the_estimator_in_blocks(olsen, parquet):
+    """So few rows are loaded and left out one by one, and the mean of the target is judged in the same way."""
+    X, y, _ = data()
+    expected = OLSEnsembleRegressorCV(20, random_state=3).fit(cut(91, X, y), None)
+    fit = "fit", parquet, "--target", "y", "--model", "ensemble", "--members", "20", "--seed", "3"
+    code, text, err = olsen(*fit, "--out-of-core", "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(text)
+    np.testing.assert_allclose(found["columns"]["coefficient"], expected.coef_, atol=1e-8)
+    np.testing.assert_allclose(np.square(found["curve"]["rmse"]), -expected.cv_results_["mean_test_score"], rtol=1e-8)
+    assert found["curve"]["chosen"] == expected.max_features_ and found["model"]["criterion"] == "loo"
+    error = found["errors"][0]
+    mean = np.mean((y - cross_val_predict(DummyRegressor(), X, y, cv=LeaveOneOut())) ** 2)
+    assert error["note"] == "leave-one-out" and error["rmse"] ** 2 == pytest.approx(-expected.best_score_, rel=1e-8)
+    assert error["r2"] == pytest.approx(1 + expected.best_score_ / mean, rel=1e-8)
 
 
 def test_nearly_dependent_columns_are_no_damage(olsen, tmp_path):

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from loops import case
-from olsen import OLSEnsembleRegressorCV, __version__, cli, load, summary
+from olsen import AdaptiveOLSEnsembleRegressor, __version__, cli, load, summary
 from olsen.datasets import load_soil_carbon
 
 pytest.importorskip("pyarrow")
@@ -27,7 +27,7 @@ from olsen.cli import compare, table_models
 
 DESCENT = {"alphas": 60, "max_iter": 1000, "tol": 1e-3}
 BY_HAND = {
-    "ensemble": OLSEnsembleRegressorCV(math.inf, random_state=3),
+    "ensemble": AdaptiveOLSEnsembleRegressor(random_state=3),
     "ridge": RidgeCV(np.logspace(-4, 6, 60)),
     "lasso": LassoCV(**DESCENT),
     "elastic net": TransformedTargetRegressor(
@@ -275,7 +275,7 @@ def test_show_tells_what_the_estimator_holds(olsen, model):
     assert found["columns"]["text"] == [{"name": "place", "categories": 2}]
     assert found["members"]["number"] == 50
     assert found["members"]["mean_columns"] == pytest.approx(np.mean([len(s) for s in estimator.feature_subsets_]))
-    assert found["schemes"] == estimator.inclusion_shares_
+    assert found["schemes"] == estimator.scheme_weights_
     kept = {column["name"]: column["frequency"] for column in found["kept"]}
     chosen = np.flatnonzero(estimator.selected_)
     assert kept == {names[j]: estimator.selection_frequency_[j] for j in chosen} and {"a", "d"} <= set(kept)
@@ -293,6 +293,19 @@ def test_show_tells_what_the_estimator_holds(olsen, model):
     assert "a sparse model keeps" in out and "k-fold cross-validation" in out
     lines = out.partition("largest effects")[2].splitlines()
     assert all(len(line) < 80 for line in lines if line.startswith("  "))
+
+
+def test_show_of_the_ensemble_of_the_paper(olsen, model, tmp_path):
+    """It has a size, and neither schemes nor a sparse model."""
+    path = tmp_path / "m.skops"
+    fit = "fit", model.with_name("data.csv"), "--target", "y", "--model", "ensemble", "--members", "50"
+    assert olsen(*fit, "--out", path)[0] == 0
+    found, estimator = json.loads(olsen("show", path, "--json")[1]), load(path)[-1]
+    assert found["schemes"] is None and found["kept"] is None and found["members"]["number"] == 50
+    assert found["members"]["mean_columns"] == pytest.approx(estimator.max_features_)
+    assert found["error"]["rmse"] == pytest.approx(math.sqrt(-estimator.best_score_))
+    code, out, _ = olsen("show", path)
+    assert code == 0 and "leave-one-out" in out and "sampling schemes" not in out and "a sparse model" not in out
 
 
 def test_without_training_rows_coefficients_rank(olsen, model, tmp_path):

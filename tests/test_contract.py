@@ -19,7 +19,14 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, cross_validate
 
 from loops import case
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients, subsets
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    member_coefficients,
+    subsets,
+)
 
 N, P = 300, 12
 ENGINES = ("memory", "sparse", "frame", "blocks", "files", "dask", "torch", "stream")
@@ -28,19 +35,22 @@ NEEDS = {"frame": "pandas", "dask": "dask", "torch": "torch"}
 SERVES = {
     OLSEnsembleRegressor: ENGINES,
     OLSEnsembleRegressorCV: [name for name in ENGINES if name != "stream"],
+    AdaptiveOLSEnsembleRegressor: [name for name in ENGINES if name != "stream"],
     DropoutRegressor: ON_ROWS,
 }
-ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
-UNIFORM = {"inclusion": "uniform"}
+TUNED = (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
+ENSEMBLES = (OLSEnsembleRegressor, *TUNED)
+OF_ENSEMBLES = (
+    "coef_ intercept_ n_features_in_ n_estimators_ scale_ weights_ solver_ n_fallbacks_ inclusion_ feature_subsets_ "
+    "sample_subsets_"
+)
+OF_TUNED = f"{OF_ENSEMBLES} best_score_ best_index_ cv_results_ criterion_ cv_prediction_"
 ATTRIBUTES = {
-    OLSEnsembleRegressor: "coef_ intercept_ n_features_in_ n_estimators_ scale_ weights_ solver_ n_fallbacks_ "
-    "inclusion_ stacking_advantage_ feature_subsets_ sample_subsets_",
+    OLSEnsembleRegressor: f"{OF_ENSEMBLES} stacking_advantage_",
+    OLSEnsembleRegressorCV: f"{OF_TUNED} max_features_ max_samples_ risk_curve",
+    AdaptiveOLSEnsembleRegressor: f"{OF_TUNED} scheme_weights_ selected_ selection_frequency_",
     DropoutRegressor: "coef_ intercept_ inclusion_ n_iter_ loss_curve_ n_features_in_",
 }
-ATTRIBUTES[OLSEnsembleRegressorCV] = (
-    f"{ATTRIBUTES[OLSEnsembleRegressor]} max_features_ max_samples_ feature_ratio_ best_score_ best_index_ cv_results_ "
-    "criterion_ inclusion_kind_ inclusion_shares_ selected_ selection_frequency_ loo_prediction_ risk_curve"
-)
 
 # The engines
 
@@ -136,10 +146,6 @@ def make(cls, seed, **settings):
     return cls(**({"n_estimators": 15, "random_state": seed} | settings))
 
 
-def tuned(seed, **settings):
-    return make(OLSEnsembleRegressorCV, seed, **settings)
-
-
 def told(model):
     """Everything documented that a fitted model tells without its data."""
     found = {name: getattr(model, name) for name in ATTRIBUTES[type(model)].split() if hasattr(model, name)}
@@ -188,26 +194,38 @@ def test_every_documented_attribute_is_there(engines, cls, seed):
             model = engine.fit(make(cls, seed), X, y)
             found = told(model)
             assert [name for name in ATTRIBUTES[cls].split() if name not in found] == []
+            others = {name for other in ENSEMBLES if other is not cls for name in ATTRIBUTES[other].split()}
+            assert [name for name in others - {*ATTRIBUTES[cls].split()} if hasattr(model, name)] == []
             assert found["coef_"].shape == found["inclusion_"].shape == (P,) and found["n_features_in_"] == P
-            assert found["stacking_advantage_"] is None and found["n_estimators_"] == 15
+            assert found.get("stacking_advantage_") is None and found["n_estimators_"] == 15
             assert all(len(found[name]) == 15 for name in ("weights_", "feature_subsets_", "sample_subsets_"))
             drawn = np.bincount(np.concatenate(list(found["feature_subsets_"])), minlength=P)
             np.testing.assert_allclose(found["inclusion_"], drawn / 15)
             assert hasattr(model, "feature_names_in_") == (engine.name == "frame")
 
 
-@pytest.mark.parametrize("max_samples", [1.0, 0.5])
+OF_MEMBERS = {  # what each class can be told about its members
+    OLSEnsembleRegressor: [
+        {"sampling": sampling, "max_samples": rows} for sampling in ("fixed", "bernoulli") for rows in (1.0, 0.5)
+    ],
+    AdaptiveOLSEnsembleRegressor: [{"schemes": ["uniform"]}, {"schemes": ["ridge", "power", "sparse"]}],
+}
+OF_MEMBERS[OLSEnsembleRegressorCV] = OF_MEMBERS[OLSEnsembleRegressor]
+
+
 @of(*ENSEMBLES)
-def test_subsets_are_those_that_were_used(engines, cls, max_samples, seed):
+def test_subsets_are_those_that_were_used(engines, cls, seed):
     """Plain least squares on the rows and columns that the model names, averaged, is the model."""
-    draws_rows = ON_ROWS if cls is OLSEnsembleRegressorCV else (*ON_ROWS, "torch")
-    settings = [(None, False), (None, True), (2, True)]
-    for engine in engines(ENGINES if max_samples == 1 else draws_rows, cls):
-        for sampling, (q, weighted) in itertools.product(["fixed", "bernoulli"], settings):
-            with case(engine.name, sampling, q, weighted):
+    draws_rows = (*ON_ROWS, "torch") if cls is OLSEnsembleRegressor else ON_ROWS
+    problems = [(None, False), (None, True), (2, True)]
+    for settings, (q, weighted) in itertools.product(OF_MEMBERS[cls], problems):
+        for engine in engines(ENGINES if settings.get("max_samples", 1.0) == 1 else draws_rows, cls):
+            with case(engine.name, settings, q, weighted):
                 X, Y, weight = data(seed, q)
                 weight = weight if weighted else None
-                model = make(cls, seed, max_samples=max_samples, sampling=sampling, scale=1.0)
+                model = make(cls, seed, **settings)
+                if cls is not AdaptiveOLSEnsembleRegressor:
+                    model.set_params(scale=1.0)
                 engine.fit(model, X, Y, weight)
                 targets, columns = Y.reshape(N, -1).T, model.feature_subsets_
                 own = columns if isinstance(columns, list) else [columns] * len(targets)  # targets may have their own
@@ -257,7 +275,7 @@ def test_a_mapper_needs_two_arguments_only(seed):
             assert len(calls) == 1
 
 
-# A warm start is a cold fit
+# A second fit is a cold fit
 
 IN_PLACE = {
     "X doubled": lambda X, y, weight: operator.imul(X, 2),
@@ -267,18 +285,18 @@ IN_PLACE = {
     "weights reversed": lambda X, y, weight: np.copyto(weight, weight[::-1].copy()),
 }
 BETWEEN = ("nothing", "asked", "X doubled", "a column moved", "y times -3")
-GROWN = [  # standard errors of the tuned model repeat its choice, which takes a second: some of the cases for them
-    *((OLSEnsembleRegressor, s, BETWEEN) for s in ({}, {"scale": "loo"}, {"max_samples": 0.5})),
+REFITTED = [  # standard errors of tuned models repeat their choice, which takes a second: some of the cases for them
+    *((OLSEnsembleRegressor, s, BETWEEN) for s in ({}, {"scale": "auto"}, {"max_samples": 0.5})),
     *((OLSEnsembleRegressor, s, BETWEEN) for s in ({"mixing": "stacking"}, {"sampling": "bernoulli"})),
     (OLSEnsembleRegressor, {"design": "independent"}, BETWEEN),
-    (OLSEnsembleRegressorCV, {"inclusion": "uniform"}, BETWEEN),
-    (OLSEnsembleRegressorCV, {"inclusion": "auto"}, ("asked",)),
-    (OLSEnsembleRegressorCV, {"inclusion": "ridge"}, ("X doubled",)),
+    (OLSEnsembleRegressorCV, {}, BETWEEN),
+    (OLSEnsembleRegressorCV, {"sampling": "determinantal"}, ("X doubled",)),
+    (AdaptiveOLSEnsembleRegressor, {}, ("asked",)),
 ]
 CHANGED = {
     "fit_intercept": False, "max_features": [2, 3], "design": "independent", "sampling": "bernoulli",
-    "random_state": 10**6, "max_samples": 0.5, "scale": 0.5, "mixing": "stacking", "rcond": 0.05,
-    "solver": "orthogonal", "inclusion": "uniform", "cv": 3, "one_standard_error": True,
+    "random_state": 10**6, "max_samples": 0.5, "scale": 0.5, "mixing": "stacking", "solver": "orthogonal",
+    "schemes": ["ridge", "null"], "cv": 3,
 }  # fmt: skip
 
 
@@ -289,12 +307,12 @@ def assert_cold(model, X, y, questions=QUESTIONS):
         assert_same(QUESTIONS[name](model, X[:9]), QUESTIONS[name](cold, X[:9]), name)
 
 
-@pytest.mark.parametrize(("cls", "settings", "cases"), GROWN, ids=str)
-def test_growing_equals_a_cold_fit(cls, settings, cases, seed):
+@pytest.mark.parametrize(("cls", "settings", "cases"), REFITTED, ids=str)
+def test_a_second_fit_equals_a_cold_one(cls, settings, cases, seed):
     """Everything that the model tells, whether it was asked for intervals or the data changed in place in between."""
     for between in cases:
         X, y = correlated(seed, twins=True)
-        model = make(cls, seed, n_estimators=5, warm_start=True, **settings).fit(X, y)
+        model = make(cls, seed, n_estimators=5, **settings).fit(X, y)
         if between == "asked":
             told_of(model, X[:9])
         elif between in IN_PLACE:
@@ -306,12 +324,12 @@ def test_growing_equals_a_cold_fit(cls, settings, cases, seed):
 @of(*ENSEMBLES)
 def test_a_changed_parameter_is_heeded(cls, seed):
     plain = cls is OLSEnsembleRegressor
-    settings = {"max_features": 0.8} if plain else {"inclusion": "uniform"}
+    settings = {"max_features": 0.8} if plain else {}
     X, y = correlated(seed, twins=True)
     for name, value in CHANGED.items():
         if not hasattr(cls(), name):
             continue
-        model = make(cls, seed, n_estimators=5, warm_start=True, **settings).fit(X, y)
+        model = make(cls, seed, n_estimators=5, **settings).fit(X, y)
         change = {name: 0.3 if plain and name == "max_features" else value}
         with case(change):
             assert_cold(model.set_params(n_estimators=9, **change).fit(X, y), X, y, ["interval", "members"])
@@ -319,7 +337,7 @@ def test_a_changed_parameter_is_heeded(cls, seed):
 
 def test_fewer_members_than_there_are_and_as_many_and_one_column_or_all(seed):
     X, y = correlated(seed)
-    model = make(OLSEnsembleRegressor, seed, warm_start=True).fit(X, y)
+    model = make(OLSEnsembleRegressor, seed).fit(X, y)
     before = model.coef_.copy()
     np.testing.assert_array_equal(model.fit(X, y).coef_, before)
     assert_cold(model.set_params(n_estimators=3).fit(X, y), X, y)
@@ -327,43 +345,30 @@ def test_fewer_members_than_there_are_and_as_many_and_one_column_or_all(seed):
         assert_cold(model.set_params(max_features=size).fit(X, y), X, y)
 
 
-@of(*ENSEMBLES)
-def test_growing_elsewhere_is_a_cold_fit(engines, cls, seed):
-    X, y, _ = data(seed)
-    for engine in engines(("blocks", "files", "dask", "torch"), cls):
-        model = make(cls, seed, n_estimators=5, warm_start=True)
-        with case(engine.name):
-            engine.fit(engine.fit(model, X, y).set_params(n_estimators=60), X, y)
-            assert_same(told(model), told(engine.fit(make(cls, seed, n_estimators=60), X, y)))
-
-
 # Tuning
 
 
-@pytest.mark.parametrize("inclusion", ["auto", "uniform"])
-def test_the_sizes_given_and_one_standard_error(inclusion, seed):
-    """The only size given is the size, also where all twelve columns would do far better."""
+def test_the_size_given_is_the_size(seed):
+    """Also where all twelve columns would do far better."""
     X, y = correlated(seed, noise=0.1)
-    model = tuned(seed, n_estimators=60, max_features=[2], inclusion=inclusion).fit(X, y)
-    assert model.max_features_ == 2 and model.cv_results_["size"].tolist() == [2]
+    model = make(OLSEnsembleRegressorCV, seed, n_estimators=60, max_features=[2]).fit(X, y)
+    assert model.max_features_ == 2 and model.cv_results_["param_max_features"].tolist() == [2]
     assert [len(columns) for columns in model.feature_subsets_] == [2] * 60
-    X, y = correlated(seed)
-    best = tuned(seed, inclusion="uniform").fit(X, y)
-    model = tuned(seed, inclusion=inclusion, one_standard_error=True).fit(X, y)
-    assert model.max_features_ <= best.max_features_
-    size, mse, error = (model.cv_results_[name] for name in ("size", "mse", "standard_error"))
-    assert model.max_features_ == size[mse <= mse.min() + error[np.argmin(mse)]].min()
+    expected = make(OLSEnsembleRegressorCV, seed, sampling="determinantal", max_features=[2, 0.25]).fit(X, y)
+    np.testing.assert_allclose(expected.cv_results_["param_max_features"], [2, 3], rtol=1e-9)
+    assert expected.max_features_ == pytest.approx(3) and expected.inclusion_.shape == (P,)
 
 
-def test_groups_are_used_and_other_arguments_refused(seed):
+@of(*TUNED)
+def test_groups_are_used_and_other_arguments_refused(cls, seed):
     """What `fit` is told beyond X, y and weights is never dropped silently."""
     X, y = correlated(seed)
     groups = np.arange(80) // 4
-    given = tuned(seed, cv=GroupKFold(4)).fit(X, y, groups=groups)
-    assert_same(told(given), told(tuned(seed, cv=list(GroupKFold(4).split(X, y, groups))).fit(X, y)))
+    grouped = make(cls, seed, cv=GroupKFold(4)).fit(X, y, groups=groups)
+    assert_same(told(grouped), told(make(cls, seed, cv=list(GroupKFold(4).split(X, y, groups))).fit(X, y)))
     for cv in (None, GroupKFold(4)):
         with pytest.raises(TypeError, match="foo"):
-            tuned(seed, cv=cv).fit(X, y, foo=1)
+            make(cls, seed, cv=cv).fit(X, y, foo=1)
 
 
 # What is drawn
@@ -445,16 +450,16 @@ def test_data_changed_in_place_are_noticed_or_do_not_matter(engines, cls, seed):
     """Never different numbers without a word."""
     changes = [*(("memory", change) for change in IN_PLACE), ("sparse", "X doubled"), ("frame", "X doubled")]
     for at, ((name, change), asked) in enumerate(itertools.product(changes, (False, True))):
-        if cls is OLSEnsembleRegressorCV and at % 4 in (0, 3):
-            continue  # half of them: its standard errors take long
+        if cls in TUNED and at % 4 in (0, 3):
+            continue  # half of them: their standard errors take long
         for engine in engines([name]):
             X, y = correlated(seed, twins=True)
             weight = np.linspace(0.5, 2, 80) if change == "weights reversed" else None
-            default = cls is OLSEnsembleRegressor or (name, change, asked) == ("memory", "X doubled", True)
-            how = {} if default else UNIFORM
+            if cls is AdaptiveOLSEnsembleRegressor and (name, change, asked) != ("memory", "X doubled", True):
+                continue  # one of them, as they take longest
             rows = sp.csc_array(X) if name == "sparse" else engine.new(X.copy())
-            expected = told_of(make(cls, seed, **how).fit(*copy.deepcopy((rows, y, weight))), engine.new(X[:9]))
-            model = make(cls, seed, **how).fit(rows, y, weight)
+            expected = told_of(make(cls, seed).fit(*copy.deepcopy((rows, y, weight))), engine.new(X[:9]))
+            model = make(cls, seed).fit(rows, y, weight)
             if asked:
                 told_of(model, engine.new(X[:9]))
             IN_PLACE[change](rows, y, weight)
@@ -501,20 +506,19 @@ def test_a_failed_refit_changes_nothing(engines, cls, seed):
     spoilt[0, 2] = np.nan
     for engine in engines(cls=cls):
         model = engine.fit(make(cls, seed), X, y)
-        before, names, solver = engine.predict(model, X), set(vars(model)), model.solver
-        for bad, settings in (((spoilt, y), {}), ((X, y), {"solver": "nothing"}), ((X[:40], y[:39]), {})):
+        before, names, fit_intercept = engine.predict(model, X), set(vars(model)), model.fit_intercept
+        for bad, settings in (((spoilt, y), {}), ((X, y), {"fit_intercept": "nothing"}), ((X[:40], y[:39]), {})):
             with case(engine.name, settings, len(bad[1])):
                 with pytest.raises(ValueError):
                     engine.fit(model.set_params(**settings), *bad)
-                model.set_params(solver=solver)
+                model.set_params(fit_intercept=fit_intercept)
                 assert set(vars(model)) == names
                 np.testing.assert_array_equal(engine.predict(model, X), before)
 
 
 def public(model):
     """Names of what a fit left to be seen."""
-    computed = {"coef_std_"}  # when asked for, in seconds
-    return {name for name in set(dir(model)) - computed if re.fullmatch("[^_].*_", name) and hasattr(model, name)}
+    return {name for name in dir(model) if re.fullmatch("[^_].*_", name) and hasattr(model, name)}
 
 
 @of(*EVERY)
@@ -529,7 +533,7 @@ def test_a_second_fit_leaves_nothing_of_the_first(engines, cls, seed):
             engine.fit(model.set_params(**fresh[engine.name].get_params()), X, y)
             assert public(model) == public(fresh[engine.name])
             assert_same(told(model), told(fresh[engine.name]))
-        if engine.name in ON_ROWS and cls is not DropoutRegressor:
+        if engine.name in ON_ROWS and cls is OLSEnsembleRegressor:
             engine.fit(model.set_params(mixing="stacking"), X + 1, y - X[:, 0])
         else:
             engine.fit(model, X + 1, y - X[:, 0])
@@ -539,12 +543,16 @@ def test_a_second_fit_leaves_nothing_of_the_first(engines, cls, seed):
 @of(*EVERY)
 def test_parameters_are_left_alone(engines, cls, seed):
     X, y, weight = data(seed)
-    sizes = [3, 6] if cls is OLSEnsembleRegressorCV else np.linspace(0.3, 0.9, P)
+    lists = {
+        OLSEnsembleRegressorCV: {"max_features": [3, 6]},
+        AdaptiveOLSEnsembleRegressor: {"schemes": ["ridge", "null"]},
+    }
+    settings = lists.get(cls, {"max_features": np.linspace(0.3, 0.9, P)})
     for engine in engines(cls=cls):
         with case(engine.name):
-            model = make(cls, np.random.RandomState(seed), max_features=sizes)
-            before, kept = model.get_params(), copy.deepcopy(sizes)
+            model = make(cls, np.random.RandomState(seed), **settings)
+            before, unchanged = model.get_params(), copy.deepcopy(settings)
             after = engine.fit(model, X, y, weight).get_params()
             assert after.keys() == before.keys() and all(after[name] is before[name] for name in before)
-            np.testing.assert_array_equal(sizes, kept)
+            assert_same(settings, unchanged)
             assert public(clone(model)) == set() and clone(model).get_params().keys() == before.keys()

@@ -5,16 +5,18 @@ import signal
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 
 import cloudpickle
 import joblib
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from loops import assert_refused, case, linear_data
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines import dask as plumbing
 from olsen._execution import memory
 
@@ -22,7 +24,7 @@ da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe"
 pd, distributed = pytest.importorskip("pandas"), pytest.importorskip("distributed")
 N, P = 1200, 14
 NAMES = list("abcdefghijklmn")
-BOTH = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
+THREE = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
 
 
 @pytest.fixture(scope="module")
@@ -91,17 +93,18 @@ def test_data_frames_with_targets_and_weights_of_every_kind(seed):
     frame = lazy_frame(X)
     table = dd.from_pandas(pd.DataFrame(X, columns=NAMES).assign(t=y, w=weight), npartitions=5)
     series = dd.from_pandas(pd.Series(y, name="y"), npartitions=7)
-    for cls in BOTH:
-        expected = cls(10, random_state=0).fit(lazy(X, y)[0], y, weight)
+    for cls in THREE:
+        make_model = partial(cls, n_estimators=10, random_state=0)
+        expected = make_model().fit(lazy(X, y)[0], y, weight)
         given = {make.__name__: (frame, make(y), make(weight)) for make in (np.asarray, pd.Series, list)}
         for name, rows in (given | {"names": (table, "t", "w"), "series": (frame, series, weight)}).items():
             with case(cls.__name__, name):
-                model = cls(10, random_state=0).fit(*rows)
+                model = make_model().fit(*rows)
                 assert_same(model, expected)
                 assert model.feature_names_in_.tolist() == NAMES
-        doubled = cls(10, random_state=0).fit(frame, y, 2.0)
-        assert_same(doubled, cls(10, random_state=0).fit(lazy(X, y)[0], y, np.full(N, 2.0)))
-        assert cls(10).fit(table, ["t", "w"]).coef_.shape == (2, P)
+        doubled = make_model().fit(frame, y, 2.0)
+        assert_same(doubled, make_model().fit(lazy(X, y)[0], y, np.full(N, 2.0)))
+        assert cls(n_estimators=10).fit(table, ["t", "w"]).coef_.shape == (2, P)
     predicted = ensemble(seed).fit(frame, y).predict(frame).compute()
     np.testing.assert_allclose(predicted, ensemble(seed).fit(X, y).predict(X), atol=1e-7)
     whole = np.rint(3 * X)
@@ -112,14 +115,22 @@ def test_data_frames_with_targets_and_weights_of_every_kind(seed):
 def test_tuning_is_that_of_blocks_and_row_subsets_are_refused(seed):
     X, y, _ = data(seed)
     assert_refused(ensemble(seed, max_samples=0.5), lazy(X, y), "max_samples=0.5", "array in memory")
-    for inclusion in ("uniform", "ridge", "auto"):
-        with case(inclusion):
-            settings = {"random_state": seed, "inclusion": inclusion}
-            model = OLSEnsembleRegressorCV(20, **settings).fit(*lazy(X, y))
-            expected = OLSEnsembleRegressorCV(20, **settings).fit(iter([(X, y)]), None)
-            assert model.criterion_ == "kfold" and model.max_features_ == expected.max_features_
-            assert (model.inclusion_kind_, model.scale_) == (expected.inclusion_kind_, pytest.approx(expected.scale_))
-            np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-9)
+    tuned = [
+        OLSEnsembleRegressorCV(20, random_state=seed),
+        OLSEnsembleRegressorCV(20, sampling="determinantal", random_state=seed),
+        AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=seed),
+    ]
+    for model in tuned:
+        with case(model):
+            expected = clone(model).fit(iter([(X, y)]), None)
+            model.fit(*lazy(X, y))
+            assert model.criterion_ == "kfold" and model.scale_ == pytest.approx(expected.scale_)
+            if isinstance(model, OLSEnsembleRegressorCV):
+                assert model.max_features_ == pytest.approx(expected.max_features_, rel=1e-9)
+            else:
+                assert model.scheme_weights_ == pytest.approx(expected.scheme_weights_)
+            scores = model.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+            np.testing.assert_allclose(*scores, rtol=1e-9)
             assert_same(model, expected)
 
 
@@ -183,9 +194,9 @@ def test_bad_input_is_named_and_leaves_nothing_behind(seed):
         ((in_frame(a=1j), y), "'a'"),
     ]
     for given, *facts in cases:
-        for cls in BOTH:
+        for cls in THREE:
             with case(cls.__name__, *facts):
-                assert_refused(cls(5), given, *facts)
+                assert_refused(cls(n_estimators=5), given, *facts)
     for positive in (0, 1):
         few = (np.arange(N) < positive).astype(float)
         for given in (rows, lazy_frame(X)):
@@ -278,12 +289,12 @@ def test_killing_a_worker_changes_nothing(client, seed, tmp_path):
     target = da.from_array(y, chunks=100)
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
     undisturbed.mkdir(), disturbed.mkdir()
-    expected = OLSEnsembleRegressorCV(30, random_state=seed).fit(_slow_rows(X, undisturbed), target)
+    expected = AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=seed).fit(_slow_rows(X, undisturbed), target)
     assert len(list(undisturbed.iterdir())) == 24
     workers = set(client.run(os.getpid).values())
     with ThreadPoolExecutor(1) as killer:
         kill = killer.submit(_kill_a_busy_worker, disturbed, 8)
-        model = OLSEnsembleRegressorCV(30, random_state=seed).fit(_slow_rows(X, disturbed), target)
+        model = AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=seed).fit(_slow_rows(X, disturbed), target)
         fitted = time.monotonic()
         victim, killed = kill.result()
     assert victim in workers and killed < fitted
@@ -291,7 +302,8 @@ def test_killing_a_worker_changes_nothing(client, seed, tmp_path):
     assert victim not in client.run(os.getpid).values()
     np.testing.assert_array_equal(model.coef_, expected.coef_)
     assert model.intercept_ == expected.intercept_
-    assert model.max_features_ == expected.max_features_ < P and model.best_score_ == expected.best_score_
+    assert expected.inclusion_.sum() < P and model.scheme_weights_ == expected.scheme_weights_
+    assert model.best_score_ == expected.best_score_
     for name, values in expected.cv_results_.items():
         np.testing.assert_array_equal(model.cv_results_[name], values, err_msg=name)
 

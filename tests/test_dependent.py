@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loops import case
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._execution.threads import Threads
 from olsen._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
 from olsen._members.problem import Columns, Problem
@@ -62,10 +62,12 @@ def test_no_member_of_a_one_hot_table_is_solved_again(seed):
                 mean[t, columns] += shortest(X[np.ix_(rows, columns)], Y[rows, t], None, True) / 40
         np.testing.assert_allclose(model.coef_, mean, rtol=1e-8, atol=1e-9)
     y = X @ rng.standard_normal(X.shape[1]) + Y[:, 0]
-    one, two = (OLSEnsembleRegressorCV(50, random_state=seed, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
-    assert one.n_fallbacks_ == 0
-    np.testing.assert_array_equal(one.cv_results_["mse"], two.cv_results_["mse"])
-    np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-10, atol=1e-12)
+    for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
+        one, two = (make(n_estimators=50, random_state=seed, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+        with case(make):
+            assert one.n_fallbacks_ == 0
+            np.testing.assert_array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+            np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-10, atol=1e-12)
 
 
 @given(seed=st.integers(0, 100_000), data=st.data())

@@ -232,7 +232,7 @@ def test_the_limit_is_ridge_regression_and_so_is_all_that_is_said_of_it(shape, s
     np.testing.assert_allclose(found[..., 1], ends[rank - 1, 1], rtol=1e-8)
 
     many = OLSEnsembleRegressor(4000, 7, sampling="determinantal", random_state=seed).fit(X, Y, weight)
-    np.testing.assert_allclose(many.coef_std_, model.coef_std_, rtol=0.25)
+    np.testing.assert_allclose(many.coef_std(), model.coef_std(), rtol=0.25)
     batches = np.stack([coefs.toarray() for coefs in many.member_coefs()]).reshape(2, 100, 40, -1).mean(axis=2)
     assert np.all(np.abs(many.coef_ - model.coef_) < 0.5 * batches.std(axis=1, ddof=1))
     assert np.all(np.isfinite(model.predict_interval(X[:4])))
@@ -261,17 +261,17 @@ def test_members_and_their_limit_are_the_same_in_every_engine(seed, monkeypatch)
             np.testing.assert_allclose(np.asarray(model.coef_), memory.coef_, rtol=1e-9)
             np.testing.assert_allclose(np.asarray(model.predict(new)), memory.predict(X), rtol=1e-9)
             np.testing.assert_allclose(model.inclusion_, memory.inclusion_, rtol=1e-9)
-            np.testing.assert_allclose(model.coef_std_, memory.coef_std_, rtol=0.35)
+            np.testing.assert_allclose(model.coef_std(), memory.coef_std(), rtol=0.35)
             low, high = np.asarray(model.predict_interval(new, 0.9, method="cv+")).T
             assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97
 
 
-def test_members_and_their_limit_after_pickling_in_files_and_with_warm_starts(seed, tmp_path):
+def test_members_and_their_limit_after_pickling_in_files_and_refitted(seed, tmp_path):
     X, y, _ = one_hot_problem(seed)
     path, how = tmp_path / "model.skops", {"sampling": "determinantal", "random_state": 0}
-    model = limit(7, warm_start=True).fit(X, y)
+    model = limit(7).fit(X, y)
     whole = model.coef_
-    few = OLSEnsembleRegressor(50, 7, warm_start=True, **how).fit(X, y)
+    few = OLSEnsembleRegressor(50, 7, **how).fit(X, y)
     for given in (model, few):
         olsen.save(given, path)
         for copy in (pickle.loads(pickle.dumps(given)), olsen.load(path)):
@@ -285,11 +285,11 @@ def test_members_and_their_limit_after_pickling_in_files_and_with_warm_starts(se
     np.testing.assert_allclose(few.member_coefs().toarray(), members.toarray())
     low, high = few.predict_interval(X, 0.9).T
     assert 0.85 < np.mean((low <= y) & (y <= high)) < 0.97
-    assert np.all(few.predict(X[:5], return_std=True)[1] > 0) and np.all(few.coef_std_ > 0)
+    assert np.all(few.predict(X[:5], return_std=True)[1] > 0) and np.all(few.coef_std() > 0)
     for ask in (model.member_coefs, lambda: model.feature_subsets_[-1], lambda: model.feature_subsets_[5:]):
         with pytest.raises((ValueError, IndexError), match="infinitely many"):
             ask()
-    np.testing.assert_allclose(model.set_params(n_estimators=50).fit(X, y).coef_, few.coef_)  # warm starts both ways
+    np.testing.assert_allclose(model.set_params(n_estimators=50).fit(X, y).coef_, few.coef_)  # both ways
     np.testing.assert_allclose(model.set_params(n_estimators=np.inf).fit(X, y).coef_, whole, rtol=1e-9)
     whole = OLSEnsembleRegressor(80, 7, **how).fit(X, y)
     np.testing.assert_allclose(few.set_params(n_estimators=80).fit(X, y).coef_, whole.coef_, rtol=1e-10)
@@ -337,8 +337,12 @@ def test_what_cannot_be_combined_is_refused_with_the_reason():
     for sampling in ("fixed", "bernoulli"):
         with pytest.raises(ValueError, match="sampling='determinantal'"):
             OLSEnsembleRegressor(np.inf, 5, sampling=sampling).fit(X, y)
-    with pytest.raises(ValueError, match="determinantal"):
-        OLSEnsembleRegressorCV(10, **determinantal).fit(X, y)
+    for make in (OLSEnsembleRegressor, OLSEnsembleRegressorCV):
+        with pytest.raises(ValueError, match="design='independent' has no meaning for sampling='determinantal'"):
+            make(10, design="independent", **determinantal).fit(X, y)
+    for how, words in (({"max_samples": 0.5}, "max_samples=0.5"), ({"cv": "oob"}, "cv='oob'.*determinantal")):
+        with pytest.raises(ValueError, match=words):
+            OLSEnsembleRegressorCV(10, **determinantal, **how).fit(X, y)
     with pytest.raises(ValueError, match="spreads"):
         Determinantal.from_rows(X, 5.0, -np.ones(30))
     assert isinstance(Determinantal.from_rows(X, 5.0).draw(0, 0, seed=0), Subsets)

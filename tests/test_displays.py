@@ -17,7 +17,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from loops import case
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, displays, member_coefficients, theory
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    displays,
+    member_coefficients,
+    theory,
+)
 from olsen.displays import CoefficientDisplay, ConvergenceDisplay, IntervalDisplay, RiskCurveDisplay, TuningCurveDisplay
 from olsen.simulation import Ensemble, LinearProblem, run
 
@@ -52,12 +60,12 @@ def ensemble():
 
 @pytest.fixture(scope="module")
 def tuned():
-    return OLSEnsembleRegressorCV(40, inclusion="uniform", random_state=0).fit(*TRAIN)
+    return OLSEnsembleRegressorCV(40, random_state=0).fit(*TRAIN)
 
 
 @pytest.fixture(scope="module")
 def mixed():
-    return OLSEnsembleRegressorCV(40, random_state=0).fit(*TRAIN)
+    return AdaptiveOLSEnsembleRegressor(n_estimators=40, random_state=0).fit(*TRAIN)
 
 
 @pytest.fixture(scope="module")
@@ -185,35 +193,30 @@ def test_estimators_are_refused_by_what_they_lack():
 
 def test_tuning_curve_is_that_of_the_estimator(tuned):
     display, found = TuningCurveDisplay.from_estimator(tuned), tuned.cv_results_
-    for line, values in ((display.line_, found["mse"]), (display.infinity_line_, tuned.risk_curve(np.inf))):
-        np.testing.assert_array_equal(line.get_xydata(), np.column_stack([found["size"], values]))
-    assert display.best_[0].get_xydata().tolist() == [[tuned.max_features_, -tuned.best_score_]]
+    mse = -found["mean_test_score"]
+    for line, values in ((display.line_, mse), (display.infinity_line_, tuned.risk_curve(np.inf))):
+        np.testing.assert_array_equal(line.get_xydata(), np.column_stack([found["param_max_features"], values]))
+    mark, _, (bar,) = display.best_
+    assert mark.get_xydata().tolist() == [[tuned.max_features_, -tuned.best_score_]]
+    np.testing.assert_allclose(np.ptp(ends(bar, 1)) / 2, found["std_test_score"][tuned.best_index_])
     corners = display.band_.get_paths()[0].vertices
-    np.testing.assert_allclose(corners[:, 1].max(), (found["mse"] + found["standard_error"]).max())
-    assert display.shares_ax_ is None
+    np.testing.assert_allclose(corners[:, 1].max(), (mse + found["std_test_score"]).max())
     assert display.ax_.get_ylabel() == "mean squared error, leave-one-out"
     assert legend(display.ax_)[1:3] == ["40 members", "infinitely many"]
 
 
-def test_a_mixture_is_a_point_beside_the_curve_of_uniform_members(mixed):
-    limit, ridge = (OLSEnsembleRegressorCV(inclusion=inclusion).fit(*TRAIN) for inclusion in ("auto", "ridge"))
-    for model in (mixed, limit, ridge):
-        display = TuningCurveDisplay.from_estimator(model)
-        found, uniform = model.cv_results_, ~model.cv_results_["mixture"]
-        with case(model):
-            np.testing.assert_array_equal(
-                display.line_.get_xydata(), np.transpose([found["size"], found["mse"]])[uniform]
-            )
-            mark, _, (bar,) = display.best_
-            np.testing.assert_allclose(mark.get_xydata(), [[model.max_features_, -model.best_score_]])
-            np.testing.assert_allclose(np.ptp(ends(bar, 1)) / 2, found["standard_error"][model.best_index_])
-            widths = [patch.get_width() for patch in display.shares_ax_.patches]
-            np.testing.assert_allclose(widths, 100 * np.array(list(model.inclusion_shares_.values())))
-            assert ticks(display.shares_ax_.yaxis) == list(model.inclusion_shares_)
-            assert "uniform members" in legend(display.ax_)[1] and "mixture" in legend(display.ax_)[-1]
-    one = TuningCurveDisplay.from_estimator(mixed, ax=plt.subplots()[1])
-    assert one.shares_ax_ is None
-    assert all(name in one.ax_.get_title() for name in mixed.inclusion_shares_)
+def test_determinantal_members_have_the_curve_of_infinitely_many_over_expected_sizes():
+    model = OLSEnsembleRegressorCV(sampling="determinantal").fit(*TRAIN)
+    display = TuningCurveDisplay.from_estimator(model)
+    sizes, mse = model.cv_results_["param_max_features"], -model.cv_results_["mean_test_score"]
+    np.testing.assert_array_equal(display.line_.get_xydata(), np.column_stack([sizes, mse]))
+    np.testing.assert_array_equal(display.best_[0].get_xydata(), [[model.max_features_, -model.best_score_]])
+    assert display.infinity_line_ is None and legend(display.ax_)[1] == "infinitely many members"
+    assert legend(display.ax_)[-1] == f"chosen: {model.max_features_:.4g} columns"
+
+
+def test_weights_of_schemes_have_no_curve_over_sizes(mixed):
+    refused([(lambda: TuningCurveDisplay.from_estimator(mixed), "Fit an OLSEnsembleRegressorCV")], TypeError)
 
 
 def test_a_peak_does_not_hide_the_minimum():
@@ -478,19 +481,16 @@ def test_one_of_several_targets(two_targets):
 
 
 def test_targets_with_members_of_their_own():
-    model, (rows, observed) = OLSEnsembleRegressorCV(30, random_state=0).fit(*TRAIN2), NEW2
+    model, (rows, observed) = AdaptiveOLSEnsembleRegressor(n_estimators=30, random_state=0).fit(*TRAIN2), NEW2
     for t in range(2):
         display = ConvergenceDisplay.from_estimator(model, rows, observed, target=t)
         expected = np.mean((model.predict(rows)[:, t] - observed[:, t]) ** 2)
         np.testing.assert_allclose(display.error[-1], expected, rtol=1e-9)
-    limit = OLSEnsembleRegressorCV(random_state=0).fit(*TRAIN)
+    limit = AdaptiveOLSEnsembleRegressor(random_state=0).fit(*TRAIN)
     refused([(lambda: ConvergenceDisplay.from_estimator(limit, *NEW), "give n_estimators a number")])
-    shares = TuningCurveDisplay.from_estimator(model).shares  # means over the targets
-    assert set(shares) == {name for one in model.inclusion_shares_ for name in one}
-    assert sum(shares.values()) == pytest.approx(1.0)
 
 
 def test_several_targets_of_a_tuned_estimator():
-    model = OLSEnsembleRegressorCV(20, inclusion="uniform", random_state=0).fit(X2, Y2)
+    model = OLSEnsembleRegressorCV(20, random_state=0).fit(X2, Y2)
     display = TuningCurveDisplay.from_estimator(model)
-    np.testing.assert_array_equal(display.line_.get_ydata(), model.cv_results_["mse"])
+    np.testing.assert_array_equal(display.line_.get_ydata(), -model.cv_results_["mean_test_score"])

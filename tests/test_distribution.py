@@ -19,8 +19,8 @@ def test_nothing_is_compiled_or_written_by_a_fit(tmp_path):
     code = """
 import sys
 from sklearn.datasets import make_regression
-from olsen import OLSEnsembleRegressorCV
-OLSEnsembleRegressorCV(20, random_state=0).fit(*make_regression(60, 20, random_state=0))
+from olsen import AdaptiveOLSEnsembleRegressor
+AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0).fit(*make_regression(60, 20, random_state=0))
 print(sorted({"numba", "llvmlite", "cffi", "setuptools", "distutils"} & set(sys.modules)))
 """
     environment = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "PATH": str(tmp_path)}

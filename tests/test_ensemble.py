@@ -176,7 +176,7 @@ def test_scale_is_the_slope_of_targets_on_left_out_predictions(max_samples, seed
     """Against refits by brute force, of weighted rows and two targets."""
     X, Y = random_problem(seed, n=25, p=10, q=2)
     weight = np.random.default_rng(seed).uniform(0.2, 2, 25)
-    model = OLSEnsembleRegressor(8, 4, max_samples, scale="loo", random_state=seed).fit(X, Y, weight)
+    model = OLSEnsembleRegressor(8, 4, max_samples, scale="auto", random_state=seed).fit(X, Y, weight)
     d, target = np.empty((2, 25, 2))
     for row in range(25):
         centres, predictions = [], []
@@ -196,7 +196,7 @@ def test_scale_is_the_slope_of_targets_on_left_out_predictions(max_samples, seed
 def test_scale_mends_a_size_that_is_too_small(seed):
     X, y, beta = dense_and_sparse(seed, 60, n=300)
     plain = OLSEnsembleRegressor(60, 8, random_state=seed).fit(X, y)
-    scaled = OLSEnsembleRegressor(60, 8, scale="loo", random_state=seed).fit(X, y)
+    scaled = OLSEnsembleRegressor(60, 8, scale="auto", random_state=seed).fit(X, y)
     assert scaled.scale_ > 1
     assert np.sum((scaled.coef_ - beta) ** 2) < np.sum((plain.coef_ - beta) ** 2)
 
@@ -239,6 +239,6 @@ def test_the_gate_is_shut_on_dense_signals_with_more_members_than_rows(seed):
 
 def test_streams_cannot_leave_rows_out(seed):
     X, y = random_problem(seed)
-    for how in ({"scale": "loo"}, {"mixing": "stacking"}):
+    for how in ({"scale": "auto"}, {"mixing": "stacking"}):
         with pytest.raises(ValueError, match="partial_fit"):
             OLSEnsembleRegressor(5, **how).partial_fit(X, y)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from olsen import OLSEnsembleRegressorCV, figures, theory
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, figures, theory
 from olsen.figures import RECIPES, plans, reproduction
 from olsen.figures.draw import PICTURES
 
@@ -66,14 +66,16 @@ def test_no_method_beats_the_default_by_a_tenth_whatever_the_sparsity(seed):
     found = {(series, x): (mean, error) for series, kind, x, mean, error in rows if kind == "simulation"}
     assert {x for _, x in found} == {1, 4, 16, 64, 150}
     for (series, x), (mean, error) in found.items():
-        ours, our_error = found["ensemble, default", x]
+        ours, our_error = found["adaptive ensemble", x]
         assert ours <= 1.1 * mean + 4 * np.hypot(our_error, 1.1 * error), (series, x)
 
 
 def test_plans_show_the_default_and_the_optimal_ridge_risk_and_simulate_shared_cells_once():
     plan = {number: plans.PLANS[number](RECIPES[number].at("quick")) for number in ("figure2", "figure5", "figure9")}
-    schemes = {dict(method.parameters).get("inclusion") for (_, method), *_ in plan["figure9"].points}
-    assert schemes == {None, OLSEnsembleRegressorCV().inclusion, "uniform"}
+    points = plan["figure9"].points
+    ours = {method.path: dict(method.parameters) for (_, method), *_ in points if method.path.startswith("olsen.")}
+    plain = {"fit_intercept": False}  # all else at its defaults
+    assert ours == {f"olsen.{cls.__name__}": plain for cls in (AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV)}
     levels = {row[1]: row[4] for row in plan["figure2"].rows if row[2] == "reference"}
     for gamma in RECIPES["figure2"].constants["gammas"]:
         assert levels[f"gamma={gamma:g}, optimal ridge"] == pytest.approx(float(theory.optimal_ridge_risk(gamma, 1.0)))

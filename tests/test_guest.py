@@ -92,7 +92,7 @@ def host():
 """
 
 FITS = """
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 X = np.random.default_rng(0).standard_normal((300, 40))
 y = X.sum(axis=1) + np.random.default_rng(1).standard_normal(300)
@@ -108,12 +108,12 @@ def broken():
 
 
 def fits():
-    for Model in (OLSEnsembleRegressor, OLSEnsembleRegressorCV):
+    for Model in (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
         for data in ((X, y), (blocks, None)):
-            Model(30, n_jobs=2, random_state=0).fit(*data).predict(X)
+            Model(n_estimators=30, n_jobs=2, random_state=0).fit(*data).predict(X)
         for data in ((broken(), None), (X[:, :0], y)):
             try:
-                Model(30, n_jobs=2, random_state=0).fit(*data)
+                Model(n_estimators=30, n_jobs=2, random_state=0).fit(*data)
             except (OSError, ValueError):
                 continue
             raise AssertionError("this should not fit")

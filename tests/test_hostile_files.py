@@ -141,7 +141,7 @@ def wrong_values(rng, model):
         yield f"{path} holds no text", model.replaced(path, single(rng.choice(np.array([None, 5], dtype=object))))
     for path in model.sample(rng, 60):
         yield f"without {path}", model.without(path)
-    for text in ("olsen model 0", "olsen model 999999", "olsen model", "another", 1, None):
+    for text in ("olsen model 0", "olsen model 1", "olsen model 999999", "olsen model", "another", 1, None):
         yield f"format {text}", model.replaced(("content", "format"), single(json.dumps(text)))
     for name in ("predict", "__class__", "__dict__", "coef_", "_fitted", "steps"):
         for path in (model.coef[:-1], ("content",)):
@@ -524,11 +524,11 @@ def hostile_table(path, name):
 @pytest.fixture(scope="module")
 def plain_report(tmp_path_factory):
     """Elements and attributes of reports of a table with harmless names: with a curve of errors over sizes, and with
-    the shares of sampling schemes."""
+    the weights of sampling schemes."""
     here, found = tmp_path_factory.mktemp("plain"), Page("")
     target = hostile_table(here / "t.parquet", "plain")
-    for scheme in ("auto", "uniform", "ridge"):
-        fit = ["fit", str(here / "t.parquet"), "--target", target, "--inclusion", scheme]
+    for kind in ("adaptive", "ensemble"):
+        fit = ["fit", str(here / "t.parquet"), "--target", target, "--model", kind]
         assert cli.main([*fit, "--report", str(here / "r.html"), "--force"]) == 0
         page = Page((here / "r.html").read_text())
         found.tags |= page.tags

@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "olsen" / "_kernel"
 # Members of a Gram matrix, of submatrices and along paths, and the lasso, in one process for each instruction set.
 ORACLE = """
 import numpy as np
-from olsen import OLSEnsembleRegressorCV, member_coefficients
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
 from olsen._kernel import _native as _kernel
 rng = np.random.default_rng(0)
 X = rng.standard_normal((150, 70)) + 3.0
@@ -31,8 +31,9 @@ for m in (1, 4, 7, 8, 9, 16, 23, 33, 64):
         found = member_coefficients(X, y[:, 0], columns, rows, solver="gram")[0]
         expected = member_coefficients(X, y[:, 0], columns, rows, solver="orthogonal")[0]
         np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-10)
-model = OLSEnsembleRegressorCV(20, random_state=0).fit(X, y)
-score = float(model.best_score_)
+score = 0.0
+for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
+    score += float(make(n_estimators=20, random_state=0).fit(X, y).best_score_)
 print(_kernel.INSTRUCTION_SET, repr(score))
 """
 

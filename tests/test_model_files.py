@@ -26,6 +26,21 @@ def test_a_file_names_public_classes_and_versions(schema):
     assert json.loads(json.loads(schema)["content"]["olsen"]["content"]) == package.__version__
 
 
+def test_the_format_before_the_first_release_is_refused_in_one_sentence(schema, olsen, tmp_path):
+    """No version to install reads it, so the way out is a new fit."""
+    path = tmp_path / "before.skops"
+    with zipfile.ZipFile(tmp_path / "new.skops") as archive, zipfile.ZipFile(path, "w") as edited:
+        for name in archive.namelist():
+            content = archive.read(name)
+            edited.writestr(name, content.replace(b"olsen model 2", b"olsen model 1") if "schema" in name else content)
+    code, out, err = olsen("predict", path, TABLE)
+    assert (
+        (code, out) == (1, "") and "'olsen model 1', which was never released" in err and "fit the model again" in err
+    )
+    with pytest.raises(ValueError, match="fit the model again"):
+        package.load(path)
+
+
 def test_another_version_of_scikit_learn_is_a_warning(schema, tmp_path):
     with zipfile.ZipFile(tmp_path / "new.skops") as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
@@ -41,11 +56,17 @@ def test_another_version_of_scikit_learn_is_a_warning(schema, tmp_path):
 
 
 def test_an_opened_model_tells_what_it_knew(tmp_path):
-    """Curve and members come back with the file, through scikit-learn's own attributes."""
+    """Curve, weights and members come back with the file, through scikit-learn's own attributes."""
     import skops.io
 
     X = np.random.default_rng(0).standard_normal((40, 6))
-    model = package.OLSEnsembleRegressorCV(20, random_state=0).fit(X, X[:, 0])
-    again = skops.io.loads(skops.io.dumps(model), trusted=["olsen.OLSEnsembleRegressorCV"])
-    np.testing.assert_array_equal(again.risk_curve(7), model.risk_curve(7))
-    np.testing.assert_array_equal(again.feature_subsets_.indices, model.feature_subsets_.indices)
+    trusted = ["olsen.OLSEnsembleRegressorCV", "olsen.AdaptiveOLSEnsembleRegressor"]
+    sizes = package.OLSEnsembleRegressorCV(20, random_state=0).fit(X, X[:, 0])
+    schemes = package.AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0).fit(X, X[:, 0])
+    for model in (sizes, schemes):
+        again = skops.io.loads(skops.io.dumps(model), trusted=trusted)
+        np.testing.assert_array_equal(again.feature_subsets_.indices, model.feature_subsets_.indices)
+        if model is sizes:
+            np.testing.assert_array_equal(again.risk_curve(7), model.risk_curve(7))
+        else:
+            assert again.scheme_weights_ == model.scheme_weights_

@@ -8,12 +8,12 @@ import sklearn
 from sklearn.base import clone
 
 from loops import case
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution.arrays import Space, space_of
 from olsen._execution.threads import Threads
 from olsen._moments.moments import Moments, from_data, training_moments
-from olsen._selection import moment_curves
-from olsen._selection.risk_curves import Paths, size_grid
+from olsen._tuning import moment_curves
+from olsen._tuning.risk_curves import Paths, size_grid
 
 
 @pytest.fixture(params=["array_api_strict", "torch", "cupy"], autouse=True)
@@ -103,16 +103,27 @@ def test_the_choice_is_that_of_blocks(xp, seed, monkeypatch):
     """Also where moments do not fit beside the data, and go to the host."""
     X, Y = data(seed, dependent=True)
     y = Y[:, 0] + 3 * np.random.default_rng(seed).standard_normal(len(Y))
-    for settings in ({}, {"inclusion": "ridge"}, {"inclusion": "uniform"}, {"cv": "gcv"}, {"n_estimators": 20}):
-        with case(settings), monkeypatch.context() as patch:
-            model = OLSEnsembleRegressorCV(**{"n_estimators": 40, "random_state": seed} | settings)
+    tuned = [
+        AdaptiveOLSEnsembleRegressor(n_estimators=40, random_state=seed),
+        OLSEnsembleRegressorCV(40, sampling="determinantal", random_state=seed),
+        OLSEnsembleRegressorCV(40, random_state=seed),
+        OLSEnsembleRegressorCV(40, cv="gcv", random_state=seed),
+        AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=seed),
+        OLSEnsembleRegressorCV(20, random_state=seed),
+    ]
+    for model in tuned:
+        with case(model), monkeypatch.context() as patch:
             expected = clone(model).fit(lambda: iter([(X, y)]), None)
-            if "n_estimators" in settings:
+            if model.n_estimators == 20:
                 patch.setattr(Space, "batch_bytes", lambda *_: 8.0 * 30**2 * 3 * 7)  # room for seven copies
             model.fit(xp.asarray(X), xp.asarray(y))
-            assert (model.max_features_, model.inclusion_kind_) == (expected.max_features_, expected.inclusion_kind_)
+            if isinstance(model, OLSEnsembleRegressorCV):
+                assert model.max_features_ == pytest.approx(expected.max_features_, rel=1e-8)
+            else:
+                assert model.scheme_weights_ == pytest.approx(expected.scheme_weights_)
             np.testing.assert_allclose(model.scale_, expected.scale_, rtol=1e-8)
-            np.testing.assert_allclose(model.cv_results_["mse"], expected.cv_results_["mse"], rtol=1e-8)
+            scores = model.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
+            np.testing.assert_allclose(*scores, rtol=1e-8)
 
 
 # Uncertainty
@@ -122,7 +133,8 @@ def test_intervals_and_standard_errors_are_those_of_blocks(xp, space, seed):
     """The same folds, read again where they are; results come back there."""
     (X, y), new = data(seed), np.random.default_rng(seed).standard_normal((20, 30))
     y = y[:, 0]
-    tuned = OLSEnsembleRegressorCV(200, random_state=seed), "with these rows in", 0.02  # a refit may be next to a tie
+    tuned = AdaptiveOLSEnsembleRegressor(n_estimators=200, random_state=seed)
+    tuned = tuned, "with these rows in", 0.02  # a refit may be next to a tie
     plain = OLSEnsembleRegressor(30, 8, random_state=seed), "leave-one-out is not computed on other devices", 1e-6
     for model, why, near in (tuned, plain):
         there, blocks = clone(model).fit(xp.asarray(X), xp.asarray(y)), model.fit(lambda: iter([(X, y)]), None)
@@ -130,7 +142,7 @@ def test_intervals_and_standard_errors_are_those_of_blocks(xp, space, seed):
             found = there.predict_interval(xp.asarray(new), 0.8, method)
             assert type(found) is type(xp.asarray(X))
             np.testing.assert_allclose(space.get(found), blocks.predict_interval(new, 0.8, method), rtol=1e-6)
-        np.testing.assert_allclose(there.coef_std_, blocks.coef_std_, rtol=near)
+        np.testing.assert_allclose(there.coef_std(), blocks.coef_std(), rtol=near)
         width, expected = (np.diff(one.coef_interval(0.8)) for one in (there, blocks))
         np.testing.assert_allclose(width, expected, rtol=near, atol=1e-9)
         std = there.predict(xp.asarray(new), return_std=True)[1]

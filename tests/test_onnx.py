@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import olsen
 from loops import case
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 skl2onnx = pytest.importorskip("skl2onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -26,7 +26,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 ESTIMATORS = {
     "members": OLSEnsembleRegressor(20, random_state=0),
     "no intercept": OLSEnsembleRegressor(20, fit_intercept=False, random_state=0),
-    "tuned": OLSEnsembleRegressorCV(20, random_state=0),
+    "size tuned": OLSEnsembleRegressorCV(20, random_state=0),
+    "adaptive": AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0),
     "dropout": DropoutRegressor(),
     "dropout without intercept": DropoutRegressor(fit_intercept=False, rescale=True),
 }

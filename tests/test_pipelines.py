@@ -18,7 +18,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEnc
 
 import olsen as package
 from loops import case
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 pytest.importorskip("skops")
 pytest.importorskip("pyarrow")
@@ -36,7 +36,7 @@ GAPS.loc[5, "city"] = None
 
 
 def ensemble(**given):
-    return OLSEnsembleRegressorCV(60, random_state=0, **given)
+    return AdaptiveOLSEnsembleRegressor(n_estimators=60, random_state=0, **given)
 
 
 def nested():
@@ -144,7 +144,7 @@ def test_a_model_of_the_shell_is_a_pipeline_and_can_be_saved_again(olsen, tmp_pa
     assert code == 0, error
     model = package.load(tmp_path / "m.skops")
     assert isinstance(model, Pipeline) and isinstance(model[0], ColumnTransformer) and model.target_name_ == "y"
-    assert isinstance(model[-1], OLSEnsembleRegressorCV)
+    assert isinstance(model[-1], AdaptiveOLSEnsembleRegressor)
     encoders = [one[-1] for _, one, _ in model[0].transformers_ if isinstance(one, Pipeline)]
     levels = [list(one.categories_[0]) for one in encoders if isinstance(one, OneHotEncoder)]
     assert ["Bern", "Oslo", "Rome"] in levels and ["M", "S"] in levels
@@ -166,7 +166,9 @@ def test_a_model_of_the_shell_is_a_pipeline_and_can_be_saved_again(olsen, tmp_pa
 def test_intervals_and_standard_errors_come_with_the_file(tmp_path):
     X = FRAME[["a", "b"]].to_numpy()
     given, chosen = OLSEnsembleRegressor(50, random_state=0), ensemble()
-    for model, methods in ((given, ("auto", "cv+", "jackknife+", "jackknife")), (chosen, ("auto", "cv+"))):
+    sizes = OLSEnsembleRegressorCV(50, random_state=0)
+    exact = "auto", "cv+", "jackknife+", "jackknife"
+    for model, methods in ((given, exact), (sizes, exact), (chosen, ("auto", "cv+"))):
         package.save(model.fit(X, Y), tmp_path / "m.skops")
         for again in (package.load(tmp_path / "m.skops"), pickle.loads(pickle.dumps(model))):
             for method in methods:
@@ -198,16 +200,16 @@ def test_files_without_rows(tmp_path, monkeypatch):
 
 def test_the_command_keeps_what_intervals_need(olsen, tmp_path):
     """The folds of the choice, or the rows; without either there are no intervals."""
-    uniform, groups, without = ("--inclusion", "uniform"), ("--groups", "block"), ("--no-intervals",)
+    sizes, groups, without = ("--model", "ensemble"), ("--groups", "block"), ("--no-intervals",)
     table, model = tmp_path / "t.csv", tmp_path / "m.skops"
     FRAME[["a", "b"]].assign(y=Y, block=np.arange(len(Y)) // 3).to_csv(table, index=False)
-    options = ((), without, groups, uniform, (*uniform, *groups), (*uniform, *without))
+    options = ((), without, groups, sizes, (*sizes, *groups), (*sizes, *without))
     for number, option in enumerate(options):
         with case(option):
             assert olsen("fit", table, "--target", "y", "--out", model, "--members", 50, "--force", *option)[0] == 0
             out = tmp_path / f"{number}.csv"
             code, _, error = olsen("predict", model, table, "--interval", "0.9", "--out", out)
-            if option == (*uniform, *without):
+            if option == (*sizes, *without):
                 assert code == 1 and "--no-intervals" in error and not out.exists()
                 assert olsen("predict", model, table)[0] == 0
                 continue
@@ -304,7 +306,7 @@ def test_standard_errors_of_factors(seed):
     """Of a tuned model by the fits that repeat the choice; a level that never occurs adds nothing."""
     rng = np.random.default_rng(seed)
     X = np.column_stack([np.eye(3)[rng.integers(0, 3, 120)], rng.standard_normal((120, 2)), np.zeros(120)])
-    model = OLSEnsembleRegressorCV().fit(X, X @ [2.0, 0.0, -1.0, 1.0, 0.0, 0.0] + rng.standard_normal(120))
+    model = AdaptiveOLSEnsembleRegressor().fit(X, X @ [2.0, 0.0, -1.0, 1.0, 0.0, 0.0] + rng.standard_normal(120))
     refits = model._refits("effects")
     spread = np.std([(X[:, :3] @ coef[0, :3]).std() for coef in refits.coef], ddof=1)
     effect, std = model._effects([[0, 1, 2], [3, 5], [3], [4]])
@@ -331,7 +333,7 @@ def test_transformed_targets_and_models_without_intervals():
     for wrong, error in (
         (make_pipeline(StandardScaler(), Ridge()).fit(X, Y), TypeError),
         (make_pipeline(StandardScaler(), ensemble()), NotFittedError),
-        (GridSearchCV(ensemble(), {"scale": [1.0]}, refit=False).fit(X, Y), ValueError),
+        (GridSearchCV(ensemble(), {"fit_intercept": [True]}, refit=False).fit(X, Y), ValueError),
     ):
         for ask in (package.summary, lambda model: package.predict_interval(model, X)):
             with pytest.raises(error, match=r"Ridge|fitted|refit"):
@@ -353,11 +355,11 @@ def test_an_effect_keeps_its_sign_beside_the_indicator_of_its_gaps_and_noise_is_
     X = rng.standard_normal((80, 2))
     y = -3 * X[:, 0] + rng.standard_normal(80)
     X[::7, 0] = np.nan
-    model = make_pipeline(SimpleImputer(add_indicator=True), OLSEnsembleRegressorCV()).fit(X, y)
+    model = make_pipeline(SimpleImputer(add_indicator=True), AdaptiveOLSEnsembleRegressor()).fit(X, y)
     effects = package.summary(model).effects
     assert effects["features"].tolist() == [2, 1] and effects["effect"][0] < -2
     names = pd.DataFrame(X, columns=["missingindicator_a", "b"])  # names decide nothing
     effects = package.summary(model.fit(names, y)).effects
     assert effects["features"].tolist() == [2, 1] and effects["effect"][0] < -2
-    noise = OLSEnsembleRegressorCV().fit(X[:, 1:], rng.standard_normal(80))
-    assert noise.inclusion_shares_.get("nothing", 0) > 0.8 and "signal" in noise.summary().facts["caution"]
+    noise = AdaptiveOLSEnsembleRegressor().fit(X[:, 1:], rng.standard_normal(80))
+    assert noise.scheme_weights_.get("null", 0) > 0.8 and "signal" in noise.summary().facts["caution"]

@@ -15,7 +15,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.model_selection import GroupKFold, LeaveOneOut
 
 from loops import case
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("cyclopts")
@@ -24,7 +24,7 @@ pytest.importorskip("skops")
 from olsen._estimators.summary import Effects, Feature, errors_are_cheap
 from olsen._report import charts, pages
 from olsen._report import summary as summaries
-from olsen._report.formatting import percent, size_of
+from olsen._report.formatting import number, percent, size_of
 
 VOID = {"meta", "link", "input", "br"}
 
@@ -35,8 +35,8 @@ def problem(n=60, p=6, seed=0):
     return X, X[:, 0] - X[:, -1] + 0.5 * rng.standard_normal(n)
 
 
-def summary_of(X, y, names=None, target="y", **parameters):
-    model = OLSEnsembleRegressorCV(**{"n_estimators": 40, "random_state": 0, "n_jobs": 1, **parameters}).fit(X, y)
+def summary_of(X, y, names=None, target="y", Model=AdaptiveOLSEnsembleRegressor, **parameters):
+    model = Model(**{"n_estimators": 40, "random_state": 0, "n_jobs": 1, **parameters}).fit(X, y)
     names = names or [f"x{j}" for j in range(X.shape[1])]
     effects = Effects(model, [Feature(name, name) for name in names], errors_are_cheap(model))
     about = {"data_name": "t.csv", "target": target, "messages": [], "seed": 0, "command": "olsen fit"}  # fmt: skip
@@ -108,7 +108,8 @@ def test_folds_are_not_passed_off_as_single_rows():
     model, summary = summary_of(X, y)
     assert model.criterion_ == "kfold" and "k-fold" in summary["errors"][0]["note"]
     assert summary["errors"][0]["note"] in pages.render(summary)
-    assert summary_of(X, y, inclusion="uniform")[1]["errors"][0]["note"] == "leave-one-out"
+    for cv, note in ((None, "leave-one-out"), ("gcv", "generalised cross-validation"), (3, "k-fold cross-validation")):
+        assert summary_of(X, y, Model=OLSEnsembleRegressorCV, cv=cv)[1]["errors"][0]["note"] == note
 
 
 # standard errors
@@ -118,7 +119,7 @@ def test_standard_errors_of_effects_are_those_of_the_coefficients(monkeypatch):
     X, y = problem(n=80, p=4)
     X[:, 2] = 3.0
     model, summary = summary_of(X, y)
-    errors = model.coef_std_ * X.std(axis=0)
+    errors = model.coef_std() * X.std(axis=0)
     found = {c["name"]: c["standard_error"] for c in summary["effects"]}
     assert found.pop("x2") is None, "a constant column has none"
     for name, error in found.items():
@@ -147,12 +148,12 @@ def test_ticks_have_as_many_decimals_as_each_other():
 
 
 def test_the_curve_is_not_flat_where_the_error_is_not():
-    _, summary = summary_of(*problem(), inclusion="uniform")
+    _, summary = summary_of(*problem(), Model=OLSEnsembleRegressorCV)
 
     def curve(rmse, standard_error=0.01):
         n = len(rmse)
         made = {"size": list(range(1, n + 1)), "rmse": rmse, "rmse_infinite": rmse, "chosen": 1,
-                "standard_error": [standard_error] * n, "mixture": None}  # fmt: skip
+                "standard_error": [standard_error] * n}  # fmt: skip
         return figure(pages.render({**summary, "curve": made}), "curve")
 
     for rmse in ([1.0, 2.0, 9.0, 4.0], [1.0, 2.0, 40.0, 4.0], [1.0, 2.0, 5000.0, 40.0]):
@@ -167,15 +168,32 @@ def test_the_curve_is_not_flat_where_the_error_is_not():
     assert min(ys) >= charts.TOP and max(ys) <= charts.HEIGHT - charts.BOTTOM
 
 
-def test_a_mixture_is_shown_as_shares_beside_the_curve_of_uniform_members():
+def test_schemes_are_shown_with_their_weights_and_errors():
     model, summary = summary_of(*load_diabetes(return_X_y=True))
-    assert model.inclusion_kind_ == "mixed" and len(model.inclusion_shares_) > 1
+    assert len(model.scheme_weights_) > 1 and summary["curve"] is None
+    html = pages.render(summary)
+    assert '<figure id="curve">' not in html
+    cell = '<td class="number">([^<]+)</td>'
+    rows = re.findall(rf"<td>(\w+)</td>{cell}{cell}", figure(html, "schemes"))
+    results = model.cv_results_
+    *names, last = results["param_scheme"]
+    assert last == "mixture" and {name for name, *_ in rows} == set(names)
+    shown = {name: (weight, error) for name, weight, error in rows}
+    for name, score in zip(names, results["mean_test_score"], strict=False):
+        weight = model.scheme_weights_.get(name, 0.0)
+        assert shown[name] == (escape(percent(weight)), escape(number(np.sqrt(-score))))
+    weights = [model.scheme_weights_.get(name, 0.0) for name, *_ in rows]
+    assert weights == sorted(weights, reverse=True)
+    assert f"{number(np.sqrt(-model.best_score_))} ±" in figure(html, "schemes")
+
+
+def test_the_ensemble_of_the_paper_has_a_curve_and_no_schemes():
+    model, summary = summary_of(*load_diabetes(return_X_y=True), Model=OLSEnsembleRegressorCV)
     html = pages.render(summary)
     (line,) = polylines(figure(html, "curve"), "first")
-    assert len(line) == len(summary["curve"]["size"]) == len(model.cv_results_["size"]) - 1
-    shares = re.findall(r'<td>(\w+)</td><td class="number">([^<]+)</td>', figure(html, "schemes"))
-    expected = sorted(model.inclusion_shares_.items(), key=lambda share: -share[1])
-    assert shares == [(name, escape(percent(share))) for name, share in expected]
+    assert len(line) == len(summary["curve"]["size"]) == len(model.cv_results_["param_max_features"])
+    assert '<figure id="schemes">' not in html and "leave-one-out" in figure(html, "curve")
+    assert f"{model.max_features_:.4g} chosen" in figure(html, "curve")
 
 
 def test_columns_that_are_a_scale_have_a_profile():

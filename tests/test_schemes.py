@@ -1,4 +1,4 @@
-"""The sampling schemes of the default model, against ridge regression and the lasso of scikit-learn."""
+"""The sampling schemes of the adaptive model, against ridge regression and the lasso of scikit-learn."""
 
 from itertools import product
 
@@ -10,9 +10,9 @@ from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge
 
 from loops import case
-from olsen import OLSEnsembleRegressorCV
-from olsen._selection import combining
-from olsen._selection.penalised import GramFits, RowFits, inclusion, lasso_penalty, penalty_unit
+from olsen import AdaptiveOLSEnsembleRegressor
+from olsen._tuning import combining
+from olsen._tuning.penalised import GramFits, RowFits, inclusion, lasso_penalty, penalty_unit
 from olsen.subsets import laws_of_members
 
 
@@ -118,7 +118,7 @@ def test_the_error_of_uniform_members_is_never_extrapolated_to_nothing():
         X = rng.standard_normal((n, 30))
         y = X[:, 0] + rng.standard_normal(n)
         X[0] = 1e4 * rng.standard_normal(30)
-        model = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
+        model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
         with case(n, seed):
             assert -model.best_score_ > 0.5  # the noise alone has variance one
             low, high = model.predict_interval(X[1:3], method="normal").T

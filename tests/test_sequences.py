@@ -1,6 +1,5 @@
 """What users do between two calls, and what they hand over beside X and y: the right answer or a word."""
 
-import copy
 from itertools import product
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 from sklearn.model_selection import StratifiedKFold
 
 from loops import case
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from test_members import random_problem
 
 
@@ -46,18 +45,13 @@ def test_a_batch_of_equal_targets_is_nothing_to_warn_of(seed):
     OLSEnsembleRegressor(10, random_state=seed).partial_fit(X[:30], y[:30]).partial_fit(X[30:33], np.ones(3))
 
 
-def test_a_deep_copy_grows_like_its_original(seed):
-    X, y = random_problem(seed)
-    for state in (seed, None):
-        model = OLSEnsembleRegressor(10, random_state=state, warm_start=True).fit(X, y)
-        grown = copy.deepcopy(model).set_params(n_estimators=20).fit(X, y)
-        np.testing.assert_allclose(grown.coef_, model.set_params(n_estimators=20).fit(X, y).coef_, rtol=1e-12)
-
-
 def test_results_belong_to_the_user(seed):
     X, y = random_problem(seed)
-    model = OLSEnsembleRegressorCV(10, random_state=seed, warm_start=True).fit(X, y)
-    model.cv_results_["size"][:] = 1
+    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
+    curve = model.risk_curve(7)
+    for values in model.cv_results_.values():
+        values[:] = 1
+    np.testing.assert_array_equal(model.risk_curve(7), curve)
     fresh = OLSEnsembleRegressorCV(20, random_state=seed).fit(X, y)
     assert model.set_params(n_estimators=20).fit(X, y).max_features_ == fresh.max_features_
 
@@ -66,10 +60,13 @@ def test_the_unit_of_the_weights_does_not_matter(seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((12_000, 4))
     y, weight = X[:, 0] + rng.standard_normal(12_000), rng.uniform(0.5, 2, 12_000)
-    for cv in (None, "gcv", 4):
-        model = OLSEnsembleRegressorCV(10, cv=cv, random_state=seed)
+    for model in (
+        *(OLSEnsembleRegressorCV(10, cv=cv, random_state=seed) for cv in (None, "gcv", 4)),
+        *(OLSEnsembleRegressorCV(cv=cv, sampling="determinantal") for cv in (None, "gcv", 4)),
+        *(AdaptiveOLSEnsembleRegressor(n_estimators=10, cv=cv, random_state=seed) for cv in (None, 4)),
+    ):
         one, ten = (model.fit(X, y, factor * weight).best_score_ for factor in (1, 10))
-        with case(cv):
+        with case(model):
             assert one == pytest.approx(ten, rel=1e-9) and 0.8 < -one < 1.2
 
 
@@ -80,26 +77,35 @@ def test_a_splitter_sees_the_targets_of_the_rows_that_count(seed):
     weight = np.ones(60)
     weight[5] = 0
     kept = weight > 0
-    model = OLSEnsembleRegressorCV(10, cv=StratifiedKFold(3), random_state=seed)
-    assert model.fit(X, y, weight).best_score_ == pytest.approx(model.fit(X[kept], y[kept]).best_score_, rel=1e-9)
+    for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
+        model = make(n_estimators=10, cv=StratifiedKFold(3), random_state=seed)
+        assert model.fit(X, y, weight).best_score_ == pytest.approx(model.fit(X[kept], y[kept]).best_score_, rel=1e-9)
 
 
 def test_left_out_predictions_are_aligned_with_the_rows_given(seed):
     X, y = random_problem(seed)
     weight = np.ones(len(y))
     weight[::4] = 0
-    model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y, weight)
-    assert model.loo_prediction_.shape == y.shape
-    np.testing.assert_array_equal(np.isnan(model.loo_prediction_), weight == 0)
+    for make in (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
+        model = make(n_estimators=10, random_state=seed).fit(X, y, weight)
+        assert model.cv_prediction_.shape == y.shape
+        np.testing.assert_array_equal(np.isnan(model.cv_prediction_), weight == 0)
 
 
 def test_the_error_is_that_of_the_scaled_model(seed):
-    """Members of all columns are one least squares: its left-out predictions, scaled, are the model's."""
+    """Members of all columns are one least squares: its left-out predictions, scaled, are the model's.
+
+    So are those of determinantal members, whatever their size.
+    """
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((50, 5))
     y = 0.2 * X[:, 0] + rng.standard_normal(50) + 3
     for scale, cv in product(("auto", 0.5, 1.0), (None, 5)):
         model = OLSEnsembleRegressorCV(4, [5], cv=cv, scale=scale, random_state=seed).fit(X, y)
         with case(scale, cv):
-            assert -model.best_score_ == pytest.approx(np.mean((y - model.loo_prediction_) ** 2), rel=1e-8)
+            assert -model.best_score_ == pytest.approx(np.mean((y - model.cv_prediction_) ** 2), rel=1e-8)
             assert -model.best_score_ == pytest.approx(model.risk_curve(4)[0], rel=1e-12)
+        ridge = OLSEnsembleRegressorCV(cv=cv, sampling="determinantal", scale=scale).fit(X, y)
+        with case("determinantal", scale, cv):
+            assert -ridge.best_score_ == pytest.approx(np.mean((y - ridge.cv_prediction_) ** 2), rel=1e-8)
+            assert -ridge.best_score_ == pytest.approx(ridge.risk_curve()[ridge.best_index_], rel=1e-12)

@@ -19,7 +19,7 @@ from sklearn.utils import estimator_html_repr
 
 import olsen
 from loops import case
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines.engine import NeedsRows
 
 N, P = 60, 5
@@ -40,6 +40,10 @@ def ensemble(seed, **settings):
 
 
 def tuned(seed, **settings):
+    return AdaptiveOLSEnsembleRegressor(**{"n_estimators": 30, "random_state": seed, **settings})
+
+
+def tuned_size(seed, **settings):
     return OLSEnsembleRegressorCV(**{"n_estimators": 30, "random_state": seed, **settings})
 
 
@@ -77,13 +81,13 @@ def facts(model):
 
 def test_coefficients_and_their_uncertainty(seed):
     X, y = data(seed)
-    for make in (ensemble, tuned):
+    for make in (ensemble, tuned, tuned_size):
         model = make(seed).fit(X, y)
         wide, narrow = model.summary(0.99).coefficients, model.summary(0.5).coefficients
         assert wide["feature"].tolist() == ["x0", "x1", "x2", "x3", "x4"]
         np.testing.assert_array_equal(wide["coef"], model.coef_)
         np.testing.assert_array_equal(wide["drawn"], model.inclusion_)
-        np.testing.assert_allclose(wide["std"], model.coef_std_)
+        np.testing.assert_allclose(wide["std"], model.coef_std())
         np.testing.assert_allclose(wide[["lower", "upper"]], model.coef_interval(0.99))
         assert (wide["lower"] < narrow["lower"]).all() and (narrow["upper"] < wide["upper"]).all()
         assert (narrow["lower"] < narrow["coef"]).all() and (narrow["coef"] < narrow["upper"]).all()
@@ -109,7 +113,7 @@ def test_members_are_those_that_hold_the_column(q, seed):
             np.testing.assert_allclose(rows["member_spread"].iloc[j], found.std(), rtol=1e-6, atol=1e-9)
             assert rows["same_sign"].iloc[j] == np.mean(np.sign(found) == np.sign(coef[j]))
         np.testing.assert_array_equal(rows["coef"], coef)
-        np.testing.assert_array_equal(rows["std"], np.atleast_2d(model.coef_std_)[t])
+        np.testing.assert_array_equal(rows["std"], np.atleast_2d(model.coef_std())[t])
 
 
 def test_what_is_not_known_is_left_empty(seed, tmp_path):
@@ -132,7 +136,7 @@ def test_what_is_not_known_is_left_empty(seed, tmp_path):
         assert frame[UNCERTAIN + OF_MEMBERS].isna().all().all()
     model = ensemble(seed).fit(in_blocks(X, y), None)  # blocks that can be read again
     frame = model.summary().coefficients
-    np.testing.assert_allclose(frame["std"], model.coef_std_)
+    np.testing.assert_allclose(frame["std"], model.coef_std())
     assert frame["std"].notna().all() and frame[OF_MEMBERS].isna().all().all()
 
 
@@ -163,26 +167,30 @@ def test_the_library_is_remembered_and_forgotten(seed, tmp_path, monkeypatch):
 # Facts in a notebook
 
 
-def test_facts_of_a_tuned_model(seed):
+@pytest.mark.parametrize("make", [tuned, tuned_size])
+def test_facts_of_a_tuned_model(make, seed):
     X, y = data(seed)
-    model = tuned(seed).fit(X, y)
+    model = make(seed).fit(X, y)
     found = facts(model)
     words = {"loo": "leave-one-out", "kfold": "k-fold cross-validation"}
     assert found["members"] == "30" and found["estimated by"] == words[model.criterion_]
-    assert found["columns in a member"].startswith(f"{model.inclusion_.sum():.4g} of {P}")
+    size = model.inclusion_.sum()
+    assert found["columns in a member"].startswith(f"all {P}" if size == P else f"{size:.4g} of {P}")
     error, spread = found["error of prediction"].split(" (")[0].split(" ± ")
     assert float(error) == pytest.approx(np.sqrt(-model.best_score_), rel=1e-3)
-    mse, se = -model.best_score_, model.cv_results_["standard_error"][model.best_index_]
+    mse, se = -model.best_score_, model.cv_results_["std_test_score"][model.best_index_]
     assert float(spread) == pytest.approx((np.sqrt(mse + se / 100) - np.sqrt(mse)) * 100, rel=0.06)  # two digits
-    for scheme in model.inclusion_shares_:
+    assert ("sampling schemes" in found) == (make is tuned)
+    for scheme in model.scheme_weights_ if make is tuned else ():
         assert scheme in found["sampling schemes"]
     assert float(found["scale"]) == pytest.approx(model.scale_, rel=1e-3) and found["solver"] == model.solver_
 
 
 def test_explained_variance_is_weighted_like_the_error(seed):
     X, y = data(seed, 2)
-    for weight in (np.ones(N), np.random.default_rng(seed).integers(0, 4, N).astype(float)):
-        model = tuned(seed).fit(X, y, sample_weight=weight)
+    weights = np.ones(N), np.random.default_rng(seed).integers(0, 4, N).astype(float)
+    for make, weight in product((tuned, tuned_size), weights):
+        model = make(seed).fit(X, y, sample_weight=weight)
         share = weight / weight.sum()
         spread = np.mean(
             [sum(s * (v - (share @ t - s * v) / (1 - s)) ** 2 for s, v in zip(share, t, strict=True)) for t in y.T]
@@ -217,7 +225,8 @@ def test_nobody_elses_text_is_markup_and_we_close_what_we_open(seed):
 
 def test_diagrams_before_the_fit_inside_of_others_and_as_text(seed):
     X, y = data(seed)
-    assert facts(OLSEnsembleRegressorCV()) == {} and "OLSEnsembleRegressorCV" in OLSEnsembleRegressorCV()._repr_html_()
+    for cls in (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor):
+        assert facts(cls()) == {} and cls.__name__ in cls()._repr_html_()
     pipeline = make_pipeline(StandardScaler(), ensemble(seed)).fit(X, y)
     search = GridSearchCV(ensemble(seed), {"max_features": [1, 2]}).fit(X, y)
     for outer in (pipeline, search, pickle.loads(pickle.dumps(pipeline)), pickle.loads(pickle.dumps(search))):
@@ -255,7 +264,7 @@ def test_looking_computes_nothing(seed):
 
 def test_names_that_can_be_completed(seed):
     streaming, other = ensemble(seed).fit(*data(seed)), ensemble(seed, max_samples=0.5)
-    assert {"coef_", "coef_std_", "feature_subsets_", "summary", "partial_fit"} <= set(dir(streaming))
+    assert {"coef_", "coef_std", "feature_subsets_", "summary", "partial_fit"} <= set(dir(streaming))
     assert "partial_fit" not in dir(other) and "coef_" not in dir(other) and "summary" in dir(other)
 
 
@@ -266,9 +275,10 @@ def page_of(place):
     return Parts(place.read_text(encoding="utf-8"))
 
 
-def test_the_page_of_a_fit(seed, tmp_path):
+@pytest.mark.parametrize("make", [tuned, tuned_size])
+def test_the_page_of_a_fit(make, seed, tmp_path):
     X, y = data(seed)
-    model = tuned(seed, cv=4).fit(frame_of("polars", X, MARKUP), y)
+    model = make(seed, cv=4).fit(frame_of("polars", X, MARKUP), y)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.report(tmp_path / "made" / "page.html")
@@ -285,7 +295,7 @@ def test_the_page_of_a_fit(seed, tmp_path):
 def test_the_page_says_how_wide_intervals_are_and_that_rows_are_few(seed, tmp_path):
     X, y = data(seed)
     for rows in (N, 20, 6):
-        model = OLSEnsembleRegressorCV().fit(X[:rows], y[:rows])
+        model = AdaptiveOLSEnsembleRegressor().fit(X[:rows], y[:rows])
         model.report(tmp_path / "page.html")
         text, wide = page_of(tmp_path / "page.html").text, np.mean(np.diff(model.predict_interval(X[:rows])))
         if np.isfinite(wide):
@@ -317,21 +327,23 @@ def test_the_page_needs_the_rows(seed, tmp_path):
 
 def test_a_page_that_cannot_be_made_leaves_the_old_one(seed, tmp_path):
     place = tmp_path / "page.html"
-    for settings in ({}, {"max_samples": 0.5}):
+    for make, settings in ((tuned, {}), (tuned_size, {}), (tuned_size, {"max_samples": 0.5})):
         X, y = data(seed)
-        model = tuned(seed, **settings).fit(X, y)
+        model = make(seed, **settings).fit(X, y)
         model.report(place)
         before = place.read_bytes()
         X[:30] += 1.0
-        with case(settings), pytest.raises(NeedsRows, match="changed in place"):
+        with case(make.__name__, settings), pytest.raises(NeedsRows, match="changed in place"):
             model.report(place)
         assert place.read_bytes() == before and list(tmp_path.iterdir()) == [place]
     X, y = data(seed)
     place = tmp_path / "none.html"
     with pytest.raises(TypeError, match=r"max_features=\[3\]"):
-        ensemble(seed).fit(X, y).report(place)
-    with pytest.raises(ValueError, match="2"):
-        tuned(seed).fit(*data(seed, 2)).report(place)
+        olsen.report(ensemble(seed).fit(X, y), place)
+    assert not hasattr(ensemble(seed), "report")
+    for make in (tuned, tuned_size):
+        with pytest.raises(ValueError, match="2"):
+            make(seed).fit(*data(seed, 2)).report(place)
     assert not place.exists()
 
 

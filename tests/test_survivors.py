@@ -2,22 +2,13 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from loops import case
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from test_members import random_problem
 from test_tuning import gaussian
-
-
-def test_a_warm_start_on_other_columns_or_another_container_starts_again(seed):
-    X, y = random_problem(seed)
-    sparse = sp.csc_array(X)
-    for first, then in ((sparse, sparse[:, 1:]), (sparse, X), (X, sparse), (X, X[:, 1:])):
-        model = OLSEnsembleRegressor(10, 3, warm_start=True, random_state=seed).fit(first, y)
-        grown = model.set_params(n_estimators=20).fit(then, y)
-        whole = OLSEnsembleRegressor(20, 3, random_state=seed).fit(then, y)
-        np.testing.assert_allclose(grown.coef_, whole.coef_, rtol=1e-9, atol=1e-12)
 
 
 def test_gcv_of_single_members_on_drawn_rows_is_near_their_error_on_new_rows(seed):
@@ -29,9 +20,7 @@ def test_gcv_of_single_members_on_drawn_rows_is_near_their_error_on_new_rows(see
     difference, truths = [], []
     for trial in range(60):
         X, y, beta = gaussian(1000 * seed + trial)
-        model = OLSEnsembleRegressorCV(
-            20, [32], cv="gcv", inclusion="uniform", scale=1.0, random_state=trial, **settings
-        ).fit(X, y)
+        model = OLSEnsembleRegressorCV(20, [32], cv="gcv", scale=1.0, random_state=trial, **settings).fit(X, y)
         members = OLSEnsembleRegressor(20, 32, random_state=trial, **settings).fit(X, y).member_coefs().toarray()
         truths.append(1 + np.mean(np.sum((members - beta) ** 2, axis=1)))
         luck = np.mean((y - X @ beta) ** 2) - 1
@@ -45,15 +34,19 @@ def test_standard_errors_are_those_of_a_mean_over_the_rows(weighted, seed):
     """Members of all columns are one least squares, whose left-out residuals are known."""
     X, y, _ = gaussian(seed, n=40, p=6)
     weight = np.random.default_rng(seed).uniform(0.5, 2, 40) if weighted else np.ones(40)
-    model = OLSEnsembleRegressorCV(5, [6], inclusion="uniform", scale=1.0, random_state=seed).fit(X, y, weight)
-    square, share = (y - model.loo_prediction_) ** 2, weight / weight.sum()
+    model = OLSEnsembleRegressorCV(5, [6], scale=1.0, random_state=seed).fit(X, y, weight)
+    square, share = (y - model.cv_prediction_) ** 2, weight / weight.sum()
     expected = np.sqrt(np.sum((share * (square - share @ square)) ** 2))
-    assert model.cv_results_["standard_error"] == pytest.approx([expected], rel=1e-8)
-    mixture = OLSEnsembleRegressorCV(cv=5).fit(X, y, weight)
-    square = (y - mixture.loo_prediction_) ** 2
-    found = mixture.cv_results_["standard_error"][mixture.best_index_]
+    assert model.cv_results_["std_test_score"] == pytest.approx([expected], rel=1e-8)
+    for cv in (None, 5):
+        ridge = OLSEnsembleRegressorCV(sampling="determinantal", cv=cv).fit(X, y, weight)
+        square = (y - ridge.cv_prediction_) ** 2
+        expected = np.sqrt(np.sum((share * (square - share @ square)) ** 2))
+        assert ridge.cv_results_["std_test_score"][ridge.best_index_] == pytest.approx(expected, rel=1e-8)
+    mixture = AdaptiveOLSEnsembleRegressor(cv=5).fit(X, y, weight)
+    square = (y - mixture.cv_prediction_) ** 2
     expected = np.sqrt(np.sum((share * (square - share @ square)) ** 2))
-    assert found == pytest.approx(expected, rel=1e-8)
+    assert mixture.cv_results_["std_test_score"][mixture.best_index_] == pytest.approx(expected, rel=1e-8)
 
 
 def test_of_many_rows_the_standard_error_is_that_of_a_variance(seed):
@@ -61,10 +54,16 @@ def test_of_many_rows_the_standard_error_is_that_of_a_variance(seed):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((12_000, 4))
     y = X[:, 0] + rng.standard_normal(12_000)
-    for inclusion in ("auto", "ridge"):
-        model = OLSEnsembleRegressorCV(10, inclusion=inclusion, random_state=seed).fit(X, y)
-        relative = model.cv_results_["standard_error"] / model.cv_results_["mse"]
-        assert relative[model.best_index_] == pytest.approx(np.sqrt(2 / 12_000), rel=1e-9)
+    blocks = (lambda: iter([(X[:5000], y[:5000]), (X[5000:], y[5000:])]), None)
+    for data, model in (
+        ((X, y), AdaptiveOLSEnsembleRegressor(n_estimators=10, random_state=seed)),
+        (blocks, OLSEnsembleRegressorCV(10, cv="gcv", random_state=seed)),
+        (blocks, OLSEnsembleRegressorCV(10, sampling="determinantal", random_state=seed)),
+    ):
+        results = model.fit(*data).cv_results_
+        relative = results["std_test_score"] / -results["mean_test_score"]
+        with case(model):
+            assert relative[model.best_index_] == pytest.approx(np.sqrt(2 / 12_000), rel=1e-9)
 
 
 def test_stacking_minimises_the_weighted_squares_of_left_out_residuals(seed):
@@ -107,7 +106,7 @@ def test_the_error_of_balanced_members_follows_from_their_groups(seed):
     rng = np.random.default_rng(seed)
     X = np.linalg.qr(rng.standard_normal((400, 8)))[0]
     y = X @ np.where(rng.random(8) < 0.5, -1.0, 1.0)
-    settings = {"inclusion": "uniform", "scale": 1.0, "fit_intercept": False, "random_state": seed}
+    settings = {"scale": 1.0, "fit_intercept": False, "random_state": seed}
     model = OLSEnsembleRegressorCV(20, [4], **settings).fit(X, y)
     signal, one, pair, other = np.mean(y**2), 1 / 2, 0.0, 1 / 4
     for k, expected in (
@@ -139,7 +138,7 @@ def test_estimated_errors_are_positive_however_few_rows(design, seed):
     for trial in range(20):
         rng = np.random.default_rng([seed, trial])
         X, y = rng.standard_normal((6, 30)), rng.standard_normal(6)
-        settings = {"inclusion": "uniform", "design": design, "scale": 1.0, "random_state": trial}
+        settings = {"design": design, "scale": 1.0, "random_state": trial}
         model = OLSEnsembleRegressorCV(20, [4], **settings).fit(X, y)
         assert (model.risk_curve() > 0).all() and (model.risk_curve(20) > 0).all()
 
@@ -148,18 +147,19 @@ def test_estimated_errors_are_positive_however_few_rows(design, seed):
 def test_a_repeated_column_changes_no_left_out_prediction(max_samples, seed):
     """Members of all columns, so that the draws differ in nothing else."""
     X, y, _ = gaussian(seed, n=50, p=6)
-    settings = {"max_samples": max_samples, "inclusion": "uniform", "random_state": seed}
+    settings = {"max_samples": max_samples, "random_state": seed}
     plain = OLSEnsembleRegressorCV(10, [6], **settings).fit(X, y)
     repeated = OLSEnsembleRegressorCV(10, [7], **settings).fit(np.column_stack([X, X[:, 2]]), y)
-    np.testing.assert_allclose(repeated.loo_prediction_, plain.loo_prediction_, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(repeated.cv_prediction_, plain.cv_prediction_, rtol=1e-8, atol=1e-10)
 
 
-def test_targets_that_no_column_explains_get_members_of_one_column(seed):
+def test_targets_that_no_column_explains_get_members_of_the_least_expected_size(seed):
     """Of y less its projection, the best ridge regression explains nothing: no degrees of freedom, the least size."""
     X, y, _ = gaussian(seed, n=60, p=20)
     A = np.column_stack([np.ones(60), X])
     y = y - A @ np.linalg.lstsq(A, y, rcond=None)[0]
-    assert OLSEnsembleRegressorCV(10, inclusion="ridge", random_state=seed).fit(X, y).max_features_ == 1
+    model = OLSEnsembleRegressorCV(10, sampling="determinantal", random_state=seed).fit(X, y)
+    assert model.best_index_ == 0 and model.max_features_ == model.cv_results_["param_max_features"].min() < 0.1
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -170,30 +170,34 @@ def test_twins_that_one_row_tells_apart_are_shortest_without_it(fit_intercept, w
     X = np.column_stack([X, 2 * X[:, 1]])
     X[7, 4] += 1.5
     weight = np.random.default_rng(seed).uniform(0.1, 4, 30) if weighted else np.ones(30)
-    settings = {"inclusion": "uniform", "scale": 1.0, "fit_intercept": fit_intercept, "random_state": seed}
+    settings = {"scale": 1.0, "fit_intercept": fit_intercept, "random_state": seed}
     model = OLSEnsembleRegressorCV(5, [5], **settings).fit(X, y, weight)
     kept = np.arange(30) != 7
     share = weight[kept] / weight[kept].sum() * fit_intercept
     mean_x, mean_y = share @ X[kept], share @ y[kept]
     root = np.sqrt(weight[kept])
     coef = np.linalg.pinv(root[:, None] * (X[kept] - mean_x), rcond=1e-10) @ (root * (y[kept] - mean_y))
-    assert model.loo_prediction_[7] == pytest.approx(mean_y + (X[7] - mean_x) @ coef, rel=1e-6)
+    assert model.cv_prediction_[7] == pytest.approx(mean_y + (X[7] - mean_x) @ coef, rel=1e-6)
 
 
-@pytest.mark.parametrize("inclusion", ["uniform", "auto"])
 @pytest.mark.parametrize("blocks", [False, True])
-def test_errors_of_tuning_have_the_square_of_the_unit_of_y(blocks, inclusion, seed):
+@pytest.mark.parametrize(
+    "model",
+    [
+        OLSEnsembleRegressorCV(10, [4, 8], scale=1.0, random_state=0),
+        OLSEnsembleRegressorCV(sampling="determinantal", scale=1.0),
+        AdaptiveOLSEnsembleRegressor(["ridge", "power", "lasso", "sparse", "uniform"], n_estimators=10, random_state=0),
+    ],
+    ids=["uniform", "determinantal", "adaptive"],
+)
+def test_errors_of_tuning_have_the_square_of_the_unit_of_y(model, blocks, seed):
     X, y, _ = gaussian(seed)
     unit = 2.0**150
-    settings = {"max_features": [4, 8]} if inclusion == "uniform" else {}
     plain, large = (
-        OLSEnsembleRegressorCV(10, inclusion=inclusion, scale=1.0, random_state=seed, **settings).fit(
-            *((lambda f=f: iter([(X, f * y)]), None) if blocks else (X, f * y))
-        )
-        for f in (1.0, unit)
+        clone(model).fit(*((lambda f=f: iter([(X, f * y)]), None) if blocks else (X, f * y))) for f in (1.0, unit)
     )
-    for name in ("mse", "standard_error"):
+    for name in ("mean_test_score", "std_test_score"):
         np.testing.assert_allclose(large.cv_results_[name] / unit / unit, plain.cv_results_[name], rtol=1e-9)
     assert large.best_score_ / unit / unit == pytest.approx(plain.best_score_, rel=1e-9)
-    np.testing.assert_allclose(large.loo_prediction_ / unit, plain.loo_prediction_, rtol=1e-9)
+    np.testing.assert_allclose(large.cv_prediction_ / unit, plain.cv_prediction_, rtol=1e-9)
     np.testing.assert_allclose(large.predict_interval(X) / unit, plain.predict_interval(X), rtol=1e-9)

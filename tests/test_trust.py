@@ -8,7 +8,13 @@ import scipy.sparse as sp
 import sklearn
 
 from loops import case
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen import (
+    AdaptiveOLSEnsembleRegressor,
+    DropoutRegressor,
+    OLSEnsembleRegressor,
+    OLSEnsembleRegressorCV,
+    member_coefficients,
+)
 
 VALUES = [0.014, 1 / 3, -7.7, 1e6 * np.pi, 1e-7, 0.0]
 
@@ -78,16 +84,19 @@ def test_a_column_that_holds_one_value_has_no_coefficient(engine, seed):
 def test_tuning_and_dropout_know_constant_columns(seed):
     """Error curves with weights do not see them, up to the draw of the columns."""
     tuned = [OLSEnsembleRegressorCV(30, cv=cv, random_state=0) for cv in (None, 4, "gcv")]
+    tuned += [OLSEnsembleRegressorCV(cv=cv, sampling="determinantal") for cv in (None, 4, "gcv")]
+    tuned += [AdaptiveOLSEnsembleRegressor(n_estimators=30, cv=cv, random_state=0) for cv in (None, 4)]
     dropout = [DropoutRegressor(0.6), DropoutRegressor(0.6, solver="sgd", tol=0.05, random_state=0)]
     for model, value in product([*tuned, *dropout], VALUES):
         X, y, weight = data_with_a_constant(value, seed)
         assert model.fit(X, y, weight).coef_[2] == 0, (model, value)
     X, y, weight = data_with_a_constant(0.014, seed, n=60, p=6)
     with_it, without = (
-        OLSEnsembleRegressorCV(5, [A.shape[1]], cv=5, inclusion="uniform", random_state=seed).fit(A, y, weight)
+        OLSEnsembleRegressorCV(5, [A.shape[1]], cv=5, random_state=seed).fit(A, y, weight)
         for A in (X, np.delete(X, 2, axis=1))
     )
-    np.testing.assert_allclose(with_it.cv_results_["mse"], without.cv_results_["mse"], rtol=1e-9)
+    scores, expected = (model.cv_results_["mean_test_score"] for model in (with_it, without))
+    np.testing.assert_allclose(scores, expected, rtol=1e-9)
 
 
 def test_a_column_of_zeros_has_no_coefficient_beside_dependent_ones(seed):
@@ -135,7 +144,7 @@ def test_what_is_left_out_does_not_depend_on_where_columns_lie(seed):
             for here, there in zip(*found, strict=True):
                 assert np.isfinite(here).all()
                 np.testing.assert_allclose(there, here, rtol=1e-12 * offset, atol=1e-12 * offset)
-            model.set_params(scale="loo")
+            model.set_params(scale="auto")
             assert model.fit(X + offset, y).scale_ == pytest.approx(model.fit(X, y).scale_, rel=1e-12 * offset)
 
 
@@ -146,9 +155,15 @@ def test_few_rows_have_finite_standard_errors_and_do_not_claim_to_know_everythin
         model = OLSEnsembleRegressor(5, 5, random_state=seed).fit(X, y)
         assert np.isfinite(model.predict(X, return_std=True)[1]).all(), n
         if n == 2:
-            tuned = OLSEnsembleRegressorCV(10, random_state=seed).fit(X[:, :3], y)
-            np.testing.assert_allclose(tuned.loo_prediction_, y[::-1])  # the other row's target
-            assert -tuned.best_score_ >= (1 - 1e-12) * (y[0] - y[1]) ** 2
+            for tuned in (
+                OLSEnsembleRegressorCV(10, random_state=seed),
+                OLSEnsembleRegressorCV(sampling="determinantal"),
+                AdaptiveOLSEnsembleRegressor(n_estimators=10, random_state=seed),
+            ):
+                with case(tuned):
+                    tuned.fit(X[:, :3], y)
+                    np.testing.assert_allclose(tuned.cv_prediction_, y[::-1])  # the other row's target
+                    assert -tuned.best_score_ >= (1 - 1e-12) * (y[0] - y[1]) ** 2
 
 
 # leave-one-out where rows are fitted exactly
@@ -190,9 +205,9 @@ def test_rows_that_are_fitted_exactly_are_left_out_as_a_refit_would(seed):
             largest = np.abs(y - refitted_without_each_row(model, X, y)).max()
             interval = model.predict_interval(X[:1], coverage=n / (n + 1), method="jackknife")[0]
             assert np.isclose((interval[1] - interval[0]) / 2, largest, rtol=1e-6)
-            model = OLSEnsembleRegressorCV(3, [p], scale=1.0, inclusion="uniform", random_state=seed).fit(X, y)
+            model = OLSEnsembleRegressorCV(3, [p], scale=1.0, random_state=seed).fit(X, y)
             predicted = refitted_without_each_row(OLSEnsembleRegressor(1, p).fit(X, y), X, y)
-            np.testing.assert_allclose(model.loo_prediction_, predicted, rtol=1e-6, atol=1e-6 * np.abs(predicted).max())
+            np.testing.assert_allclose(model.cv_prediction_, predicted, rtol=1e-6, atol=1e-6 * np.abs(predicted).max())
             assert np.isclose(-model.best_score_, np.mean((y - predicted) ** 2), rtol=1e-6)
 
 
@@ -201,13 +216,13 @@ def test_without_signal_there_is_no_scale_to_estimate(seed):
         with case(value):
             y = np.random.default_rng(seed).standard_normal(50)
             X = np.full((50, 4), value)
-            assert OLSEnsembleRegressor(10, scale="loo", random_state=seed).fit(X, y).scale_ == 1.0
-            model = OLSEnsembleRegressorCV(10, inclusion="uniform", random_state=seed).fit(X, y)
+            assert OLSEnsembleRegressor(10, scale="auto", random_state=seed).fit(X, y).scale_ == 1.0
+            model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
             others = (y.sum() - y) / 49
             assert model.scale_ == 1.0
-            np.testing.assert_allclose(model.loo_prediction_, others, atol=1e-12)
-            model = OLSEnsembleRegressorCV(10, random_state=seed).fit(X, y)
-            assert model.inclusion_shares_ == {"nothing": 1.0} and not model.coef_.any()
+            np.testing.assert_allclose(model.cv_prediction_, others, atol=1e-12)
+            model = AdaptiveOLSEnsembleRegressor(n_estimators=10, random_state=seed).fit(X, y)
+            assert model.scheme_weights_ == {"null": 1.0} and not model.coef_.any()
             np.testing.assert_allclose(model.predict(X), y.mean(), rtol=1e-12)
 
 
@@ -221,7 +236,8 @@ def test_units_change_nothing_but_units(seed):
     y = X[:, 0] + rng.standard_normal(30)
     models = [
         OLSEnsembleRegressor(8, 3, random_state=seed), OLSEnsembleRegressor(8, 1.0, max_samples=4, random_state=seed),
-        OLSEnsembleRegressorCV(8, random_state=seed), DropoutRegressor(0.6),
+        OLSEnsembleRegressorCV(8, random_state=seed), OLSEnsembleRegressorCV(sampling="determinantal"),
+        AdaptiveOLSEnsembleRegressor(n_estimators=8, random_state=seed), DropoutRegressor(0.6),
     ]  # fmt: skip
     plain = [model.fit(X, y, w).coef_.copy() for model in models]
     for exponents in product([-160, 0, 160], [-160, 160], [-160, 160]):
@@ -305,22 +321,27 @@ def test_a_sparse_column_whose_mean_is_its_first_value_is_not_constant(seed):
 
 
 def test_parameters_that_make_no_sense_are_named():
-    both = {
-        "rcond": ("a", np.nan, -1, 2), "tol": (-1, 0, "x"), "fit_intercept": (None, "yes"), "warm_start": (1,),
-        "scale": (None, np.inf, "x", True), "n_jobs": ("2", 1.5, 0), "verbose": (-1, "x"), "n_estimators": (0, 2.5),
-        "random_state": (-3,),
+    every = {
+        "fit_intercept": (None, "yes"), "keep_rows": (None, 1), "n_jobs": ("2", 1.5, 0), "verbose": (-1, "x"),
+        "n_estimators": (0, 2.5), "random_state": (-3,),
     }  # fmt: skip
-    dropout = {
-        "rescale": (None,),
-        "fit_intercept": (0,),
-        "rcond": "a",
-        "verbose": (-1,),
-        "tol": (-1,),
-        "max_iter": (1.5,),
+    sizes = {
+        "scale": (None, np.inf, "x", True), "sampling": (None, "x"), "design": (None, "x"), "max_samples": (0, 1.5),
+    }  # fmt: skip
+    wrong = {
+        OLSEnsembleRegressor: every | sizes | {"mixing": ("median", None), "solver": ("x",)},
+        OLSEnsembleRegressorCV: every | sizes | {"cv": ("x", 1)},
+        AdaptiveOLSEnsembleRegressor: every | {"schemes": ("ridge", [], ["x"], 3), "cv": ("gcv", 1)},
+        DropoutRegressor: {
+            "rescale": (None,),
+            "fit_intercept": (0,),
+            "verbose": (-1,),
+            "tol": (-1,),
+            "max_iter": (1.5,),
+        },
     }
-    wrong = {OLSEnsembleRegressor: both, OLSEnsembleRegressorCV: both | {"one_standard_error": "x"}}
     X = np.random.default_rng(0).standard_normal((20, 3))
-    for Model, parameters in (wrong | {DropoutRegressor: dropout}).items():
+    for Model, parameters in wrong.items():
         for name, value in ((name, value) for name, values in parameters.items() for value in values):
             with case(Model, name, value), pytest.raises(ValueError, match=name):
                 Model(**{name: value}).fit(X, X[:, 0])
@@ -339,7 +360,7 @@ def test_members_are_lists_of_numbers_or_masks():
 
 
 def test_warnings_point_at_the_users_line():
-    for Model in [OLSEnsembleRegressor, OLSEnsembleRegressorCV, DropoutRegressor]:
+    for Model in [OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor, DropoutRegressor]:
         with case(Model):
             X = np.random.default_rng(0).standard_normal((20, 3))
             with pytest.warns(UserWarning, match="holds one value") as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from functools import partial
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor
 from timing import best, interleave, judged, summary
 
 from . import tables, tuned
@@ -24,7 +24,7 @@ LIMITS = ((0.1, 1.6), (0.01, 0.95))
 def run(quick: bool):
     rounds = 0 if quick else 1
     for what, make, *_ in tuned.TOY_CASES if quick else tuned.CASES:
-        yield measure("tuned fit", what, *make(), OLSEnsembleRegressorCV, rounds)
+        yield measure("tuned fit", what, *make(), AdaptiveOLSEnsembleRegressor, rounds)
     for what, make, m, k, *_ in tables.TOY_CASES if quick else tables.CASES:
         yield measure(f"fit, m, k = {m}, {k}", what, *make(), partial(OLSEnsembleRegressor, k, m), rounds)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import peers
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor
 from problems import linear, one_hot
 from timing import best, interleave, judged, summary
 
@@ -14,7 +14,7 @@ from .text import duration, limits, times
 
 TITLE = "Tuned fits"
 NOTE = (
-    "Whole calls of `OLSEnsembleRegressorCV(n_jobs=2).fit`, all else at its defaults, in turns with "
+    "Whole calls of `AdaptiveOLSEnsembleRegressor(n_jobs=2).fit`, all else at its defaults, in turns with "
     "`RidgeCV(np.geomspace(1e-3, 1e5, 50))`. The ratio is ours over RidgeCV's and is to be small. The one-hot table "
     "has 40 Gaussian columns and 42 factors with all their 288 levels; the other data are independent Gaussian columns."
 )
@@ -45,7 +45,7 @@ def run(quick: bool):
 
 def measure(what, X, y, must, aim, rounds):
     def ours():
-        return OLSEnsembleRegressorCV(n_jobs=2, random_state=0).fit(X, y)
+        return AdaptiveOLSEnsembleRegressor(n_jobs=2, random_state=0).fit(X, y)
 
     model = ours()
     measured = interleave({"olsen": ours, "RidgeCV": lambda: peers.ridge_cv().fit(X, y)}, rounds)
@@ -53,9 +53,9 @@ def measure(what, X, y, must, aim, rounds):
     return {
         "shape": {"data": what, "n": X.shape[0], "p": X.shape[1]},
         **summary(measured),
-        "size": model.max_features_,
+        "size": float(model.inclusion_.sum()),
         "criterion": model.criterion_,
-        "inclusion": model.inclusion_kind_,
+        "schemes": model.scheme_weights_,
         "fallbacks": model.n_fallbacks_,
         **judged(took["olsen"] / took["RidgeCV"], must, aim, better="less"),
     }
@@ -65,7 +65,7 @@ def cells(row):
     shape, took = row["shape"], row["seconds"]
     return {
         "data, n, p": ", ".join(map(str, shape.values())),
-        "chosen size": f"{row['size']} ({row['criterion']}, {row['inclusion']})",
+        "columns in a member": f"{row['size']:.4g} ({row['criterion']})",
         "fallbacks": str(row["fallbacks"]),
         "olsen": duration(took["olsen"]),
         "RidgeCV": duration(took["RidgeCV"]),

@@ -1,4 +1,4 @@
-"""An ensemble that tunes itself, against a grid search over the authors' recipe."""
+"""An ensemble that tunes its size, against a grid search over the authors' recipe."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from docutils import nodes
 from sphinx import addnodes
 
 ROOMS = ("theory", "equivalence", "subsets", "simulation", "figures", "displays", "explorer", "onnx", "datasets")
-ESTIMATORS = ("OLSEnsembleRegressorCV", "OLSEnsembleRegressor")
+ESTIMATORS = ("AdaptiveOLSEnsembleRegressor", "OLSEnsembleRegressorCV", "OLSEnsembleRegressor")
 CALLED = re.compile(r"([\w.]+)(\(.*\))?")
 PLAIN = {"draw", "save", "run", "page", "write", "explore", "register"}  # words too common to be taken for a name
 

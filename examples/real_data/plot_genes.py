@@ -2,9 +2,9 @@
 Seventy patients, two thousand genes: what can be learned?
 ==========================================================
 
-With thirty times more columns than rows, least squares fits any outcome exactly. Genes move together, though, in
-pathways that are far fewer than the patients. This page simulates such data, where the truth is known, and asks
-which linear model finds it: ridge regression, the lasso, or an ensemble that looks for itself.
+With thirty times more columns than rows, least squares fits any outcome exactly. Genes vary together, however, in
+pathways that are far fewer than the patients. This page simulates such data, where the truth is known, and compares
+ridge regression, the lasso and an adaptive ensemble.
 """
 
 # %%
@@ -20,7 +20,7 @@ from sklearn.linear_model import LassoCV, LinearRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor
 
 GENES, FACTORS, MARKERS = 2000, 12, [10, 400, 800, 1200, 1600]
 
@@ -39,31 +39,31 @@ def simulate(n, kind, rng):
 # Same data, four models
 # ----------------------
 #
-# Six data sets of each kind, all models behind a ``StandardScaler``. R2 is that of 500 patients nobody has seen.
+# Six data sets of each kind, all models behind a ``StandardScaler``. R2 is measured on 500 new patients.
 
 models = {
     "least squares": LinearRegression(),
     "ridge": RidgeCV(alphas=np.logspace(-2, 6, 60)),
     "lasso": LassoCV(alphas=30, eps=0.02, cv=5),
-    "ensemble": OLSEnsembleRegressorCV(random_state=0),
+    "ensemble": AdaptiveOLSEnsembleRegressor(random_state=0),
 }
 KINDS = {"pathways": "outcome follows pathways", "markers": "outcome follows five genes"}
 scores = {kind: np.empty((6, len(models))) for kind in KINDS}
-shares = {kind: [] for kind in KINDS}
+weights = {kind: [] for kind in KINDS}
 for kind in KINDS:
     for seed in range(6):
         X, y, X_new, y_new = simulate(70, kind, np.random.default_rng(seed))
         for i, model in enumerate(models.values()):
             fitted = make_pipeline(StandardScaler(), model).fit(X, y)
             scores[kind][seed, i] = fitted.score(X_new, y_new)
-        shares[kind].append(fitted[-1].inclusion_shares_)
+        weights[kind].append(fitted[-1].scheme_weights_)
     print(kind)
     for i, name in enumerate(models):
         mean, error = scores[kind][:, i].mean(), scores[kind][:, i].std(ddof=1) / np.sqrt(6)
         print(f"  {name:>13}: R2 {mean:.2f} +- {error:.2f}")
 
 # %%
-# Ridge regression suits the first kind and the lasso the second. Nobody tells the ensemble which kind it meets.
+# Ridge regression suits the first kind and the lasso the second. The ensemble is not told which kind it is given.
 # (With more columns than rows ``LinearRegression`` gives the shortest of all exact fits. That one is not bad here:
 # with thirty times more columns than rows it is close to ridge regression with a small penalty.)
 
@@ -83,23 +83,23 @@ plt.show()
 # What the ensemble chose
 # -----------------------
 #
-# ``inclusion_shares_`` says which sampling schemes the left-out rows supported: from *uniform* and *ridge*, which
-# look at all genes alike, to *lasso* and *sparse*, which keep to a few. *Nothing* is the mean outcome.
+# ``scheme_weights_`` are the weights of the sampling schemes, found by cross-validation: from *uniform* and *ridge*,
+# which treat all genes in the same way, to *lasso* and *sparse*, which select a few. *Null* is the mean outcome.
 
-for kind, found in shares.items():
-    schemes = ("uniform", "ridge", "power", "lasso", "sparse", "nothing")
-    means = {scheme: np.mean([share.get(scheme, 0.0) for share in found]) for scheme in schemes}
-    print(f"{kind:>9}: " + ", ".join(f"{share:.0%} {scheme}" for scheme, share in means.items()))
+for kind, of_data_sets in weights.items():
+    schemes = ("uniform", "ridge", "power", "lasso", "sparse", "null")
+    means = {scheme: np.mean([one.get(scheme, 0.0) for one in of_data_sets]) for scheme in schemes}
+    print(f"{kind:>9}: " + ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in means.items()))
 
 # %%
 # Which genes?
 # ------------
 #
-# ``selected_`` marks the genes that a sparse model would keep, ``selection_frequency_`` the share of the folds that
-# keep them too. It is a measure of trust, not a test: no error rate is controlled (heuristic).
+# ``selected_`` marks the genes that a sparse model would keep, ``selection_frequency_`` the fraction of the folds
+# that keep them too. It is a measure of trust, not a test: no error rate is controlled (heuristic).
 
 X, y, *_ = simulate(70, "markers", np.random.default_rng(0))
-model = OLSEnsembleRegressorCV(random_state=0).fit(StandardScaler().fit_transform(X), y)
+model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(StandardScaler().fit_transform(X), y)
 frequency = model.selection_frequency_
 print("markers:", {gene: round(float(frequency[gene]), 2) for gene in MARKERS})
 others = np.setdiff1d(np.arange(GENES), MARKERS)

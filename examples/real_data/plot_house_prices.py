@@ -58,7 +58,7 @@ from sklearn.linear_model import LinearRegression, RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor
 
 encode = make_column_transformer(
     (StandardScaler(), ["area", "age"]),
@@ -69,7 +69,7 @@ encode = make_column_transformer(
 models = {
     "least squares": make_pipeline(encode, LinearRegression()),
     "ridge": make_pipeline(encode, RidgeCV(alphas=np.logspace(-3, 4, 50))),
-    "ensemble": make_pipeline(encode, OLSEnsembleRegressorCV(random_state=0)),
+    "ensemble": make_pipeline(encode, AdaptiveOLSEnsembleRegressor(random_state=0)),
 }
 for name, model in models.items():
     model.fit(houses, price)
@@ -82,8 +82,8 @@ print(f"{encoded.shape[1]} columns of rank {np.linalg.matrix_rank(encoded - enco
 # Rare neighbourhoods
 # -------------------
 #
-# The premium of a neighbourhood with two sales is mostly noise, and least squares believes it. A member that does
-# not hold its column puts such houses at the mean of all; the average of the members lies between the two.
+# The premium of a neighbourhood with two sales is mostly noise, and least squares reproduces it. A member without its
+# column predicts the overall mean for such houses; the average of the members lies between the two.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.6), layout="constrained", sharex=True, sharey=True)
 for ax, (name, model) in zip(axes, models.items(), strict=True):

@@ -1,6 +1,6 @@
 """
-What made this prediction, and can it run elsewhere?
-====================================================
+How is a prediction explained, and how is it exported?
+======================================================
 
 However many members an ensemble has, it predicts with one coefficient for each column. Two things follow. Its SHAP
 values are exact and need no sampling: for column j of a row x, coef_j (x_j - mean_j). And as an ONNX model it is a
@@ -8,8 +8,8 @@ single linear map.
 """
 
 # %%
-# Two models that predict alike
-# -----------------------------
+# Two models with similar predictions
+# -----------------------------------
 #
 # Progression of diabetes in 442 patients. Total cholesterol and LDL go together in them.
 
@@ -19,14 +19,14 @@ from sklearn.datasets import load_diabetes
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import train_test_split
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor
 
 NAMES = np.array(
     ["age", "sex", "body mass index", "blood pressure", "total cholesterol", "LDL", "HDL", "cholesterol / HDL",
      "log triglycerides", "blood sugar"]
 )  # fmt: skip
 X, X_new, y, y_new = train_test_split(*load_diabetes(return_X_y=True), random_state=0)
-models = {"least squares": LinearRegression(), "ensemble": OLSEnsembleRegressorCV(random_state=0)}
+models = {"least squares": LinearRegression(), "ensemble": AdaptiveOLSEnsembleRegressor(random_state=0)}
 for name, model in models.items():
     print(f"{name:>13}: R2 on new patients {model.fit(X, y).score(X_new, y_new):.3f}")
 print(f"correlation of total cholesterol and LDL: {np.corrcoef(X[:, 4], X[:, 5])[0, 1]:.2f}")

@@ -2,9 +2,9 @@
 How does it run on a cluster?
 =============================
 
-As it runs on an array: give ``fit`` a Dask collection. Workers sum their own rows, the sums are merged as a tree,
-and only they travel. The cluster here is this machine, with two workers in threads; a real one needs another
-``Client`` and no other line.
+Give ``fit`` a Dask collection instead of an array. Workers sum over the rows they have, and only these sums are sent
+and merged. The cluster of this page is one machine with two workers in threads; a real one needs another ``Client``
+and no other change.
 """
 
 # %%
@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from dask.distributed import Client, LocalCluster
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor
 
 cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0")
 client = Client(cluster)
@@ -44,14 +44,13 @@ print("prediction of a Dask array is one:", on_cluster.predict(X))
 # Tuned on the cluster
 # --------------------
 #
-# Folds are sums as well, so that all sampling schemes and sizes are compared in one pass over the data. Standard
-# errors of the coefficients repeat the choice on halves of the rows, from sums over twenty groups of them (heuristic).
-# Columns 0 to 7 have a signal, the other 22 have none; of 22 intervals for 90 % one expects to see some that leave out
-# zero by chance.
+# Folds are sums as well, so that all sampling schemes are compared in one pass over the data. Standard errors of the
+# coefficients repeat the choice on random subsets of twenty groups of rows (heuristic). Columns 0 to 7 have a signal,
+# the other 22 have none; of 22 intervals for 90 % some are expected to exclude zero by chance.
 
 from olsen.displays import CoefficientDisplay
 
-tuned = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
+tuned = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
 print(f"criterion {tuned.criterion_}, error {-tuned.best_score_:.2f}; the noise has variance 25")
 print(f"columns a sparse model would keep: {np.flatnonzero(tuned.selected_)}")
 

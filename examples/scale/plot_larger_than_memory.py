@@ -2,14 +2,14 @@
 Can it learn from a file that does not fit into memory?
 =======================================================
 
-Members that use all rows need only sums over them: counts, means, X'X and X'y. One pass over a file makes these
-sums, and after it neither the number of members nor their sizes cost anything per row. So ``fit`` takes paths,
-memory maps, and functions that yield blocks, and gives the coefficients of the plain array.
+Members that use all rows only need sums over the rows: counts, means, X'X and X'y. These take one pass over a file, and
+after it the cost of members does not depend on the number of rows. ``fit`` therefore takes paths, memory maps and
+functions that yield blocks, and gives the same coefficients as for an array in memory.
 """
 
 # %%
-# Three ways to say where the rows are
-# ------------------------------------
+# Three kinds of input
+# --------------------
 #
 # The files here are small, so that the page is quick and the answer can be compared with a fit in memory. Nothing
 # changes with larger ones.
@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor
 
 folder = tempfile.TemporaryDirectory()
 here = Path(folder.name)
@@ -68,23 +68,26 @@ print(f"partial_fit, 8 batches: largest difference {np.abs(stream.coef_ - refere
 # Tuning, intervals, standard errors
 # ----------------------------------
 #
-# They work on files, too. Sampling schemes are compared by 3-fold cross-validation, whose folds are sums in the same
-# pass; intervals and standard errors read the file again.
+# They work on files, too. Sampling schemes are compared by 3-fold cross-validation, from sums over the folds that are
+# made in the same pass; intervals and standard errors read the file again.
 
-tuned = OLSEnsembleRegressorCV(random_state=0).fit(here / "X.npy", here / "y.npy")
-print(f"chosen by {tuned.criterion_}: {tuned.max_features_} of 40 columns, error {-tuned.best_score_:.3f} (noise: 1)")
+tuned = AdaptiveOLSEnsembleRegressor(random_state=0).fit(here / "X.npy", here / "y.npy")
+size = tuned.inclusion_.sum()
+print(
+    f"{size:.1f} of 40 columns per member on average, error {-tuned.best_score_:.3f} by {tuned.criterion_} (noise: 1)"
+)
 X_new = rng.standard_normal((4000, 40))
 y_new = X_new @ truth + rng.standard_normal(len(X_new))
 low, high = tuned.predict_interval(X_new, coverage=0.9).T
 print(f"90 % intervals hold {np.mean((low <= y_new) & (y_new <= high)):.1%} of new rows")
-print(f"standard errors of the coefficients: {tuned.coef_std_.min():.4f} to {tuned.coef_std_.max():.4f}")
+print(f"standard errors of the coefficients: {tuned.coef_std().min():.4f} to {tuned.coef_std().max():.4f}")
 
 # %%
 # What it takes
 # -------------
 #
-# Memory does not grow with the file. Python's own ``tracemalloc`` counts what the fit asked for at most; a few
-# blocks of rows and the sums are all.
+# The fit holds a few blocks of rows and the sums, so that its memory grows far less than the file. ``tracemalloc``
+# measures its peak.
 
 megabytes, peaks = [], []
 for blocks in (1, 2, 4, 8):

@@ -2,8 +2,8 @@
 How many members are enough?
 ============================
 
-On average more members never hurt, they only stop helping. What another draw of them would change is noise of our
-own making: it falls with their number, and it can be measured on the fitted model.
+On average more members never hurt, they only stop helping. How much predictions change with another draw of members
+is noise that the method adds. It falls with the number of members, and it can be measured on the fitted model.
 """
 
 # %%
@@ -12,8 +12,8 @@ own making: it falls with their number, and it can be measured on the fitted mod
 #
 # Sixty rows for the fit, 300 columns. ``ConvergenceDisplay`` predicts new rows with the first 1, 2, 3, ... members.
 # The mean over all orders of the members is :math:`C + (A - C)/k` (exact for equal weights), with A the error of
-# single members and C that of infinitely many. The first member was an unlucky one here; a hundred members later
-# nobody can tell.
+# single members and C that of infinitely many. The first member happens to be a bad one here; with a hundred members
+# that no longer matters.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,53 +37,52 @@ plt.show()
 # Ask the model
 # -------------
 #
-# ``members_needed(share)`` is the number with which the variance of predictions over draws is that share of their
-# mean squared error. No test rows are needed.
+# ``members_needed(share)`` is the number of members for which the variance of predictions over draws is that fraction
+# of their mean squared error. No test rows are needed.
 
-for share in (0.1, 0.01, 0.001):
-    print(f"members for a variance of {share:.1%} of the error: {model.members_needed(share)}")
+for fraction in (0.1, 0.01, 0.001):
+    print(f"members for a variance of {fraction:.1%} of the error: {model.members_needed(fraction)}")
 
 # %%
-# Is that true? Draw as many members again, forty times with other seeds, and look. Members of 30 of 300 columns come in
-# groups of ten that avoid each other. With less than five such groups the variance over draws cannot be told, and
-# asking for it is an error.
+# To check this, draw that many members forty times, with other seeds. Members of 30 of 300 columns come in groups of
+# ten that do not overlap. With fewer than five such groups the variance over draws cannot be estimated, and
+# ``members_needed`` raises an error.
 
-SHARES = (0.01, 0.003, 0.001, 0.0003)
+FRACTIONS = (0.01, 0.003, 0.001, 0.0003)
 low, high = model.predict_interval(X[:1], 0.6827, method="normal")[0]  # one standard deviation of the error around it
-seen = []
-for share in SHARES:
-    k = model.members_needed(share)
+measured = []
+for fraction in FRACTIONS:
+    k = model.members_needed(fraction)
     draws = [OLSEnsembleRegressor(k, max_features=30, random_state=seed).fit(X, y).predict(X) for seed in range(40)]
-    seen.append(np.var(draws, axis=0, ddof=1).mean() / ((high - low) / 2) ** 2)
-    print(f"{k:>5} members: {share:.2%} of the error was asked for, other seeds say {seen[-1]:.2%}")
+    measured.append(np.var(draws, axis=0, ddof=1).mean() / ((high - low) / 2) ** 2)
+    print(f"{k:>5} members: {fraction:.2%} of the error requested, {measured[-1]:.2%} measured")
 
 figure, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
-needed = [model.members_needed(share) for share in SHARES]
-ax.loglog(needed, SHARES, "-", color="#0072B2", label="members_needed")
-ax.loglog(needed, seen, "o", color="#D55E00", label="variance over 40 seeds")
-ax.set(xlabel="members", ylabel="variance over draws, share of the error")
+needed = [model.members_needed(fraction) for fraction in FRACTIONS]
+ax.loglog(needed, FRACTIONS, "-", color="#0072B2", label="members_needed")
+ax.loglog(needed, measured, "o", color="#D55E00", label="variance over 40 seeds")
+ax.set(xlabel="members", ylabel="variance over draws / error")
 ax.spines[["top", "right"]].set_visible(False)
 ax.legend(frameon=False)
 plt.show()
 
 # %%
-# Grow it, or let it choose
-# -------------------------
+# More members, or a number chosen for you
+# ----------------------------------------
 #
-# With ``warm_start=True`` a further ``fit`` on the same data keeps the members there are and adds new ones: the
-# result is that of a fresh fit. :class:`olsen.OLSEnsembleRegressorCV` has infinitely many members by default: schemes
-# whose mean has a closed form need no draw. Uniform members have none; alone, as many are drawn as keep the error
-# within 1 % of that of infinitely many.
+# Member i depends on the seed and on i alone, so that a larger ensemble contains the smaller one.
+# :class:`olsen.OLSEnsembleRegressorCV` chooses the number together with the size: enough to keep the error within 1 %
+# of that of infinitely many. :class:`olsen.AdaptiveOLSEnsembleRegressor` has infinitely many members by default,
+# because the mean of determinantal members has a closed form.
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
 
-growing = OLSEnsembleRegressor(100, max_features=30, warm_start=True, random_state=0).fit(X, y)
-growing.set_params(n_estimators=500).fit(X, y)
-difference = np.abs(growing.coef_ - model.coef_).max()
-print(f"grown from 100 to 500 members, largest difference to a fresh fit: {difference:.1e}")
+small = OLSEnsembleRegressor(100, max_features=30, random_state=0).fit(X, y)
+same = all(np.array_equal(small.feature_subsets_[i], model.feature_subsets_[i]) for i in range(100))
+print(f"the first 100 of 500 members are those of an ensemble of 100: {same}")
 
-uniform = OLSEnsembleRegressorCV(inclusion="uniform", random_state=0).fit(X, y)
-print(f"uniform members alone: {uniform.n_estimators_} of {uniform.max_features_} columns")
 tuned = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
-shares = ", ".join(f"{share:.0%} {scheme}" for scheme, share in tuned.inclusion_shares_.items())
-print(f"the default: {tuned.n_estimators_} members ({shares})")
+print(f"size tuned: {tuned.n_estimators_} members of {tuned.max_features_} columns")
+adaptive = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
+weights = ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in adaptive.scheme_weights_.items())
+print(f"adaptive: {adaptive.n_estimators_} members ({weights})")

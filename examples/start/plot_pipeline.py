@@ -1,10 +1,10 @@
 """
-A pipeline in Python, and the same from the shell
-=================================================
+A pipeline in Python, and the same on the command line
+======================================================
 
-A table with categories and missing values, twice: as a pipeline that ``olsen.save`` keeps and ``olsen.load`` brings
-back, and as a CSV file for the commands ``olsen fit`` and ``olsen predict``. Model files hold numbers and texts, no
-code: reading them executes nothing.
+This page fits the same table, which has categories and missing values, twice: as a pipeline that ``olsen.save`` writes
+and ``olsen.load`` reads, and as a CSV file with the commands ``olsen fit`` and ``olsen predict``. Model files hold
+numbers and strings but no code, so that loading one executes nothing.
 """
 
 # %%
@@ -55,7 +55,7 @@ print(table.head(4).to_string())
 # The pipeline
 # ------------
 #
-# Nothing special: an ensemble is a scikit-learn regressor.
+# An ensemble is a scikit-learn regressor, so that it goes into a pipeline like any other.
 
 numbers = make_pipeline(SimpleImputer(add_indicator=True), StandardScaler())
 encode = ColumnTransformer(
@@ -65,15 +65,15 @@ encode = ColumnTransformer(
         ("state", OrdinalEncoder(categories=[["worn", "good", "like new"]]), ["state"]),
     ]
 )
-pipeline = make_pipeline(encode, olsen.OLSEnsembleRegressorCV(random_state=0)).fit(table, price)
+pipeline = make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor(random_state=0)).fit(table, price)
 print(f"R2 on new bicycles: {pipeline.score(new_table, new_price):.3f}")
 
 # %%
 # Save, and load
 # --------------
 #
-# The folds in which the model was chosen are in the file, for intervals, and so are the training rows, for standard
-# errors.
+# The file holds the fits of the cross-validation folds, from which intervals are computed, and the training rows, from
+# which standard errors are computed.
 
 folder = tempfile.TemporaryDirectory()
 here = Path(folder.name)
@@ -84,11 +84,11 @@ print(f"loaded again, largest difference: {np.abs(again.predict(new_table) - pip
 print(f"intervals hold {np.mean((ends[:, 0] <= new_price) & (new_price <= ends[:, 1])):.1%} of the new prices")
 
 # %%
-# From the shell
-# --------------
+# On the command line
+# -------------------
 #
-# The command takes the table as it is, and decides how columns become numbers; what it decided is printed. The name of
-# the price is all that it must be told, and what to do with gaps.
+# The command takes the table as it is, decides how columns become numbers, and prints what it decided. It only needs
+# the name of the target and what to do with missing values.
 
 table.assign(price=price).to_csv(here / "sold.csv", index=False)
 new_table.to_csv(here / "new.csv", index=False)
@@ -115,8 +115,7 @@ print("\n".join(answer.splitlines()[:4]))
 print(shell("show", "sold.skops"))
 
 # %%
-# Its intervals are those of ``predict_interval`` too. In Python the file opens as a pipeline,
-# ``olsen.load("sold.skops")``.
+# The intervals are those of ``predict_interval``. In Python, ``olsen.load("sold.skops")`` returns a pipeline.
 
 from olsen.displays import IntervalDisplay
 

@@ -2,9 +2,9 @@
 Can least squares read a spectrum?
 ==================================
 
-Carbon in 732 soils from near-infrared spectra: 700 wavelengths, neighbours almost equal. Least squares on all of them
-has more coefficients than training rows. An average of least-squares fits on a few wavelengths at a time has no such
-trouble, and it tunes itself.
+We predict carbon in 732 soils from near-infrared spectra with 700 wavelengths, of which neighbours are almost equal.
+Least squares on all of them has more coefficients than training rows. An average of least-squares fits on a few
+wavelengths each does not have this problem, and it tunes itself.
 """
 
 # %%
@@ -22,7 +22,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen.datasets import load_soil_carbon
 
 soil = load_soil_carbon()
@@ -43,16 +43,17 @@ plt.show()
 # Five models
 # -----------
 #
-# All are linear. ``inclusion="uniform"`` draws all wavelengths alike; the default also tries sampling schemes that
-# follow the signal, and gives each the share of the ensemble that left-out rows support.
+# All are linear. :class:`olsen.OLSEnsembleRegressorCV` draws wavelengths uniformly and tunes how many there are in a
+# member. :class:`olsen.AdaptiveOLSEnsembleRegressor` also has sampling schemes that follow the signal, and weighs the
+# schemes by cross-validation.
 
 penalties = np.logspace(-8, 4, 50)
 models = {
     "least squares": LinearRegression(),
     "RidgeCV": RidgeCV(alphas=penalties),
     "RidgeCV, standardised": make_pipeline(StandardScaler(), RidgeCV(alphas=penalties)),
-    "ensemble, all alike": OLSEnsembleRegressorCV(inclusion="uniform", random_state=0),
-    "ensemble": OLSEnsembleRegressorCV(random_state=0),
+    "ensemble, size tuned": OLSEnsembleRegressorCV(random_state=0),
+    "adaptive ensemble": AdaptiveOLSEnsembleRegressor(random_state=0),
 }
 errors = {}
 for name, model in models.items():
@@ -60,24 +61,24 @@ for name, model in models.items():
     errors[name] = np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))
     print(f"{name:>22}: R2 {model.score(X_test, y_test):6.3f}, error {errors[name]:.3f} g/100 g")
 
-ensemble = models["ensemble"]
-print("shares:", ", ".join(f"{share:.0%} {scheme}" for scheme, share in ensemble.inclusion_shares_.items()))
+weights = models["adaptive ensemble"].scheme_weights_
+print("weights:", ", ".join(f"{weight:.0%} {scheme}" for scheme, weight in weights.items()))
 
 # %%
-# One split is one draw: another ``random_state`` moves all of these numbers. ``olsen compare`` repeats such
-# comparisons over folds, from the shell.
+# This is a single split: another ``random_state`` changes all of these numbers. The command ``olsen compare`` repeats
+# such comparisons over folds.
 
 # %%
 # How large should a member be?
 # -----------------------------
 #
-# The curve is the error of members that draw all wavelengths alike, for many sizes, in the folds of the choice. Small
-# members know too little, large ones run into the trouble of least squares on all wavelengths; sizes far beyond the
-# minimum are not followed. The diamond is the mixture that was chosen, with its standard error.
+# The curve is the leave-one-out error of ensembles with uniformly drawn wavelengths, for many sizes of their members.
+# Small members see too little, and large ones have the problem of least squares on all wavelengths; sizes far beyond
+# the minimum are not evaluated. The diamond is the chosen size, with its standard error.
 
 from olsen.displays import TuningCurveDisplay
 
-TuningCurveDisplay.from_estimator(ensemble)
+TuningCurveDisplay.from_estimator(models["ensemble, size tuned"])
 plt.show()
 
 # %%
@@ -86,7 +87,7 @@ plt.show()
 
 figure, axes = plt.subplots(1, 2, figsize=(6.8, 4.2), layout="constrained", sharex=True, sharey=True)
 limits = [min(0, y_test.min()), 1.05 * y_test.max()]
-for ax, name in zip(axes, ("least squares", "ensemble"), strict=True):
+for ax, name in zip(axes, ("least squares", "adaptive ensemble"), strict=True):
     ax.plot(limits, limits, color="0.6", lw=1)
     ax.plot(y_test, models[name].predict(X_test), "o", ms=4, alpha=0.6, color="#0072B2")
     ax.set(xlabel="measured carbon (g/100 g)", title=f"{name}: error {errors[name]:.2f} g/100 g", aspect="equal")

@@ -78,12 +78,12 @@ plt.show()
 # Which size?
 # -----------
 #
-# :class:`olsen.OLSEnsembleRegressorCV` looks. For every size it estimates the error on rows that were left out, one
-# at a time (exact leave-one-out, without refits), and takes the best.
+# :class:`olsen.OLSEnsembleRegressorCV` chooses it: it estimates the error of every size by exact leave-one-out, without
+# refits, and takes the best.
 
 from olsen import OLSEnsembleRegressorCV
 
-tuned = OLSEnsembleRegressorCV(inclusion="uniform", random_state=0).fit(X, y)
+tuned = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
 ridge = RidgeCV(alphas=np.logspace(-3, 4, 50)).fit(X, y)
 print(f"chosen size: {tuned.max_features_} of 60 columns")
 
@@ -107,7 +107,7 @@ plt.show()
 scores = []
 for _ in range(20):
     X, y = draw_rows(80)
-    fits = OLSEnsembleRegressorCV(inclusion="uniform", random_state=0), RidgeCV(alphas=np.logspace(-3, 4, 50))
+    fits = OLSEnsembleRegressorCV(random_state=0), RidgeCV(alphas=np.logspace(-3, 4, 50))
     scores.append([fit.fit(X, y).score(X_new, y_new) for fit in (*fits, LinearRegression())])
 for name, mean in zip(("tuned ensemble", "tuned ridge", "least squares"), np.mean(scores, axis=0), strict=True):
     print(f"mean R2 of {name} on new rows: {mean:.2f}")

@@ -113,7 +113,7 @@ for ax, (rows, target, alphas) in zip(axes, cases, strict=True):
     dropout, ensemble = paths(rows, target, alphas)
     ax.plot(alphas, dropout, "s--", color="#E69F00", label="dropout, rescaled")
     ax.plot(alphas, ensemble, "o-", color="#0072B2", label="ensemble")
-    ax.set(title=f"{rows.shape[1]} columns, 200 rows", xlabel=r"share of the columns that is kept, $\alpha$")
+    ax.set(title=f"{rows.shape[1]} columns, 200 rows", xlabel=r"fraction of the columns that is kept, $\alpha$")
     ax.spines[["top", "right"]].set_visible(False)
 axes[0].set_ylabel("norm of the coefficients\n(least squares: 1)")
 axes[0].legend(frameon=False)

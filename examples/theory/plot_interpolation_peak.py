@@ -3,15 +3,15 @@ What happens where members have as many columns as rows?
 ========================================================
 
 Least squares with as many columns as rows fits every row exactly, and its coefficients explode. With still more
-columns, the shortest of the exact fits is tame again: this is the interpolation peak, or double descent. An average
-of a few members has the peak, too. An infinite one passes it without noticing.
+columns, the exact fit of minimum norm is stable again: this is the interpolation peak, or double descent. An average
+of a few members has the peak, too; an average of infinitely many does not.
 """
 
 # %%
 # Theory
 # ------
 #
-# Twice as many columns as rows, noise as large as half of the signal. A member holds the share alpha of the columns,
+# Twice as many columns as rows, noise as large as half of the signal. A member has the fraction alpha of the columns,
 # so it has as many columns as rows at alpha = 1/2. The lines are the limits of large problems (up to the peak a
 # theorem, beyond it asymptotic), for one member, ten, a hundred and infinitely many.
 
@@ -30,8 +30,8 @@ for k in MEMBERS:
 # Simulation
 # ----------
 #
-# The points are means over fifteen simulated data sets of 60 rows and 120 columns; nothing in them knows of the
-# theory. All points share these data sets, so they may lie too high or too low together.
+# The points are means over fifteen simulated data sets of 60 rows and 120 columns; they do not depend on
+# the theory. All points share these data sets, so they may lie too high or too low together.
 
 from olsen.simulation import LinearProblem
 
@@ -58,19 +58,19 @@ plt.show()
 for k in (1, 10, 100, np.inf):
     alpha = theory.optimal_alpha(GAMMA, SIGMA, k=k)
     risk = theory.limiting_risk(alpha, GAMMA, SIGMA, k=k)
-    print(f"{k:>5} members: best share {alpha:.3f} of the columns, risk {risk:.3f}")
+    print(f"{k:>5} members: best fraction {alpha:.3f} of the columns, risk {risk:.3f}")
 print(f"optimal ridge: risk {theory.optimal_ridge_risk(GAMMA, SIGMA):.3f}")
 
 # %%
-# * :class:`olsen.OLSEnsembleRegressorCV` knows the peak: it looks at sizes up to 85 % of the rows only, and at no
-#   size where its left-out error has risen far above the smallest.
+# * :class:`olsen.OLSEnsembleRegressorCV` avoids the peak: it only compares sizes up to 85 % of the rows, and stops
+#   where the leave-one-out error has risen far above the smallest.
 
 from olsen import OLSEnsembleRegressorCV
 
 rng = np.random.default_rng(1)
 truth = rng.standard_normal(120) / np.sqrt(120)
 X = rng.standard_normal((60, 120))
-model = OLSEnsembleRegressorCV(inclusion="uniform", random_state=0).fit(X, X @ truth + SIGMA * rng.standard_normal(60))
-sizes = model.cv_results_["size"]
+model = OLSEnsembleRegressorCV(random_state=0).fit(X, X @ truth + SIGMA * rng.standard_normal(60))
+sizes = model.cv_results_["param_max_features"]
 print(f"sizes it compared: {sizes.min()} to {sizes.max()} of 120 columns, with 60 rows")
 print(f"size it chose: {model.max_features_}")

@@ -2,7 +2,7 @@
 How sure is a coefficient?
 ==========================
 
-``coef_std_`` and ``coef_interval`` say how much a coefficient would vary over training sets like this one. They are
+``coef_std`` and ``coef_interval`` say how much a coefficient would vary over training sets like this one. They are
 about the *expected* coefficient of the ensemble, which is shrunk, and not about the truth behind the data. This page
 shows the tools, and then what that difference amounts to.
 """
@@ -28,8 +28,8 @@ model = OLSEnsembleRegressor(n_estimators=1000, max_features=5, random_state=0).
 print(model.summary(coverage=0.9).coefficients.round(2).to_string(index=False))
 
 # %%
-# ``lower`` and ``upper`` are the ends of the 90 % interval. The other columns are about the members: the share of
-# them that hold the column, mean and spread of its coefficient among these, and how many agree with the average
+# ``lower`` and ``upper`` are the ends of the 90 % interval. The other columns are about the members: the fraction of
+# them that contain the column, mean and spread of its coefficient among these, and how many agree with the average
 # about its sign. LDL and cholesterol go together (correlation 0.9): in which direction each of them points depends
 # on whether a member also holds the other, and ``same_sign`` says so.
 
@@ -52,12 +52,12 @@ for _ in range(300):
     target = rows @ truth + rng.standard_normal(80)
     ensemble = OLSEnsembleRegressor(200, max_features=12, random_state=0).fit(rows, target)
     ends = ensemble.coef_interval(0.9)
-    for results, value in zip((found, low, high, std), (ensemble.coef_, *ends.T, ensemble.coef_std_), strict=True):
+    for results, value in zip((found, low, high, std), (ensemble.coef_, *ends.T, ensemble.coef_std()), strict=True):
         results.append(value)
 found, low, high, std = map(np.array, (found, low, high, std))
 expected = found.mean(axis=0)
 
-print("     truth: expected coefficient, its spread over training sets, mean of coef_std_, 90 % intervals that hold")
+print("     truth: expected coefficient, its spread over training sets, mean of coef_std(), 90 % intervals that hold")
 for value in (1.0, -0.5, 0.0):
     columns = truth == value
     holds = {
@@ -66,7 +66,7 @@ for value in (1.0, -0.5, 0.0):
     }
     print(
         f"{value:>10}: {expected[columns].mean():+.2f}, {found[:, columns].std(axis=0).mean():.3f}, "
-        f"{std[:, columns].mean():.3f}, " + ", ".join(f"{name} {share:.0%}" for name, share in holds.items())
+        f"{std[:, columns].mean():.3f}, " + ", ".join(f"{name} {fraction:.0%}" for name, fraction in holds.items())
     )
 
 # %%
@@ -91,13 +91,13 @@ plt.show()
 # After tuning
 # ------------
 #
-# With :class:`olsen.OLSEnsembleRegressorCV` another training set would choose other sampling schemes, penalties and
-# shares. Its standard errors therefore repeat the whole choice on 30 parts of the rows, which takes about as long as
-# 30 fits, once (heuristic; :doc:`/guide/uncertainty` says how close they are). Signals at the edge of being selected
-# are hard for every method.
+# With :class:`olsen.AdaptiveOLSEnsembleRegressor` another training set would lead to other penalties and other weights
+# of the sampling schemes. Its standard errors therefore repeat the whole choice on 30 subsets of the rows, which takes
+# about as long as 30 fits, once (heuristic; :doc:`/guide/uncertainty` says how close they are). Signals at the edge of
+# being selected are hard for every method.
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor
 
-tuned = OLSEnsembleRegressorCV().fit(X, y)
-for name, coef, std in zip(X.columns, tuned.coef_, tuned.coef_std_, strict=True):
+tuned = AdaptiveOLSEnsembleRegressor().fit(X, y)
+for name, coef, std in zip(X.columns, tuned.coef_, tuned.coef_std(), strict=True):
     print(f"{name:>14}: {coef:7.2f} +- {std:.2f}")

@@ -2,9 +2,8 @@
 Do the intervals cover?
 =======================
 
-A prediction without an interval is half an answer. The tempting way to make one, quantiles of the training
-residuals, covers too little, because a model is closer to the rows it has seen than to any other.
-``predict_interval`` leaves rows out instead.
+A prediction is more useful with an interval. Intervals from quantiles of the training residuals cover too little,
+because a model is closer to its training rows than to new ones. ``predict_interval`` uses held-out rows instead.
 """
 
 # %%
@@ -19,11 +18,11 @@ import numpy as np
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor
 from olsen.displays import IntervalDisplay
 
 X, X_new, y, y_new = train_test_split(*load_diabetes(return_X_y=True), test_size=0.5, random_state=0)
-model = OLSEnsembleRegressorCV(random_state=0).fit(X, y)
+model = AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y)
 low, high = model.predict_interval(X_new, coverage=0.9).T
 print(f"{np.mean((low <= y_new) & (y_new <= high)):.0%} of {len(y_new)} new patients are inside their 90 % intervals")
 
@@ -44,7 +43,7 @@ plt.show()
 # Few rows for the columns, where it matters: 60 rows, 40 columns, forty simulated data sets, 500 new rows each. Every
 # model gives intervals for 80 % in four ways.
 #
-# * **raw residuals**: prediction plus and minus the 80 % quantile of the training residuals, no rows left out.
+# * **raw residuals**: prediction plus and minus the 80 % quantile of the training residuals.
 # * ``"jackknife+"`` leaves out every training row in turn, by formula, and ``"cv+"`` ten folds. For exchangeable
 #   rows, and where nothing was chosen with the targets, both cover at least 1 - 2 x 20 % = 60 % (theorem, for
 #   cv+ up to a term that vanishes with the rows of a fold); in simulation they are close to the 80 % asked for.
@@ -81,7 +80,7 @@ for j in range(len(names)):
     ax.plot(coverage[:, j], 3 - j + shift, "o", ms=4, alpha=0.5, color="#D55E00" if j == 0 else "#0072B2")
     ax.plot(coverage[:, j].mean(), 3 - j, "|", ms=26, mew=2.5, color="black")
 ax.set_yticks(range(3, -1, -1), names)
-ax.set(xlabel="share of the new rows inside, one point for each data set", ylim=(-0.5, 3.6))
+ax.set(xlabel="fraction of the new rows inside, one point for each data set", ylim=(-0.5, 3.6))
 ax.spines[["top", "right", "left"]].set_visible(False)
 plt.show()
 
@@ -89,7 +88,8 @@ plt.show()
 # Which one?
 # ----------
 #
-# The default, ``method="auto"``, is cv+ for a model that chose its sampling schemes, in the folds of that choice, at no
-# further cost. For members of a given size, or uniform ones, it is jackknife+ where the training rows are in memory
-# and cv+ where they are not, or come in groups (:ref:`sphx_glr_auto_examples_real_data_plot_groups.py`).
-# ``"normal"`` needs nothing but the estimated error. Pickles and files keep what all of them need.
+# The default is ``method="auto"``. For :class:`olsen.AdaptiveOLSEnsembleRegressor` it is cv+ in the folds of its own
+# cross-validation, at no further cost. For :class:`olsen.OLSEnsembleRegressor` and
+# :class:`olsen.OLSEnsembleRegressorCV` it is jackknife+ if the training rows are in memory, and cv+ if they are not or
+# if they come in groups (:ref:`sphx_glr_auto_examples_real_data_plot_groups.py`). ``"normal"`` only needs the estimated
+# error. Pickles and model files keep what all of them need.

@@ -10,18 +10,35 @@ OLSEnsembleRegressor(max_features=0.3)
 __version__ = "0.1.0"
 
 __all__ = [
-    "DropoutRegressor", "OLSEnsembleRegressor", "OLSEnsembleRegressorCV", "__version__", "datasets", "displays",
-    "equivalence", "explorer", "figures", "load", "member_coefficients", "onnx", "predict_interval", "report",
+    "AdaptiveOLSEnsembleRegressor",
+    "DropoutRegressor",
+    "OLSEnsembleRegressor",
+    "OLSEnsembleRegressorCV",
+    "__version__",
+    "datasets",
+    "displays",
+    "equivalence",
+    "explorer",
+    "figures",
+    "load",
+    "member_coefficients",
+    "onnx",
+    "predict_interval",
+    "report",
     "save",
-    "simulation", "subsets", "summary", "theory",
-]  # fmt: skip
+    "simulation",
+    "subsets",
+    "summary",
+    "theory",
+]
 
 # Where the names live. They are loaded when first used: `olsen --version` need not wait for scikit-learn.
 _MODULES = ("datasets", "displays", "equivalence", "explorer", "figures", "onnx", "simulation", "subsets", "theory")
 _HOMES = {
+    "AdaptiveOLSEnsembleRegressor": "olsen._estimators.adaptive",
     "DropoutRegressor": "olsen._dropout.estimator",
     "OLSEnsembleRegressor": "olsen._estimators.ensemble",
-    "OLSEnsembleRegressorCV": "olsen._estimators.tuned",
+    "OLSEnsembleRegressorCV": "olsen._estimators.ensemble_cv",
     "load": "olsen._persistence",
     "member_coefficients": "olsen._estimators.ensemble",
     "predict_interval": "olsen._estimators.pipelines",
@@ -35,9 +52,10 @@ TYPE_CHECKING = False  # the module typing would take as long to import as all t
 if TYPE_CHECKING:
     from . import datasets, displays, equivalence, explorer, figures, onnx, simulation, subsets, theory
     from ._dropout.estimator import DropoutRegressor
+    from ._estimators.adaptive import AdaptiveOLSEnsembleRegressor
     from ._estimators.ensemble import OLSEnsembleRegressor, member_coefficients
+    from ._estimators.ensemble_cv import OLSEnsembleRegressorCV
     from ._estimators.pipelines import predict_interval, report, summary
-    from ._estimators.tuned import OLSEnsembleRegressorCV
     from ._persistence import load, save
 else:  # hidden from type checkers, which would believe any name otherwise
 

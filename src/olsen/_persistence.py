@@ -32,12 +32,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils.validation import check_is_fitted
 
-from . import OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
+from . import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, __version__
 from ._execution import from_extra, messages
 from ._execution.files import atomically
 
 SUFFIX = ".skops"
-FORMAT = "olsen model 1"
+FORMAT = "olsen model 2"
+NEVER_RELEASED = "olsen model 1"
 SCHEMA = "schema.json"
 MOST_ENTRIES = 1000  # a model has some forty arrays, whatever its size
 MOST_SCHEMA_BYTES = 1 << 26  # names of some forty thousand columns
@@ -49,7 +50,7 @@ BYTES_A_NODE, BYTES_AN_OBJECT = 100, 300
 CENTRAL_ENTRY = b"PK\x01\x02"  # begins every entry of a zip archive's table of contents
 LONGEST_NAME = 200
 
-ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)
+ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
 NUMBERS = {f"numpy.{name}" for name in ("float64", "float32", "int64", "int32", "bool")}
 KEYS = {"builtins.str", "builtins.int", "builtins.float", *NUMBERS} - {"numpy.bool"}  # bool("False") is True
 # What each loader of skops may build. Whatever a file puts together from these is inert: none of the types that a
@@ -64,7 +65,8 @@ BUILT = {
     "NdArrayNode": {"numpy.ndarray", *NUMBERS},
     "TypeNode": {*KEYS, *NUMBERS, "builtins.bool", "builtins.object", "numpy.object_"},
     "ObjectNode": {
-        *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.TableColumns"),
+        *("olsen.OLSEnsembleRegressor", "olsen.OLSEnsembleRegressorCV", "olsen.AdaptiveOLSEnsembleRegressor"),
+        "olsen.TableColumns",
         "sklearn.pipeline.Pipeline",
         *(f"sklearn.compose._column_transformer.{name}" for name in ("ColumnTransformer", "make_column_selector")),
         *(f"sklearn.impute._base.{name}" for name in ("SimpleImputer", "MissingIndicator")),
@@ -88,7 +90,7 @@ def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) ->
 
     Parameters
     ----------
-    model : OLSEnsembleRegressor, OLSEnsembleRegressorCV or Pipeline
+    model : OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor or Pipeline
         Fitted, with one target. Before the ensemble a pipeline may have ColumnTransformer, OneHotEncoder,
         OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything else is refused.
         Parameters of the ensemble that are objects, such as splitters and random states, are not kept, nor is the
@@ -142,7 +144,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    model : Pipeline, OLSEnsembleRegressor or OLSEnsembleRegressorCV
+    model : Pipeline, OLSEnsembleRegressor, OLSEnsembleRegressorCV or AdaptiveOLSEnsembleRegressor
         What was saved. A model of the command is a pipeline of a ColumnTransformer, which takes data frames with the
         columns of the table that was fitted, and the ensemble; the name of its target is in ``target_name_``.
 
@@ -196,7 +198,7 @@ def load_skops() -> Any:
 
 def _refused(what: str) -> TypeError:
     return TypeError(
-        f"a model file cannot hold {what}: it holds an OLSEnsembleRegressor or OLSEnsembleRegressorCV, alone or at the "
+        f"a model file cannot hold {what}: it holds one of the three ensembles of olsen, alone or at the "
         f"end of a Pipeline of ColumnTransformer, OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and "
         f"nested Pipelines. Keep other models with joblib or skops, which open in Python alone."
     )
@@ -255,6 +257,11 @@ def _check(data: bytes, name: str) -> None:
             raise ValueError(f"its description has more than {MOST_SCHEMA_BYTES} bytes, or is nothing but brackets")
         schema = json.loads(text)
         described = str(json.loads(schema["content"]["format"]["content"]))
+        if described == NEVER_RELEASED:
+            raise ModelFileError(
+                f"{name} is {described!r}, which was never released and which olsen {__version__} does not read: fit "
+                f"the model again."
+            )
         if described != FORMAT:
             wrote = str(json.loads(schema["content"]["olsen"]["content"]))
             raise ModelFileError(

@@ -20,14 +20,15 @@ import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
 from ._dropout.estimator import DropoutRegressor
+from ._estimators.adaptive import AdaptiveOLSEnsembleRegressor
 from ._estimators.ensemble import OLSEnsembleRegressor
-from ._estimators.tuned import OLSEnsembleRegressorCV
+from ._estimators.ensemble_cv import OLSEnsembleRegressorCV
 from ._execution import from_extra
 from ._execution.arrays import HOST, type_that_holds
 
 __all__ = ["register", "to_onnx"]
 
-ESTIMATORS = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, DropoutRegressor)
+ESTIMATORS = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor, DropoutRegressor)
 
 
 def to_onnx(model: Any, X: Any, **options: Any) -> Any:

@@ -58,6 +58,13 @@ def test_a_size_is_tuned():
     assert 1 <= model.max_features_ <= 300 and model.score(X[300:, ::20], y[300:]) > 0.3
 
 
+def test_schemes_are_weighted():
+    X, y = olsen.datasets.load_soil_carbon(return_X_y=True)
+    model = olsen.AdaptiveOLSEnsembleRegressor(random_state=0).fit(X[:300, ::20], y[:300])
+    weights = sum(model.scheme_weights_.values())
+    assert abs(weights - 1) < 1e-9 and model.score(X[300:, ::20], y[300:]) > 0.3
+
+
 def test_dropout_is_trained_and_solved(data):
     exact = olsen.DropoutRegressor(0.8).fit(*data)
     trained = olsen.DropoutRegressor(0.8, solver="sgd", random_state=0).fit(*data)
@@ -84,7 +91,8 @@ def test_theory_and_simulation_agree():
 
 def test_pickles_come_back_in_another_process(data):
     X, _ = data
-    models = [olsen.OLSEnsembleRegressor(20, random_state=0), olsen.OLSEnsembleRegressorCV(20, random_state=0)]
+    classes = olsen.OLSEnsembleRegressor, olsen.OLSEnsembleRegressorCV, olsen.AdaptiveOLSEnsembleRegressor
+    models = [cls(n_estimators=20, random_state=0) for cls in classes]
     models = [model.fit(*data) for model in [*models, olsen.DropoutRegressor(0.8)]]
     code = "import pickle, sys; m, X = pickle.load(sys.stdin.buffer); sys.stdout.buffer.write("
     code += "pickle.dumps([one.predict(X) for one in m]))"

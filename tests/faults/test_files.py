@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from children import Child, after, coefficients, problem, same, table_of
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
 
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks")]
 
 N, P = 80_000, 40
 REPEATS = 4
+CLASSES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
 
 
 def write_npy(folder, X, y):
@@ -77,7 +78,7 @@ def test_a_file_changes_while_it_is_read(fault, tmp_path, kind, seed):
     other, saved, spare = WRITERS[kind](tmp_path / "other", X[::-1] + 1.0, y)[1], tmp_path / "saved", f"{victim}.other"
     shutil.copyfile(victim, saved)
     for i, (what, change) in enumerate(list(FAULTS.items()) * REPEATS):
-        model = (OLSEnsembleRegressor, OLSEnsembleRegressorCV)[i % 2](5, random_state=0, n_jobs=1 + i // 2 % 2)
+        model = CLASSES[i % 3](n_estimators=5, random_state=0, n_jobs=1 + i // 3 % 2)
         shutil.copyfile(other, spare)
         change(victim)
         try:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from children import Child, Ended, coefficients, problem, same, table_of
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
 
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")]
 
@@ -17,7 +17,8 @@ KINDS = {
     "shared Gram matrix": (lambda jobs: OLSEnsembleRegressor(60, random_state=0, n_jobs=jobs), 12_000, 300),
     "rows drawn": (lambda jobs: OLSEnsembleRegressor(30, max_samples=0.5, random_state=0, n_jobs=jobs), 6000, 150),
     "minimum norm": (lambda jobs: OLSEnsembleRegressor(10, max_features=0.9, random_state=0, n_jobs=jobs), 300, 4000),
-    "tuned": (lambda jobs: OLSEnsembleRegressorCV(20, random_state=0, n_jobs=jobs), 300, 50),
+    "size tuned": (lambda jobs: OLSEnsembleRegressorCV(20, random_state=0, n_jobs=jobs), 300, 50),
+    "adaptive": (lambda jobs: AdaptiveOLSEnsembleRegressor(n_estimators=20, random_state=0, n_jobs=jobs), 300, 50),
 }
 FINE = ("right", "MemoryError in words")
 MB = 2**20
@@ -53,7 +54,7 @@ def test_a_limit_on_memory(fault, tmp_path, seed):
     data = tmp_path / "X.npy", tmp_path / "y.npy"
     for path, array in zip(data, problem(100_000, 60), strict=True):
         np.save(path, array)
-    for name in ("shared Gram matrix", "tuned"):
+    for name in ("shared Gram matrix", "size tuned", "adaptive"):
         earlier = KINDS[name][0](2).fit(*data)
         for left in rng.uniform(0, 150 * MB, 8):
             fault("RLIMIT_AS, blocks").judge(Child(fit_within, left, earlier, data, earlier.coef_), FINE)

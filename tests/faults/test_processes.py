@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from children import Child, Ended, after, problem
 
-from olsen import DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, DropoutRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks")]
 
@@ -23,8 +23,9 @@ MODELS = [
     OLSEnsembleRegressor(50, random_state=0, n_jobs=2),
     OLSEnsembleRegressor(50, max_samples=0.5, random_state=0, n_jobs=2),
     OLSEnsembleRegressorCV(10, random_state=0, n_jobs=2),
+    AdaptiveOLSEnsembleRegressor(n_estimators=10, random_state=0, n_jobs=2),
 ]
-TWICE = [0, 1, 2] * 2
+TWICE = [*range(len(MODELS))] * 2
 
 
 def coefficients(number):
@@ -52,7 +53,7 @@ def test_a_fork_after_fits_and_during_one(fault, expected):
         if i == 10:
             thread.start()
         try:
-            judge(row, Child(coefficients, i % 3).answer(longest=60), expected[i % 3])
+            judge(row, Child(coefficients, i % len(MODELS)).answer(longest=60), expected[i % len(MODELS)])
         except Ended as error:
             row.lose(f"{error}, fork {i}")
     stop.set()
@@ -183,7 +184,7 @@ def fit_once(i, X, y):
     elif kind < 17:
         OLSEnsembleRegressor(3, **how).fit(lambda: iter([(X[:20], y[:20]), (X[20:], y[20:])]), None)
     elif kind < 18:
-        OLSEnsembleRegressorCV(2, **how).fit(X, y)
+        (OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)[i // 20 % 2](n_estimators=2, **how).fit(X, y)
     elif kind < 19:
         DropoutRegressor(random_state=i).fit(X, y)
     else:

@@ -11,7 +11,7 @@ import pytest
 from children import Child, Ended, problem, same
 from threadpoolctl import threadpool_info
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV, _execution
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, _execution
 
 pytestmark = [pytest.mark.faults, pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forks")]
 
@@ -26,8 +26,9 @@ FITS = {
     "max_samples=0.5, one thread": (OLSEnsembleRegressor(200, max_samples=0.5, random_state=0), (6000, 400)),
     "shared Gram matrix": (OLSEnsembleRegressor(4000, random_state=0, n_jobs=2), (3000, 300)),
     "minimum norm": (OLSEnsembleRegressor(80, max_features=0.9, random_state=0, n_jobs=2), (200, 2000)),
-    "tuned": (OLSEnsembleRegressorCV(50, random_state=0, n_jobs=2), (800, 200)),
-    "blocks": (OLSEnsembleRegressorCV(50, random_state=0, n_jobs=2), (150_000, 60)),
+    "size tuned": (OLSEnsembleRegressorCV(50, random_state=0, n_jobs=2), (800, 200)),
+    "adaptive": (AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0, n_jobs=2), (800, 200)),
+    "blocks": (AdaptiveOLSEnsembleRegressor(n_estimators=50, random_state=0, n_jobs=2), (150_000, 60)),
 }
 
 

@@ -82,13 +82,14 @@ def write_genuine(folder):
     for part in (slice(0, 20), slice(20, 40)):
         stream.partial_fit(X[part], y[part])
     models = {
-        "tuned": (olsen.OLSEnsembleRegressorCV(random_state=0).fit(X, y), X),
+        "tuned": (olsen.AdaptiveOLSEnsembleRegressor(random_state=0).fit(X, y), X),
         "members": (olsen.OLSEnsembleRegressor(20, max_features=3, random_state=0).fit(X, y), X),
         "rows": (olsen.OLSEnsembleRegressor(10, max_samples=0.5, random_state=0).fit(X, y, np.ones(40)), X),
         "sparse": (olsen.OLSEnsembleRegressor(10, max_features=3, random_state=0).fit(sparse, y), sparse),
         "stream": (stream, X),
-        "splits": (olsen.OLSEnsembleRegressorCV(10, inclusion="uniform", cv=4, random_state=0).fit(X, y), X),
-        "pipeline": (make_pipeline(encode, olsen.OLSEnsembleRegressorCV(random_state=0)).fit(frame, y), frame),
+        "sizes": (olsen.OLSEnsembleRegressorCV(sampling="determinantal").fit(X, y), X),
+        "splits": (olsen.OLSEnsembleRegressorCV(10, cv=4, random_state=0).fit(X, y), X),
+        "pipeline": (make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor(random_state=0)).fit(frame, y), frame),
         "places": (make_pipeline(by_place, olsen.OLSEnsembleRegressor(5, random_state=0)).fit(frame, y), frame),
     }
     for name, (model, _) in models.items():

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 
 refittable = precondition(lambda self: self.seen is not None and not self.streaming and not self.pickled)
 
@@ -18,18 +18,21 @@ refittable = precondition(lambda self: self.seen is not None and not self.stream
 class Calls(RuleBasedStateMachine):
     """One estimator, and what it must be: the class, its parameters, and the rows of its last fit or its batches."""
 
-    @initialize(tuned=st.booleans(), seed=st.integers(0, 99))
-    def start(self, tuned, seed):
-        self.tuned, self.seed = tuned, seed
+    @initialize(
+        cls=st.sampled_from([OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor]),
+        seed=st.integers(0, 99),
+    )
+    def start(self, cls, seed):
+        self.cls, self.seed = cls, seed
         self.rng = np.random.default_rng(seed)
         self.params = {"n_estimators": 4, "random_state": seed}
-        self.params |= {"inclusion": "uniform"} if tuned else {"max_features": 3}
+        self.params |= {"max_features": 3} if cls is OLSEnsembleRegressor else {}
         self.model = self.fresh()
         self.seen = None  # (X, y, weight) of the fit
         self.streaming = self.pickled = False
 
     def fresh(self):
-        return (OLSEnsembleRegressorCV if self.tuned else OLSEnsembleRegressor)(**self.params)
+        return self.cls(**self.params)
 
     def table(self, rows=14):
         X = self.rng.standard_normal((rows, 6))
@@ -44,14 +47,17 @@ class Calls(RuleBasedStateMachine):
 
     @refittable
     @rule(more=st.integers(1, 3))
-    def grow_warm(self, more):
-        self.params |= {"n_estimators": self.params["n_estimators"] + more, "warm_start": True}
+    def take_more_members(self, more):
+        self.params["n_estimators"] += more
         self.model.set_params(**self.params).fit(*self.seen)
 
     @refittable
     @rule(scale=st.sampled_from([1.0, 0.5, None]))
     def change_the_scale(self, scale):
-        self.params["scale"] = scale or ("auto" if self.tuned else "loo")  # None: to be estimated
+        if self.cls is AdaptiveOLSEnsembleRegressor:
+            self.params["schemes"] = "auto" if scale is None else ["ridge", "uniform"]
+        else:
+            self.params["scale"] = "auto" if scale is None else scale
         self.model.set_params(**self.params).fit(*self.seen)
 
     @refittable
@@ -62,7 +68,9 @@ class Calls(RuleBasedStateMachine):
 
     @rule(rows=st.integers(2, 9))
     def add_a_batch(self, rows):
-        if self.tuned or self.params.get("scale") == "loo" or (self.pickled and not self.streaming):
+        if self.cls is not OLSEnsembleRegressor or self.params.get("scale") == "auto":
+            return
+        if self.pickled and not self.streaming:
             return
         X, y, w = self.table(rows)
         self.model.partial_fit(X, y, w)
@@ -101,8 +109,9 @@ class Calls(RuleBasedStateMachine):
             np.testing.assert_allclose(self.model.intercept_, other.intercept_, rtol=1e-8, atol=1e-10)
             assert self.model.n_estimators_ == other.n_estimators_ and np.isclose(self.model.scale_, other.scale_)
             assert all(map(np.array_equal, self.model.feature_subsets_, other.feature_subsets_))
-            if self.tuned:
+            if self.cls is not OLSEnsembleRegressor:
                 assert np.isclose(self.model.best_score_, other.best_score_)
+            if self.cls is OLSEnsembleRegressorCV:
                 np.testing.assert_allclose(self.model.risk_curve(7), other.risk_curve(7))
             if not self.streaming:
                 ours, theirs = (m.predict_interval(self.seen[0][:2], coverage=0.8) for m in (self.model, other))

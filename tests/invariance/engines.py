@@ -2,7 +2,7 @@
 
 import sklearn
 
-from olsen import OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor
 
 
 def from_memory(table, folder):
@@ -44,7 +44,7 @@ def from_torch(table, folder):
 
 
 def new_model():
-    return OLSEnsembleRegressorCV(random_state=0)
+    return AdaptiveOLSEnsembleRegressor(random_state=0)
 
 
 # name -> (what predicts, libraries it needs)

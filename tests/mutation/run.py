@@ -27,7 +27,7 @@ from queue import SimpleQueue
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("_members", "_selection", "_estimators")
+PACKAGES = ("_members", "_tuning", "_adaptive", "_estimators")
 SPEED_ONLY = {"check_finite", "copy", "optimize", "overwrite_a", "overwrite_b"}  # arguments that change no result
 
 COMPARISONS = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
@@ -42,8 +42,9 @@ TESTS = {
     "_members/on_device": ("arrays members", "survivors on_device fuzz"),
     "_members/path": ("path dependent ensemble tuning", "survivors trust fuzz uncertainty tuning"),
     "_members/jackknife": ("path ensemble uncertainty", "survivors trust fuzz uncertainty"),
-    "_selection": ("schemes goldens tuning", "survivors blocks sequences trust contract tuning"),
-    "_selection/moment_curves": ("on_device blocks goldens", "survivors arrays contract tuning"),
+    "_tuning": ("schemes goldens tuning", "survivors blocks sequences trust contract tuning"),
+    "_tuning/moment_curves": ("on_device blocks goldens", "survivors arrays contract tuning"),
+    "_adaptive": ("schemes goldens two_models", "tuning survivors trust contract"),
     "_estimators": (
         "bad_input sequences ensemble tuning uncertainty",
         "survivors trust contract uncertainty determinantal blocks pipelines shown",

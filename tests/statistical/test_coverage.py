@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from olsen import OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor
 
 pytestmark = pytest.mark.statistical
 
@@ -66,7 +66,7 @@ def coefficients(n, p, rho, make, seed, repeats=300, noise=None):
         e = rng.standard_normal(n) if noise is None else noise(rng, X)
         model = make().fit(X, X @ settings.signal(p) + e)
         coef.append(model.coef_)
-        std.append(model.coef_std_)
+        std.append(model.coef_std())
     return np.array(coef), np.array(std)
 
 
@@ -99,8 +99,8 @@ def test_standard_errors_after_a_choice(kind, lowest, seed):
     for i in range(200):
         rng = np.random.default_rng([seed, 31, i])
         X = settings.autoregressive(rng, 100, 50, 0.7 * (kind == "correlated"))
-        model = OLSEnsembleRegressorCV().fit(X, X @ beta + rng.standard_normal(100))
-        found.append((model.coef_, model.coef_std_, *model.predict(new, return_std=True)))
+        model = AdaptiveOLSEnsembleRegressor().fit(X, X @ beta + rng.standard_normal(100))
+        found.append((model.coef_, model.coef_std(), *model.predict(new, return_std=True)))
     coef, std, there, there_std = (np.array(a) for a in zip(*found, strict=True))
     ratio = std.mean(axis=0) / coef.std(axis=0, ddof=1)
     covered = (np.abs(coef - coef.mean(axis=0)) <= 1.645 * std).mean(axis=0)

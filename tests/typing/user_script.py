@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from olsen import (
+    AdaptiveOLSEnsembleRegressor,
     DropoutRegressor,
     OLSEnsembleRegressor,
     OLSEnsembleRegressorCV,
@@ -30,10 +31,17 @@ def columns_per_member(p: int, gamma: float, sigma: float) -> int:
 
 def tune(X: Vector, y: Vector) -> OLSEnsembleRegressorCV:
     model = OLSEnsembleRegressorCV(random_state=0, n_jobs=-1).fit(X, y)
-    sizes, errors = model.cv_results_["size"], model.risk_curve(k=100)
+    sizes, errors = model.cv_results_["param_max_features"], model.risk_curve(k=100)
     print(
         f"{model.max_features_} columns of {sizes.min()} to {sizes.max()}: {errors.min():.3f}, {model.best_score_:.3f}"
     )
+    return model
+
+
+def adapt(X: Vector, y: Vector) -> AdaptiveOLSEnsembleRegressor:
+    model = AdaptiveOLSEnsembleRegressor(schemes=["ridge", "lasso"], random_state=0).fit(X, y)
+    weights, std = model.scheme_weights_, model.coef_std()
+    print(weights, f"{std.mean():.3f}", model.cv_results_["param_scheme"][model.best_index_])
     return model
 
 
@@ -51,7 +59,7 @@ def main() -> None:
     print(f"covered {inside(interval, y_test):.2f}, mean {prediction.mean():.2f}, b0 {float(model.intercept_):.2f}")
     print([names[20 * int(j)] for j in np.argsort(-np.abs(model.coef_))[:3]])
 
-    print(tune(X, y).predict(X_test[:2]).shape)
+    print(tune(X, y).predict(X_test[:2]).shape, adapt(X, y).predict(X_test[:2]).shape)
     dropout = DropoutRegressor(max_features=0.8, rescale=True).fit(X, y)
     print(np.abs(dropout.coef_ - model.coef_).max(), dropout.predict(X_test).mean())
 

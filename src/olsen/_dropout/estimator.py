@@ -54,9 +54,6 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
     fit_intercept : bool, default=True
         Whether to fit an intercept. Columns are centred before they are masked, so that a dropped column stands at its
         mean, and the intercept itself is never dropped.
-    rcond : float, default=None
-        Relative cut-off for singular values of dependent columns, where the closed form meets any. None: machine
-        precision times the larger dimension.
     batch_size : int, default=512
         Rows of a step of ``"sgd"``; all rows when there are no more than that.
     n_masks : int, default=16
@@ -142,7 +139,6 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         rescale: bool = False,
         solver: str = "closed_form",
         fit_intercept: bool = True,
-        rcond: float | None = None,
         batch_size: int = 512,
         n_masks: int = 16,
         learning_rate: float | None = None,
@@ -156,7 +152,6 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         self.rescale = rescale
         self.solver = solver
         self.fit_intercept = fit_intercept
-        self.rcond = rcond
         self.batch_size = batch_size
         self.n_masks = n_masks
         self.learning_rate = learning_rate

@@ -122,7 +122,7 @@ def _from_data(problem: Problem, kappa: Array) -> Array:
     ridge = np.linalg.norm(A, axis=0) * np.sqrt(kappa * (1 - kappa))
     stacked = np.vstack([A * kappa, np.diag(ridge)[kappa < 1]])
     targets = np.vstack([B, np.zeros((len(stacked) - n, B.shape[1]))])
-    cutoff = Cutoff(rounding_of_factors(max(stacked.shape)) if problem.rcond is None else problem.rcond)
+    cutoff = Cutoff(rounding_of_factors(max(stacked.shape)))
     return orthogonal.least_squares(stacked, targets, cutoff)
 
 

@@ -244,7 +244,7 @@ class Blocks(Engine):
     def _solve_factored(self, features: Subsets, solver: str) -> Solution:
         """Members solved from the triangular factor of all rows."""
         rows = reduce(Triangle.join, self.triangles()).centred(self.options.fit_intercept)
-        problem = factor_problem(rows, self.options)
+        problem = factor_problem(rows)
         return _members.solve(problem, features, None, solver=solver, sharing=self.options.quietly)
 
     def triangles(self, without: int | None = None) -> list[Triangle]:

@@ -16,9 +16,9 @@ from .._members import Members, Problem, gram
 from .._members.mean import member_sum
 from .._members.problem import Submatrix
 from .._moments.moments import Moments
-from .._selection.arrangement import Copies, random_numbers
-from .._selection.fold_data import few_columns, standard_deviations, standardised_rows
-from .._selection.penalised import JITTER, System, limit_members
+from .._tuning.arrangement import Copies, random_numbers
+from .._tuning.fold_data import few_columns, standard_deviations, standardised_rows
+from .._tuning.penalised import JITTER, System, limit_members
 from ..subsets import Design, Determinantal
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def _laws(design: Design) -> list[dict[str, Any]]:
 
 def _process_of(engine: Engine, how: dict[str, Any]) -> Determinantal:
     if engine.problem is None or not engine.problem.space.on_host:
-        process = Determinantal.from_gram(engine.moments().G, **how)
-        return process if "penalty" in how else _trusted(process)  # a size in doubt is the user's, a penalty is ours
+        return _of_moments(engine.moments(), how)
     problem = engine.problem
     if problem.shape[1] <= problem.shape[0]:
         with suppress(ValueError):  # a rank that products of columns do not tell
@@ -59,6 +58,12 @@ def _process_of(engine: Engine, how: dict[str, Any]) -> Determinantal:
             if not process.doubtful:
                 return process
     return Determinantal.from_rows(_all_rows(problem).A, **how)
+
+
+def _of_moments(moments: Moments, how: dict[str, Any]) -> Determinantal:
+    """What members are drawn from where only moments are known."""
+    process = Determinantal.from_gram(moments.G, **how)
+    return process if "penalty" in how else _trusted(process)  # a size in doubt is the user's, a penalty is ours
 
 
 def _all_rows(problem: Problem) -> Submatrix:
@@ -109,8 +114,8 @@ def limit_of(engine: Engine, design: Design) -> Members:
 def limit_of_moments(moments: Moments, design: Design) -> Members:
     """The same from moments on the host, without uniform members."""
     if design.shares is None and design.process is None:
-        process = _trusted(Determinantal.from_gram(moments.G, design.expected_size))
-        design = replace(design, process=(process,))
+        (law,) = _laws(design)
+        design = replace(design, process=(_of_moments(moments, law),))
     return _limit(design, moments.C, partial(System.from_gram, moments.G, moments.C), moments.mean_x, moments.mean_y)
 
 

@@ -61,7 +61,7 @@ class Device(Rows):
         weight = None if self.rows.weight is None else np.asarray(get(self.rows.weight), dtype=np.float64)
         X = np.asarray(get(self.rows.X))
         Y = np.asarray(get(self.rows.Y), dtype=np.float64)
-        problem = Problem(X, Y, weight, self.rows.fit_intercept, self.rows.rcond, self.rows.tol)
+        problem = Problem(X, Y, weight, self.rows.fit_intercept)
         return Memory(problem, self.options, self.single_target, self.n_given, self.kept_rows)
 
     def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:

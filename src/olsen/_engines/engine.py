@@ -26,8 +26,6 @@ class Options:
 
     fit_intercept: bool = True
     solver: str = "auto"
-    rcond: float | None = None
-    tol: float | None = None
     n_threads: int = 1
     progress: Progress | None = None
 

@@ -34,7 +34,7 @@ class Rows(Engine):
     @classmethod
     def from_checked(cls, X: Any, y: Any, Y: Any, weight: Any, options: Options, min_rows: int, **where: Any) -> Self:
         """From arrays that were checked: X of floats, targets y as given and as Y (n, q), weights not negative."""
-        problem = Problem(X, Y, weight, options.fit_intercept, options.rcond, options.tol, **where)
+        problem = Problem(X, Y, weight, options.fit_intercept, **where)
         n, kept = X.shape[0], None
         if weight is not None:
             positive = np.flatnonzero(problem.space.get(weight) > 0)
@@ -168,9 +168,9 @@ class Memory(Rows):
         return Members.of(self.rows, features, samples, solution, weights)
 
 
-def factor_problem(rows: CentredRows, options: Options) -> Problem:
+def factor_problem(rows: CentredRows) -> Problem:
     """The problem of rows of a triangular factor, which are about their means."""
-    return Problem(rows.X, rows.Y, None, False, options.rcond, options.tol, known_cutoff=rows.cutoff)
+    return Problem(rows.X, rows.Y, None, False, known_cutoff=rows.cutoff)
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class Stream(Engine):
 
     def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
         rows = self.triangle.centred(self.options.fit_intercept)
-        problem = factor_problem(rows, self.options)
+        problem = factor_problem(rows)
         sharing = self.options.sharing("members", len(features))
         solution = _members.solve(problem, features, None, solver=self.options.solver, sharing=sharing)
         members = Members.of(problem, features, None, solution)

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
 from .. import _members
+from .._engines.engine import Engine
 from .._engines.memory import Memory, Stream
 from .._engines.sources import as_table, refuse_times
 from .._execution import messages
 from .._execution.threads import Threads
-from ..subsets import Subsets
+from ..subsets import Design, Subsets
 from .fitted import FittedEnsemble
 from .inputs import (
+    COUNT,
+    Number,
     check_arguments,
     item_numbers,
     numbers_located,
     open_training,
+    refuse_missing_sizes,
     refuse_text_columns,
+    resolve_seed,
     unchanged_on_failure,
 )
+from .result import FittedResult
 
 
 def _can_stream(model: Any) -> bool:
@@ -62,12 +70,13 @@ class OLSEnsembleRegressor(FittedEnsemble):
         Members of fixed size; a coin flip for every column (and row), rejecting members that have too few rows; or
         subsets that repel each other as the columns' geometry asks, `max_features` being their expected size. The mean
         of all determinantal members **is** ridge regression on standardised columns, on any table, and dependent
-        columns are never drawn together. They see all rows, and `design` does not matter to them.
+        columns are never drawn together. They see all rows.
     design : {"balanced", "independent"}, default="balanced"
         Members drawn in groups of disjoint blocks (of left-out blocks, for more than half of the columns), or
         independently as in the paper. Balanced members overlap less: lower risk for the same number of members.
-    scale : float or "loo", default=1.0
-        Factor on the deviations of the prediction from the mean target (the paper's mu). ``"loo"`` estimates it as the
+        Determinantal members avoid each other by themselves, so that ``"independent"`` is refused for them.
+    scale : float or "auto", default=1.0
+        Factor on the deviations of the prediction from the mean target (the paper's mu). ``"auto"`` estimates it as the
         slope of the targets on leave-one-out predictions, which corrects a slightly wrong size.
     mixing : {"mean", "stacking"}, default="mean"
         How members are combined: all with equal weight, or with weights on the simplex that minimise the leave-one-out
@@ -86,24 +95,14 @@ class OLSEnsembleRegressor(FittedEnsemble):
           Members with rows of their own are solved as with ``"gram"``.
 
         Members whose Gram matrix is nearly singular are solved again by ``"orthogonal"``, whatever was chosen.
-    rcond : float, default=None
-        Relative cut-off for singular values of dependent columns (scaled to unit length). None: machine precision
-        times the larger dimension.
-    tol : float, default=None
-        Relative error of a member's coefficients at which ``"masked_cg"`` stops; None means 1e-9. The direct solvers
-        do not use it.
-    warm_start : bool, default=False
-        Whether a further call of `fit` on the same data keeps the members there are and adds new ones up to
-        `n_estimators`. On other data, with other parameters, in blocks, on clusters and on devices all members are
-        fitted anew: the result is that of a fresh fit.
+    keep_rows : bool, default=True
+        Whether pickles and files keep the training rows, from which intervals and standard errors are computed, where
+        they take at most 64 MiB. Copies in memory always share them.
     n_jobs : int, default=None
         Threads over members. None means 1 unless in a ``joblib.parallel_config`` context; -1 means all cores.
         Backends of joblib only set the number of threads. Results agree to rounding whatever it is.
     random_state : int, RandomState instance or None, default=None
         Seed of the subsets. Member i depends on the seed and on i alone.
-    keep_rows : bool, default=True
-        Whether pickles and files keep the training rows, from which intervals and standard errors are computed, where
-        they take at most 64 MiB. Copies in memory always share them.
     verbose : int, default=0
         Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
 
@@ -166,6 +165,16 @@ class OLSEnsembleRegressor(FittedEnsemble):
 
     __module__ = "olsen"  # where users find it: pickles and model files name no private module
 
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **FittedEnsemble._parameter_constraints,
+        "n_estimators": [COUNT, Options(Real, {np.inf})],
+        "sampling": [StrOptions({"fixed", "bernoulli", "determinantal"})],
+        "design": [StrOptions({"balanced", "independent"})],
+        "scale": [StrOptions({"auto"}), Number(Real, None, None, closed="neither")],
+        "mixing": [StrOptions({"mean", "stacking"})],
+        "solver": [StrOptions(set(_members.ASKED_FOR))],
+    }
+
     def __init__(
         self,
         n_estimators: float = 100,
@@ -178,12 +187,9 @@ class OLSEnsembleRegressor(FittedEnsemble):
         mixing: str = "mean",
         fit_intercept: bool = True,
         solver: str = "auto",
-        rcond: float | None = None,
-        tol: float | None = None,
-        warm_start: bool = False,
+        keep_rows: bool = True,
         n_jobs: int | None = None,
         random_state: Any = None,
-        keep_rows: bool = True,
         verbose: int = 0,
     ) -> None:
         self.n_estimators = n_estimators
@@ -195,12 +201,9 @@ class OLSEnsembleRegressor(FittedEnsemble):
         self.mixing = mixing
         self.fit_intercept = fit_intercept
         self.solver = solver
-        self.rcond = rcond
-        self.tol = tol
-        self.warm_start = warm_start
+        self.keep_rows = keep_rows
         self.n_jobs = n_jobs
         self.random_state = random_state
-        self.keep_rows = keep_rows
         self.verbose = verbose
 
     @messages.with_callbacks
@@ -227,9 +230,9 @@ class OLSEnsembleRegressor(FittedEnsemble):
         with unchanged_on_failure(self):
             self._check_parameters()
             engine = open_training(self, X, y, sample_weight)
-            kept = self._kept(engine)
-            design = self._design(engine, self._seed(kept), self.max_features, self.max_samples)
-            self._adopt(self._fit_members(engine, design, self.n_estimators, kept, self.scale), engine, X)
+            design = self._design(engine, resolve_seed(self.random_state), self.max_features, self.max_samples)
+            self._adopt(self._combined(engine, design), engine, X)
+            self.stacking_advantage_ = self._result().advantage
         return self
 
     @available_if(_can_stream)
@@ -260,16 +263,49 @@ class OLSEnsembleRegressor(FittedEnsemble):
             if not isinstance(batch, Memory):
                 raise ValueError("partial_fit takes arrays in memory. Give files, blocks and other kinds to fit.")
             stream = self._rows_so_far(batch).add(batch)
-            design = self._design(stream, self._seed(self._fitted), self.max_features, 1.0)
-            self._adopt(self._fit_members(stream, design, self.n_estimators, None, self.scale), stream, X)
+            design = self._design(stream, self._seed_of_stream(), self.max_features, 1.0)
+            self._adopt(self._combined(stream, design), stream, X)
+            self.stacking_advantage_ = self._result().advantage
         return self
 
+    def _combined(self, engine: Engine, design: Design) -> FittedResult:
+        """Members with the weights and the scale that were asked for."""
+        scale = None if self.scale == "auto" else float(self.scale)
+        return self._fit_members(engine, design, self.n_estimators, scale=scale, stacking=self.mixing == "stacking")
+
+    def _seed_of_stream(self) -> int:
+        """Drawn once from `random_state`; further batches keep the seed of the first."""
+        if self._fitted is not None and not isinstance(self.random_state, Integral):
+            return self._fitted.design.seed
+        return resolve_seed(self.random_state)
+
     def _check_parameters(self) -> None:
-        super()._check_parameters()
+        self._validate_params()
+        refuse_missing_sizes(self.max_features)
+        if self.sampling == "determinantal":
+            self._check_determinantal()
+        if self.n_estimators == np.inf and self.mixing != "mean":
+            raise ValueError(f"mixing={self.mixing!r} weighs single members; n_estimators=inf has none: give a number.")
         if self.n_estimators == np.inf and self.sampling != "determinantal":
             raise ValueError(
                 f"n_estimators=inf needs sampling='determinantal', whose mean over all subsets has a closed form, "
                 f"not sampling={self.sampling!r}. Give a number of members."
+            )
+
+    def _check_determinantal(self) -> None:
+        if not (isinstance(self.max_samples, float) and self.max_samples == 1.0):
+            raise ValueError(
+                f"max_samples={self.max_samples!r}, but members of sampling='determinantal' see all rows. Use 1.0."
+            )
+        if np.ndim(self.max_features):
+            raise ValueError(
+                "max_features is an array of probabilities, but with sampling='determinantal' they follow from the "
+                "data and the expected size. Give a number; for other prior variances see olsen.subsets.Determinantal."
+            )
+        if self.design == "independent":
+            raise ValueError(
+                "design='independent' has no meaning for sampling='determinantal', whose members avoid each other by "
+                "themselves. Leave design at its default."
             )
 
     def _rows_so_far(self, batch: Memory) -> Stream:

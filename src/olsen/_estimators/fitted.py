@@ -5,14 +5,12 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 from functools import cached_property, partial
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
-from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _engines, _members
@@ -20,7 +18,7 @@ from .._engines.determinantal import drawable, process_of
 from .._engines.engine import Engine, NeedsRows
 from .._execution import messages
 from .._execution.arrays import HOST, predictions
-from .._selection.combining import Combination, combine
+from .._tuning.combining import Combination, combine
 from ..subsets import Design, Subsets
 from . import inputs
 from .result import FittedResult, fingerprint, restored
@@ -33,18 +31,7 @@ class FittedEnsemble(
 ):
     """Parameters, fit and predictions of an ensemble; subclasses say which members there are."""
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        **inputs.COMMON,
-        "n_estimators": [inputs.COUNT, Options(Real, {np.inf})],
-        "sampling": [StrOptions({"fixed", "bernoulli", "determinantal"})],
-        "design": [StrOptions({"balanced", "independent"})],
-        "scale": [StrOptions({"loo"}), inputs.Number(Real, None, None, closed="neither")],
-        "mixing": [StrOptions({"mean", "stacking"})],
-        "solver": [StrOptions(set(_members.ASKED_FOR))],
-        "tol": [inputs.POSITIVE, None],
-        "warm_start": ["boolean"],
-        "keep_rows": ["boolean"],
-    }
+    _parameter_constraints: ClassVar[dict[str, Any]] = {**inputs.COMMON, "keep_rows": ["boolean"]}
     _fitted: FittedResult | None = None
     _settings_of_fit: dict[str, Any] | None = None  # parameters as they were: users may change them after a fit
 
@@ -197,35 +184,6 @@ class FittedEnsemble(
 
     # What fit is made of
 
-    def _check_parameters(self) -> None:
-        self._validate_params()
-        inputs.refuse_missing_sizes(self.max_features)
-        repulsive = self.sampling == "determinantal"
-        if repulsive and not (isinstance(self.max_samples, float) and self.max_samples == 1.0):
-            raise ValueError(
-                f"max_samples={self.max_samples!r}, but members of sampling='determinantal' see all rows. Use 1.0."
-            )
-        if repulsive and np.ndim(self.max_features):
-            raise ValueError(
-                "max_features is an array of probabilities, but with sampling='determinantal' they follow from the "
-                "data and the expected size. Give a number; for other spreads see olsen.subsets.Determinantal."
-            )
-        if self.n_estimators == np.inf and self.mixing != "mean":
-            raise ValueError(f"mixing={self.mixing!r} weighs single members; n_estimators=inf has none: give a number.")
-
-    def _kept(self, engine: Engine) -> FittedResult | None:
-        """The earlier result that a warm start goes on from: one of the same rows."""
-        before = self._fitted
-        if not self.warm_start or before is None or before.rows is None or engine.problem is None:
-            return None
-        return before if before.same_rows(engine.problem) else None
-
-    def _seed(self, kept: FittedResult | None) -> int:
-        """Drawn once from `random_state`; a warm start from the same object keeps its seed."""
-        if kept is not None and not isinstance(self.random_state, Integral) and self.random_state is kept.random_state:
-            return kept.design.seed
-        return inputs.resolve_seed(self.random_state)
-
     def _design(self, engine: Engine, seed: int, max_features: Any, max_samples: int | float) -> Design:
         """How members are drawn: parameters may be changed on the object later, the members may not."""
         columns = np.array(max_features, dtype=np.float64) if np.ndim(max_features) else max_features
@@ -237,50 +195,24 @@ class FittedEnsemble(
         return replace(design, process=process_of(engine, design, draws=self.n_estimators != np.inf))
 
     def _fit_members(
-        self, engine: Engine, design: Design, k: float, kept: FittedResult | None, scale: float | str
+        self, engine: Engine, design: Design, k: float, *, scale: float | None, stacking: bool = False
     ) -> FittedResult:
-        """The result with k members: those kept and new ones, or all anew."""
-        members = kept.members if kept is not None and self._can_grow(kept, engine, design, k) else None
-        start = 0 if members is None else len(members)
-        how = self._combine(engine, design, k, scale)
-        if start < k:
-            new = engine.solve(design, start, k, how.weights)
-            members = new if members is None else members.merge(new)
-        assert members is not None
+        """The result with k members; a scale of None is estimated."""
+        combination = Combination(None, scale, None) if scale is not None else None
+        if combination is None or stacking:
+            if engine.problem is None:
+                asked = "mixing='stacking'" if stacking else "scale='auto'"
+                raise NeedsRows(f"{asked} needs leave-one-out residuals of all rows: {engine.why_no_rows}.")
+            combination = combine(engine.problem, design, k, scale, stacking, engine.options.quietly)
         return FittedResult(
             [design],
-            members,
-            how.scale,
-            advantage=how.advantage,
+            engine.solve(design, 0, k, combination.weights),
+            combination.scale,
+            advantage=combination.advantage,
             fingerprint=None if engine.problem is None else fingerprint(engine.problem),
             why_no_rows=engine.why_no_rows,
             data=engine.reopen(),
-            random_state=self.random_state,
         )
-
-    def _can_grow(self, kept: FittedResult, engine: Engine, design: Design, k: float) -> bool:
-        """Whether members of an earlier fit are the first of those wanted now, with equal weights."""
-        assert kept.data is not None
-        before, now = kept.data.options, engine.options
-        return (
-            len(kept.members) <= k < np.inf
-            and len(kept.members) > 0
-            and self.mixing == "mean"
-            and np.ptp(kept.members.weights) == 0
-            and design.draws_like(kept.design)
-            and (before.solver, before.rcond, before.tol) == (now.solver, now.rcond, now.tol)
-        )
-
-    def _combine(self, engine: Engine, design: Design, k: float, scale: float | str) -> Combination:
-        """Weights and scale of the members; from leave-one-out residuals where they are asked for."""
-        stacking = self.mixing == "stacking"
-        if scale != "loo" and not stacking:
-            return Combination(None, float(scale), None)
-        if engine.problem is None:
-            asked = f"scale={scale!r} with mixing={self.mixing!r}"
-            raise NeedsRows(f"{asked} needs leave-one-out residuals of all rows: {engine.why_no_rows}.")
-        wanted = None if scale == "loo" else float(scale)
-        return combine(engine.problem, design, k, wanted, stacking, engine.options.quietly)
 
     def _adopt(self, fitted: FittedResult, engine: Engine, X: Any) -> None:
         """Set every fitted attribute from a result, and clear what an earlier fit left: the one place that does."""
@@ -301,16 +233,16 @@ class FittedEnsemble(
         self.coef_ = coef[0, :] if single else coef
         self.intercept_ = (intercept[0] if single else intercept) if fitted.designs[0].fit_intercept else 0.0
         self.n_estimators_, self.scale_ = members.number, fitted.scale
-        self.weights_, self.stacking_advantage_ = members.weights, fitted.advantage
+        self.weights_ = members.weights
         self.solver_, self.n_fallbacks_ = members.solver, members.n_fallbacks
         if len(members):
             self.inclusion_ = members.inclusion
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a parameter is a number, a text, or numbers in a row."""
+    """Whether a parameter is a number, a text, or several of them in a row."""
     if isinstance(value, (list, tuple)):
-        return all(isinstance(part, (int, float, np.number)) for part in value)
+        return all(isinstance(part, (int, float, str, np.number)) for part in value)
     if isinstance(value, np.ndarray):
-        return value.ndim == 1 and value.dtype.kind in "iuf"
+        return value.ndim == 1 and value.dtype.kind in "iufU"
     return value is None or isinstance(value, (bool, int, float, str, np.number, np.bool_))

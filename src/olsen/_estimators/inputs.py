@@ -34,8 +34,8 @@ from .._execution.arrays import Space
 from .._members import ASKED_FOR
 from .._members.problem import Problem
 from .._report.formatting import counted
-from .._selection.arrangement import chance_explains
-from .._selection.risk_curves import Splits
+from .._tuning.arrangement import chance_explains
+from .._tuning.risk_curves import Splits
 from ..subsets import Design
 
 
@@ -51,7 +51,6 @@ POSITIVE = Number(Real, 0, None, closed="neither")
 # what scikit-learn holds parameters of all estimators against, and arguments of methods and functions
 COMMON = {
     "fit_intercept": ["boolean"],
-    "rcond": [Number(Real, 0, 1, closed="both"), None],
     "n_jobs": [Number(Integral, None, None, closed="neither"), None],
     "verbose": ["verbose"],
 }
@@ -89,8 +88,6 @@ def options_of(estimator: Any) -> Options:
     return Options(
         estimator.fit_intercept,
         getattr(estimator, "solver", "auto"),
-        estimator.rcond,
-        estimator.tol,
         threads.count_threads(getattr(estimator, "n_jobs", 1)),
         partial(messages.progress, estimator),
     )

@@ -64,7 +64,7 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> X = np.random.default_rng(0).standard_normal((60, 3))
-    >>> model = make_pipeline(StandardScaler(), olsen.OLSEnsembleRegressorCV()).fit(X, X[:, 0])
+    >>> model = make_pipeline(StandardScaler(), olsen.AdaptiveOLSEnsembleRegressor()).fit(X, X[:, 0])
     >>> olsen.predict_interval(model, X[:2]).shape
     (2, 2)
     """
@@ -110,7 +110,7 @@ def summary(model: Any, coverage: float = 0.9) -> Summary:
     >>> table = pd.DataFrame({"area": rng.normal(size=80), "kind": rng.choice(["a", "b", "c"], 80)})
     >>> price = table["area"] + 5 * (table["kind"] == "c") + rng.normal(size=80)
     >>> encode = make_column_transformer((OneHotEncoder(), ["kind"]), remainder="passthrough")
-    >>> model = make_pipeline(encode, olsen.OLSEnsembleRegressorCV()).fit(table, price)
+    >>> model = make_pipeline(encode, olsen.AdaptiveOLSEnsembleRegressor()).fit(table, price)
     >>> olsen.summary(model).effects["column"].tolist()
     ['kind', 'area']
     """
@@ -125,9 +125,10 @@ def report(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : fitted estimator
-        As in :func:`predict_interval`, around an :class:`OLSEnsembleRegressorCV` with one target.
+        As in :func:`predict_interval`, around an :class:`OLSEnsembleRegressorCV` or an
+        :class:`AdaptiveOLSEnsembleRegressor` with one target.
     path : path
-        Of the HTML file, as in :meth:`OLSEnsembleRegressorCV.report`.
+        Of the HTML file, as in :meth:`AdaptiveOLSEnsembleRegressor.report`.
     """
     parts = _with_ensemble(model)
     write_report(parts.estimator, path, parts.features)

@@ -18,7 +18,7 @@ from .._execution.threads import blas_threads
 from .._members import Members
 from .._members.problem import Problem
 from .._moments.triangle import Triangle
-from .._selection.risk_curves import RiskCurve, Splits
+from .._tuning.risk_curves import RiskCurve, Splits
 from ..subsets import Design, Determinantal
 
 Array = NDArray[np.float64]
@@ -42,7 +42,6 @@ class FittedResult:
     curve: RiskCurve | None = None  # of uniform members, from tuning
     fingerprint: Array | None = None  # of the training rows, see there
     why_no_rows: str = ""  # why there are none, and what to do
-    random_state: Any = None  # what the seed came from: the same object means the same members in a warm start
     data: Engine | None = None  # the training data, to be read again
     splits: Splits | None = None  # rows to train and to test on, where tuning had such
     n_groups: int | None = None  # that these keep together
@@ -105,7 +104,6 @@ class FittedResult:
         kept = replace(
             self,
             members=self.members.on_host(),
-            random_state=None,
             data=self.data if isinstance(self.data, (Memory, Stream)) else None,
             splits=self.splits if self.folds is None else None,  # only refits of the rows ask for them
             why_no_rows=self.why_no_rows or NOT_KEPT,

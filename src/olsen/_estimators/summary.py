@@ -161,7 +161,7 @@ class Summary:
         self._coefficients = _long_table(
             names,
             coef=coef,
-            std=_where_rows_are(lambda: model.coef_std_, coef.shape),
+            std=_where_rows_are(lambda: model.coef_std(), coef.shape),
             lower=interval[..., 0],
             upper=interval[..., 1],
             effect=effects.each[0],
@@ -292,21 +292,6 @@ class SummaryMixin(BaseEstimator):
         check_arguments("summary", coverage=coverage)
         return Summary(self, coverage, columns_of_model(self))
 
-    def report(self, path: str | os.PathLike[str]) -> None:
-        """Write the report page of the command ``olsen fit``: errors, how members were chosen, effects, residuals.
-
-        Parameters
-        ----------
-        path : path
-            Of the HTML file, which needs no other. One that is there is replaced once the new one is complete.
-
-        Notes
-        -----
-        For :class:`OLSEnsembleRegressorCV` with one target and its training rows: the page shows what tuning found.
-        """
-        check_is_fitted(self)
-        write_report(self, path, columns_of_model(self))
-
     def to_linear_regression(self) -> LinearRegression:
         """The same linear map as scikit-learn's plain model, for everything that knows that one.
 
@@ -380,7 +365,7 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
     fitted = model._result()
     if not hasattr(model, "cv_results_"):
         raise TypeError(
-            f"report shows what tuning found, but {type(model).__name__} has a given size. Fit "
+            f"report shows what tuning chose, but {type(model).__name__} has a given size. Fit "
             f"OLSEnsembleRegressorCV; with max_features=[{round(float(np.sum(model.inclusion_)))}] it has the "
             f"present size alone."
         )
@@ -388,7 +373,7 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
         raise ValueError(f"report shows one target, but the model has {model._n_targets}. Fit one model for each.")
     problem = fitted.need_rows("report")
     X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
-    left_out = np.ravel(model.loo_prediction_)
+    left_out = np.ravel(model.cv_prediction_)
     if fitted.design.kept_rows is not None and len(left_out):
         left_out = left_out[fitted.design.kept_rows]
     notes = []  # of what differs from a fit of the command, for which the page was written

@@ -16,12 +16,12 @@ from sklearn.base import BaseEstimator
 from .._engines.dask import is_dask
 from .._engines.determinantal import drawable
 from .._engines.device import lives_elsewhere
-from .._engines.engine import ChangedRows, NeedsRows, Refit
+from .._engines.engine import NeedsRows, Refit
 from .._engines.memory import Memory, Stream
 from .._execution.arrays import space_of
 from .._execution.threads import Threads
 from .._moments.moments import Moments
-from .._selection.fold_data import SEED as FOLD_SEED
+from .._tuning.fold_data import SEED as FOLD_SEED
 from .error_estimates import CVPlus, Jackknife, MomentErrors, Refits, mean_inverse, solve_draws
 from .inputs import check_arguments, on_host, options_of, validate_new_rows
 
@@ -152,32 +152,34 @@ class UncertaintyMixin(BaseEstimator):
             raise ValueError(f"no number of members varies by as little as share={share!r} of an error of {error:.3g}.")
         return group * max(1, math.ceil(variance / (share * error))) if variance > 0 else group
 
-    @property
-    def coef_std_(self) -> NDArray[np.float64]:
-        """Standard errors of the *expected* coefficients, in the shape of ``coef_``.
+    def coef_std(self) -> NDArray[np.float64]:
+        """Compute standard errors of the *expected* coefficients.
 
-        How much coefficients would vary over training sets. Shrinkage is not in them: they do not say how far a
-        coefficient is from the truth. Status: asymptotic; with fixed sizes below the number of rows within 3 % of
-        simulation, an upper bound (40 % too large at 30 x 60) for members that fit every row. In memory errors may have
-        any variance; of data in blocks, on a cluster or on a device they are taken to have one. A column that differs
-        from a constant in a few rows only rests on the residuals of these rows.
+        They say how much coefficients would vary over training sets. Shrinkage is not in them: they do not say how far
+        a coefficient is from the truth.
+
+        Returns
+        -------
+        std : ndarray of shape (n_features,) or (n_targets, n_features)
+            Infinite where rows are too few to tell: for a tuned model of two rows, or three with an intercept, and for
+            members of data in blocks, on a cluster or on a device that fit every row and leave no residual.
+
+        Notes
+        -----
+        Status: asymptotic; with fixed sizes below the number of rows within 3 % of simulation, an upper bound (40 % too
+        large at 30 x 60) for members that fit every row. In memory errors may have any variance; of data in blocks, on
+        a cluster or on a device they are taken to have one. A column that differs from a constant in a few rows only
+        rests on the residuals of these rows.
 
         A tuned model repeats the whole choice on 30 parts of the rows, which takes the time of as many fits, once
         (status: heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every
         method.
-
-        Infinite where rows are too few to tell: for a tuned model of two rows, or three with an intercept, and for
-        members of data in blocks, on a cluster or on a device that fit every row and leave no residual.
         """
-        try:
-            found = self._standard_errors("coef_std_").coef_std()
-        except NeedsRows as error:  # where training rows are gone there is no such attribute
-            kind = _ChangedAttribute if isinstance(error, ChangedRows) else _MissingAttribute
-            raise kind(*error.args) from None
-        return np.asarray(found[:, 0] if self.coef_.ndim == 1 else found.T)
+        std = self._standard_errors("coef_std").coef_std()
+        return np.asarray(std[:, 0] if self.coef_.ndim == 1 else std.T)
 
     def coef_interval(self, coverage: float = 0.9) -> NDArray[np.float64]:
-        """Intervals for the expected coefficients: ``coef_`` plus and minus a normal quantile of ``coef_std_``.
+        """Intervals for the expected coefficients: ``coef_`` plus and minus a normal quantile of :meth:`coef_std`.
 
         Parameters
         ----------
@@ -188,10 +190,10 @@ class UncertaintyMixin(BaseEstimator):
         Returns
         -------
         interval : ndarray of shape (n_features, 2) or (n_targets, n_features, 2)
-            Lower and upper ends. Status: asymptotic, see ``coef_std_``.
+            Lower and upper ends. Status: asymptotic, see :meth:`coef_std`.
         """
         check_arguments("coef_interval", coverage=coverage)
-        coef, half = on_host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std_
+        coef, half = on_host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std()
         return np.stack([coef - half, coef + half], axis=-1)
 
     def _standard_errors(self, what: str) -> Refits | Jackknife | MomentErrors:
@@ -213,7 +215,7 @@ class UncertaintyMixin(BaseEstimator):
         rows = None if fitted.rows is None else fitted.need_rows("the size of effects")
         moments = self._moments("effects") if rows is None and moments is None else moments
         known = self._standard_errors("effects") if errors else None
-        single = np.atleast_2d(self.coef_std_) if errors else np.full_like(coef, np.nan)
+        single = np.atleast_2d(self.coef_std()) if errors else np.full_like(coef, np.nan)
         found = np.full((2, len(coef), len(groups)), np.nan)
         spread = _spread(rows, moments, coef.shape[1])
         for g, own in enumerate(groups):
@@ -353,14 +355,6 @@ class UncertaintyMixin(BaseEstimator):
         """Predictions (rows, q) of checked rows."""
         coef, intercept = np.atleast_2d(on_host(self.coef_)), np.atleast_1d(on_host(self.intercept_))
         return np.asarray(np.asarray(X @ coef.T) + intercept, dtype=np.float64)
-
-
-class _MissingAttribute(NeedsRows, AttributeError):
-    """An attribute that is computed from training rows that are not kept: for `hasattr` there is none."""
-
-
-class _ChangedAttribute(ChangedRows, AttributeError):
-    """The same where the training rows are there, but are not those of the fit any more."""
 
 
 def _spread(rows: Any, moments: Moments | None, p: int) -> Array:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
-from .._kernel import _native as _kernel
+from .._kernel import wrappers as kernels
 from .._moments.moments import Moments, mirror_lower
 from .._trust import LARGEST_INFLATION, SMALLEST_PIVOT
 from ..subsets import Subsets
@@ -45,8 +45,7 @@ Indices = NDArray[np.int64]
 
 def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
     """All members from the Gram matrix of all rows."""
-    # users' own cut-off is one of singular values
-    columns = partial(_columns, problem, mapper) if problem.rcond is None else None
+    columns = partial(_columns, problem, mapper)
     found = from_moments(problem.moments_by(mapper), features, mapper, columns)
     return _mend(problem, features, None, found, mapper)
 
@@ -153,15 +152,28 @@ def _solve_principal(
     data = Columns.plain(np.zeros((len(G), 0)), np.zeros((0, 1)))
 
     def solve(features: Subsets, mapper: Threads, data: Columns) -> tuple[Array, Array, Array]:
-        lists = features.indptr[:-1], features.indptr[1:], features.indices
-        k = len(lists[0])
-        out = np.empty((len(features.indices), q)), np.empty(k), np.empty(k)
+        k = len(features.indptr) - 1
+        values = np.empty((len(features.indices), q))
+        ratios = np.empty(k)
+        probed = np.empty(k)
+        member_columns = kernels.Lists.of(features.indptr, features.indices)
 
         def work(start: int, stop: int) -> None:
-            _kernel.solve_principal(start, stop, G, C, scale, data.A, data.Y, data.far, data.relative, *lists, *out)
+            kernels.solve_principal(
+                begin=start,
+                end=stop,
+                G=G,
+                C=C,
+                scale=scale,
+                data=data.for_kernels,
+                columns=member_columns,
+                values=values,
+                ratios=ratios,
+                probed=probed,
+            )
 
         mapper(work, k, uses_blas=False)
-        return out
+        return values, ratios, probed
 
     few = features.slice(0, min(4, len(features.indptr) - 1))  # mostly all are alike in having dependent columns
     if columns is not None and np.any(solve(few, mapper.quiet(), data)[1] < 0):
@@ -178,35 +190,68 @@ def _solve_submatrices(
     problem: Problem, Y: Array, scale: Array, features: Subsets, samples: Subsets | None, mapper: Threads
 ) -> tuple[Array, Array, Array, Array]:
     """Coefficients, intercepts, pivot ratios and the largest scaled coefficients of the probes."""
-    (n, _), k, q = problem.shape, len(features), problem.Y.shape[1]
-    out = np.empty((len(features.indices), q)), np.empty((k, q)), np.empty(k), np.empty(k)
-    # users' own cut-off is one of singular values
-    how, weight = (problem.fit_intercept, problem.rcond is None), problem.weight
+    n = problem.shape[0]
+    k = len(features)
+    q = problem.Y.shape[1]
+    values = np.empty((len(features.indices), q))
+    intercepts = np.empty((k, q))
+    ratios = np.empty(k)
+    probed = np.empty(k)
     if sp.issparse(problem.X) or problem.X.dtype != np.float64:
 
-        def work(start: int, stop: int) -> None:
-            """The kernel reads a copy of each member's columns."""
+        def solve_copies(start: int, stop: int) -> None:
+            """Solve members one by one: the kernel reads a copy of each member's columns."""
             for i in range(start, stop):
-                columns, rows = features[i], np.arange(n) if samples is None else samples[i]
-                X, here = gather(problem.X, columns, rows), slice(features.indptr[i], features.indptr[i + 1])
-                own = (*_one_list(len(columns)), *_one_list(len(X)), np.empty(0) if weight is None else weight[rows])
-                results = out[0][here], *(one[i : i + 1] for one in out[1:])
-                _kernel.solve_gathered(0, 1, X, Y[rows], *own, scale[columns], *how, *results)
+                columns = features[i]
+                rows = np.arange(n) if samples is None else samples[i]
+                X = gather(problem.X, columns, rows)
+                kernels.solve_gathered(
+                    begin=0,
+                    end=1,
+                    X=X,
+                    Y=Y[rows],
+                    columns=_one_list(len(columns)),
+                    rows=_one_list(len(X)),
+                    weights=np.empty(0) if problem.weight is None else problem.weight[rows],
+                    scale=scale[columns],
+                    centre=problem.fit_intercept,
+                    values=values[features.indptr[i] : features.indptr[i + 1]],
+                    intercepts=intercepts[i : i + 1],
+                    ratios=ratios[i : i + 1],
+                    probed=probed[i : i + 1],
+                )
 
-        mapper(work, k)
-        return out
-    given, starts, stops = np.arange(n), np.zeros(k, np.int64), np.full(k, n)
-    if samples is not None:
-        given, starts, stops = samples.indices, samples.indptr[:-1], samples.indptr[1:]
-    lists = features.indptr[:-1], features.indptr[1:], features.indices, starts, stops, given
-    X, weights = _gatherable(problem.X, features, mapper), np.empty(0) if weight is None else weight[given]
-    mapper(lambda a, b: _kernel.solve_gathered(a, b, X, Y, *lists, weights, scale, *how, *out), k, uses_blas=False)
-    return out
+        mapper(solve_copies, k)
+        return values, intercepts, ratios, probed
+    all_rows = kernels.Lists(np.zeros(k, np.int64), np.full(k, n), np.arange(n))
+    row_lists = all_rows if samples is None else kernels.Lists.of(samples.indptr, samples.indices)
+    X = _gatherable(problem.X, features, mapper)
+    weights = np.empty(0) if problem.weight is None else problem.weight[row_lists.indices]
+
+    def solve(start: int, stop: int) -> None:
+        kernels.solve_gathered(
+            begin=start,
+            end=stop,
+            X=X,
+            Y=Y,
+            columns=kernels.Lists.of(features.indptr, features.indices),
+            rows=row_lists,
+            weights=weights,
+            scale=scale,
+            centre=problem.fit_intercept,
+            values=values,
+            intercepts=intercepts,
+            ratios=ratios,
+            probed=probed,
+        )
+
+    mapper(solve, k, uses_blas=False)
+    return values, intercepts, ratios, probed
 
 
-def _one_list(size: int) -> tuple[Indices, Indices, Indices]:
-    """All of so many indices as a list of the kernel: starts, stops, indices."""
-    return np.zeros(1, np.int64), np.array([size]), np.arange(size)
+def _one_list(size: int) -> kernels.Lists:
+    """All of `size` indices as one list."""
+    return kernels.Lists(np.zeros(1, np.int64), np.array([size]), np.arange(size))
 
 
 def _gatherable(X: Array, features: Subsets, mapper: Threads) -> Array:

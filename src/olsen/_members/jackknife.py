@@ -155,14 +155,14 @@ def _from_gram(problem: Problem, part: Submatrix, share: Array) -> _Inverse | No
         return None
     if A.shape[1] < len(A) - problem.fit_intercept:
         (P,), inflation = inverses((A.T @ A)[None])
-        if not inflation[0] < _largest_inflation(problem, A.shape[1]):
+        if not inflation[0] < LARGEST_INFLATION:
             return None
         return _Inverse(Z := P @ A.T, A, Z, float(_doubtful_below(inflation)[0]), False)
     # a minimum-norm member; the root weights, orthogonal to centred rows, get a place of their own in K
     K = A @ A.T
     unit, null = np.trace(K) / len(K), np.sqrt(share)  # of length one with an intercept, else zero
     K += unit * np.outer(null, null)
-    if problem.rcond is not None or nothing_but_rounding(np.diagonal(K), max(A.shape)):
+    if nothing_but_rounding(np.diagonal(K), max(A.shape)):
         return None
     (P,), inflation = inverses(K[None])
     P = P - np.outer(null, null) / unit
@@ -203,14 +203,6 @@ def inverses(G: Array) -> tuple[Array, Array]:
 def _doubtful_below(inflation: Array) -> Array:
     """What is left of a row, 1 - h, from which on r / (1 - h) keeps eight digits: h is good to eps times inflation."""
     return np.maximum(EXACT_FIT, 1e8 * EPS * inflation)
-
-
-def _largest_inflation(problem: Problem, n_columns: int) -> float:
-    """Up to which an inverse is trusted; less where a user's cut-off could leave out a direction of so many columns.
-
-    Singular values of columns of unit length are between 1 / sqrt(m inflation) and sqrt(m).
-    """
-    return min(LARGEST_INFLATION, (problem.rcond * n_columns) ** -2.0) if problem.rcond else LARGEST_INFLATION
 
 
 @dataclass(frozen=True)
@@ -390,7 +382,7 @@ class _Batch:
         columns = np.stack([form.subsets[i] for i in members])
         P, inflation = inverses(form.M[columns[:, :, None], columns[:, None, :]])
         inflation *= form.inflation
-        good = inflation < _largest_inflation(problem, len(form.M))
+        good = inflation < LARGEST_INFLATION
         if not good.all():
             members, columns, P, inflation = members[good], columns[good], P[good], inflation[good]
         coef = (P @ form.C[columns]).transpose(0, 2, 1)

@@ -102,8 +102,7 @@ def warn_slow(parts: list[Solved], k: int) -> None:
     reached = f"{np.max(error):.1e}" if np.all(np.isfinite(error)) else "not known"
     messages.warn(
         f"{len(error)} of {k} members did not converge in {MAX_STEPS} steps of masked_cg (largest relative error about "
-        f"{reached}); they were solved directly instead. Collinear columns cause this: solver='auto' chooses for you, "
-        f"a larger tol may do.",
+        f"{reached}); they were solved directly instead. Collinear columns cause this: solver='auto' chooses for you.",
         ConvergenceWarning,
     )
 
@@ -198,14 +197,13 @@ class Iteration:
             batch, far = rows_batch(self.rows, mask, dual=self.kind == "dual"), self.rows.spread_and_far[1]
         if far is not None and far.any():
             outcome.state[[far[self.features[i]].any() for i in members]] = UNTRUSTED
-        tol = TOL if self.problem.tol is None else self.problem.tol
         how: dict[str, Any] = {"max_steps": MAX_STEPS, "too_slow": self._too_slow(members, probing)}
         with np.errstate(over="ignore", invalid="ignore"):  # units too far apart for squares: handed over as untrusted
             if self.kind == "single":
-                X = _solve_in_single(self.rows, self.gram, batch, outcome, tol, **how)
+                X = _solve_in_single(self.rows, self.gram, batch, outcome, TOL, **how)
             else:
                 how["space"] = space
-                X = iterate(batch.operator, batch.B, batch.member, batch.probe, outcome, tol=tol, **how)
+                X = iterate(batch.operator, batch.B, batch.member, batch.probe, outcome, tol=TOL, **how)
             coef, intercept = batch.recover(X, space.xp)
         return Solved(members, mask, coef, intercept, batch.mean_y, outcome)
 

@@ -90,17 +90,6 @@ class Members:
         coef, intercept, mean_y = (space.put(array) for array in (self.coef, self.intercept, self.mean_y))
         return replace(self, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
 
-    def merge(self, other: Members) -> Members:
-        """Both sets of members together, each member with the same weight as before among its own."""
-        k = len(self) + len(other)
-        share = len(other) / k
-        equal = np.ptp(self.weights) == 0 and np.ptp(other.weights) == 0
-        weights = np.full(k, 1 / k) if equal else np.r_[(1 - share) * self.weights, share * other.weights]
-        both = ((self.coef, other.coef), (self.intercept, other.intercept), (self.mean_y, other.mean_y))
-        coef, intercept, mean_y = (ours + share * (theirs - ours) for ours, theirs in both)
-        counts, n_fallbacks = self.counts + other.counts, self.n_fallbacks + other.n_fallbacks
-        return Members(coef, intercept, mean_y, counts, weights, other.solver, n_fallbacks, self.space)
-
     def scaled(self, scale: Any, dtype: Any) -> tuple[Any, Any]:
         """Coefficients (q, p) and intercepts (q,) of the mean member scaled about its mean target.
 

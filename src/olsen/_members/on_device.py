@@ -71,7 +71,7 @@ def _from_host(
     columns = np.unique(some.indices)
     given = space.xp.take(problem.X, space.put(columns), axis=1), problem.Y, problem.weight
     X, Y, weight = (None if a is None else np.asarray(space.get(a), dtype=np.float64) for a in given)
-    host = Problem(X, np.asarray(Y), weight, problem.fit_intercept, problem.rcond)
+    host = Problem(X, np.asarray(Y), weight, problem.fit_intercept)
     if samples is None and problem.has_moments and space.dtype == space.xp.float64:
         made = problem.moments.on_host()
         G, C = made.G[np.ix_(columns, columns)], made.C[columns]

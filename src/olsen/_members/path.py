@@ -26,7 +26,9 @@ with nearly dependent columns, rows that a size fits exactly although others are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ import scipy.linalg as la
 from numpy.typing import NDArray
 
 from .._execution.threads import Threads, cached_property
-from .._kernel import _native as _kernel
+from .._kernel import wrappers as kernels
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
 from .problem import LANES, Columns, Problem
 
@@ -69,13 +71,24 @@ class PathData:
             return np.empty((0, 0)), np.zeros((0, Y.shape[1])), np.sqrt(np.einsum("jl,jl->j", A, A))
         return self.G, A @ Y, np.sqrt(np.diagonal(self.G))
 
-    def factor(self, orders: list[Indices], store: Array, mapper: Threads) -> tuple[tuple[Indices, ...], Array]:
+    def factor(self, orders: list[Indices], store: Array, mapper: Threads) -> tuple[kernels.Lists, Array]:
         """Factors of members along their orders into `store`; the orders as lists, and the smallest pivot ratios."""
-        columns, ratios, data, (G, C, scale) = _lists(orders), np.empty(len(orders)), self.columns, self._products
+        columns = _lists(orders)
+        ratios = np.empty(len(orders))
+        G, C, scale = self._products
 
         def work(start: int, stop: int) -> None:
-            _kernel.factor_members(
-                start, stop, G, C, data.A, data.Y, data.n, scale, data.far, data.relative, *columns, store, ratios
+            kernels.factor_members(
+                begin=start,
+                end=stop,
+                G=G,
+                C=C,
+                data=self.columns.for_kernels,
+                n_rows=self.columns.n,
+                scale=scale,
+                columns=columns,
+                store=store,
+                ratios=ratios,
             )
 
         mapper(work, len(orders), uses_blas=False)
@@ -238,7 +251,7 @@ def sum_pairs(
     mapper = mapper.quiet() if flops > 2e7 else Threads()  # fewer are done before a second thread has begun
     (q, padded), slots = (rows.Y.shape[1], rows.A.shape[1]), np.arange(k // 2) // batch
     sums, states = np.zeros((3, (slots[-1] + 1) * n_sizes, q, padded)), np.zeros(padded, dtype=np.int64)
-    numbers = _kernel.member_size(int(sizes[-1]), q)
+    numbers = kernels.member_size(int(sizes[-1]), q)
     step = 2 * max(1, LARGEST_STORE // (2 * numbers))  # members that are factored at a time
     store, trusted, n_panels = np.empty((min(step, k), numbers)), np.empty(k // 2, dtype=bool), padded // LANES
     count = min(32, -(-n_panels // (2 * mapper.n_threads)))  # panels at a time: one call works without a break
@@ -247,11 +260,24 @@ def sum_pairs(
         columns, ratios = data.factor(some, factors, mapper)
         trusted[here] = (ratios >= SMALLEST_PIVOT).reshape(-1, 2).all(axis=1)
         place = np.where(trusted[here], slots[here] * n_sizes, -1)
-        given: tuple[Any, ...] = (*columns, sizes, place, factors, *sums, states)
+        add_pairs = partial(
+            kernels.sum_pairs,
+            A=rows.A,
+            Y=rows.Y,
+            share=rows.share,
+            root=rows.root,
+            n_rows=rows.n,
+            own_rows=own,
+            columns=columns,
+            sizes=sizes,
+            slots=place,
+            store=factors,
+            sums=sums,
+            states=states,
+        )
 
-        def add(start: int, stop: int, given: tuple[Any, ...] = given) -> None:
-            panels = start * count, min(stop * count, n_panels)
-            _kernel.sum_pairs(*panels, rows.A, rows.Y, rows.share, rows.root, rows.n, own, *given)
+        def add(start: int, stop: int, add_pairs: Callable[..., None] = add_pairs) -> None:
+            add_pairs(begin=start * count, end=min(stop * count, n_panels))
 
         mapper(add, -(-n_panels // count), uses_blas=False)
     out = np.moveaxis(sums.reshape(3, -1, n_sizes, q, padded)[..., : rows.n], (1, 4), (0, 3))
@@ -276,7 +302,7 @@ def sum_pairs(
     return out
 
 
-def _lists(parts: list[Indices]) -> tuple[Indices, Indices, Indices]:
-    """Starts, stops and indices of lists, as the kernel takes them."""
+def _lists(parts: list[Indices]) -> kernels.Lists:
+    """Index arrays as the kernels take them."""
     bounds = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-    return bounds[:-1], bounds[1:], np.concatenate(parts).astype(np.int64, copy=False)
+    return kernels.Lists.of(bounds, np.concatenate(parts).astype(np.int64, copy=False))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, blas_threads, cached_property
+from .._kernel.wrappers import MemberData
 from .._moments.moments import Moments, from_data, weighted_mean
 from .._trust import EPS, ORDINARY, Cutoff, constant_columns, refuse_extremes, refuse_weights, rounding_of_factors
 
@@ -45,8 +46,6 @@ class Problem:
     Y: NDArray[np.float64]
     weight: NDArray[np.float64] | None = None
     fit_intercept: bool = True
-    rcond: float | None = None
-    tol: float | None = None
     space: Space = HOST  # where X, Y and weights live
     known_cutoff: Cutoff | None = None  # of all columns, where X holds what is left of rows that were centred before
 
@@ -166,8 +165,6 @@ class Problem:
 
     def cutoff(self, part: Submatrix, columns: Indices) -> Cutoff:
         """When a direction of a member is rounding: of the factorisation, or of taking the means out."""
-        if self.rcond is not None:
-            return Cutoff(self.rcond)
         if self.known_cutoff is not None:
             return self.known_cutoff.take(columns)
         weight = float(part.root @ part.root)
@@ -208,6 +205,11 @@ class Columns:
     share: NDArray[np.float64]  # (rows,) of every row in the means, zero without intercept
     far: NDArray[np.float64]  # (p,) what taking the means out has rounded
     relative: float  # of a relation's length: below, it is rounding
+
+    @property
+    def for_kernels(self) -> MemberData:
+        """The arrays that kernels confirm dependent columns with."""
+        return MemberData(self.A, self.Y, self.far, self.relative)
 
     @classmethod
     def from_problem(cls, problem: Problem, sharing: Threads | None = None, rows: Indices | None = None) -> Columns:

@@ -13,6 +13,12 @@ import unicodedata
 from typing import Any
 
 LONGEST_NAME = 60
+CRITERIA = {
+    "loo": "leave-one-out",
+    "gcv": "generalised cross-validation",
+    "kfold": "k-fold cross-validation",
+    "oob": "rows that members were not given",
+}
 EFFECT = "Effect: standard deviation of the column's part of the predictions, all levels of a category together."
 ROUNDING = 1e-9  # distance from a whole number that is rounding of a mean
 

@@ -13,7 +13,18 @@ from importlib.resources import files
 from typing import Any
 
 from .charts import Chart, Row, escape, row_chart
-from .formatting import EFFECT, counted, interval_text, number, percent, scale_of_names, shortened, size_of, with_error
+from .formatting import (
+    CRITERIA,
+    EFFECT,
+    counted,
+    interval_text,
+    number,
+    percent,
+    scale_of_names,
+    shortened,
+    size_of,
+    with_error,
+)
 
 SCHEMES = {
     "uniform": "all columns with equal probability",
@@ -21,7 +32,7 @@ SCHEMES = {
     "power": "columns with large ridge coefficients more often",
     "lasso": "members whose mean is the lasso: a few columns nearly always, most never",
     "sparse": "one step beyond the lasso, fewer columns still",
-    "nothing": "the mean of the target",
+    "null": "the mean of the target",
 }
 
 
@@ -177,23 +188,30 @@ def _signed(value: float) -> str:
 
 
 def _choice(summary: dict[str, Any]) -> str:
-    """What tuning chose: a size from a curve of uniform members, and shares of schemes where several are in use."""
-    curve, model, mixture = summary["curve"], summary["model"], summary["curve"]["mixture"]
-    chart, beyond = _curve_chart(curve)
-    how = "k-fold cross-validation" if model["criterion"] == "kfold" else "leave-one-out"
-    if mixture is None:
-        return _figure("curve", "Error against the size of the members", chart,
-            f"Error of the ensemble (blue, with one standard error) and of an infinite one (dashed), by {how}. "
-            f"Smaller members shrink the coefficients more.{beyond}")  # fmt: skip
-    schemes = sorted(model["schemes"].items(), key=lambda scheme: -scheme[1])
-    shares = _table("shares", ("share",), [([percent(s)], name, SCHEMES.get(name, ""), False) for name, s in schemes])
-    kept = "" if model["kept"] is None else f" A sparse model would keep {counted(model['kept'], 'column')}."
+    """What tuning chose: a size from a curve, or weights of sampling schemes."""
+    return _sizes(summary) if summary["choice"] is None else _scheme_table(summary)
+
+
+def _sizes(summary: dict[str, Any]) -> str:
+    chart, beyond = _curve_chart(summary["curve"])
+    how = CRITERIA[summary["model"]["criterion"]]
+    return _figure("curve", "Error against the size of the members", chart,
+        f"Error of the ensemble (blue, with one standard error) and of an infinite one (dashed), by {how}. "
+        f"Smaller members shrink the coefficients more.{beyond}")  # fmt: skip
+
+
+def _scheme_table(summary: dict[str, Any]) -> str:
+    *schemes, mixture = sorted(summary["choice"], key=lambda row: (row["scheme"] == "mixture", -row["weight"]))
+    rows = [
+        ([percent(row["weight"]), number(row["rmse"])], row["scheme"], SCHEMES.get(row["scheme"], ""), False)
+        for row in schemes
+    ]
+    selected = summary["model"]["selected"]
+    kept = "" if selected is None else f" A sparse model would keep {counted(selected, 'column')}."
     error = f"{number(mixture['rmse'])} ± {number(mixture['standard_error'], '.2g')} (one standard error)"
-    return _figure("schemes", "Sampling schemes", shares,
-        f"Share of each scheme in the ensemble, chosen by {how}; the error with these shares is {error}.{kept}"
-    ) + _figure("curve", "Error of uniform members against their size", chart,
-        f"Error of uniform members alone (blue, with one standard error), by {how}; the vertical line is the chosen "
-        f"mixture of schemes, at its mean number of columns.{beyond}")  # fmt: skip
+    return _figure("schemes", "Sampling schemes", _table("weights", ("weight", "error alone"), rows),
+        f"Weight of each scheme in the ensemble, chosen by k-fold cross-validation, and its error by itself. The error "
+        f"of the mixture is {error}; it is corrected for having been chosen.{kept}")  # fmt: skip
 
 
 def _curve_chart(curve: dict[str, Any]) -> tuple[str, str]:
@@ -209,7 +227,7 @@ def _curve_chart(curve: dict[str, Any]) -> tuple[str, str]:
     chart.band(sizes, lower, upper)
     chart.line(sizes, limit, "second")
     chart.line(sizes, at_k, "first")
-    chart.mark(min(curve["chosen"], sizes[-1]), f"{curve['chosen']} chosen")
+    chart.mark(min(curve["chosen"], sizes[-1]), f"{curve['chosen']:.4g} chosen")
     beyond = f" It leaves the frame and goes up to {number(high, '.3g')}." if top < high else ""
     return chart.render(), beyond + (" In the gap it is infinite." if len(finite) < 2 * len(sizes) else "")
 

@@ -17,21 +17,15 @@ from numpy.typing import NDArray
 from .._execution import versions
 from .._moments.moments import Moments
 from ..subsets import resolve_size
-from .formatting import effect_lines, escape_control, heading_lines, interval_text, number, percent, size_of
+from .formatting import CRITERIA, effect_lines, escape_control, heading_lines, interval_text, number, percent, size_of
 
 Array = NDArray[np.float64]
 
 COVERAGE = 0.9
 FEW_ROWS = 30  # an error from so many has a standard error of an eighth of it
-WEAK = 0.8  # share of nothing from which on there is hardly a signal
+WEAK = 0.8  # weight of the null model from which on there is hardly a signal
 MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
 MOST_COLUMNS = 5000  # that are listed with their coefficients
-CRITERIA = {
-    "loo": "leave-one-out",
-    "gcv": "generalised cross-validation",
-    "kfold": "k-fold cross-validation",
-    "oob": "rows that members were not given",
-}
 IN_TABLE = {"error of prediction", "R² of left-out rows", "estimated by", "caution"}  # of errors, and notes above it
 
 
@@ -47,11 +41,11 @@ def summarise(
     compared: list[dict[str, Any]] | None = None,
     **about: Any,
 ) -> dict[str, Any]:
-    """Collect the summary of a fitted `OLSEnsembleRegressorCV` with one target.
+    """Collect the summary of a fitted tuned ensemble with one target.
 
     Parameters
     ----------
-    model : OLSEnsembleRegressorCV
+    model : OLSEnsembleRegressorCV or AdaptiveOLSEnsembleRegressor
         Fitted on `X`, `y`.
     X, y : ndarray
         Training data.
@@ -73,14 +67,14 @@ def summarise(
     -------
     dict
         ``data``, ``model``, ``errors``, ``effects`` (the largest, of input columns), ``columns`` (those of the
-        ensemble, all or many), ``curve``, ``predictions``, ``command``, ``versions``.
+        ensemble, all or many), ``choice``, ``curve``, ``predictions``, ``command``, ``versions``.
     """
-    known = np.ravel(model.loo_prediction_) if left_out is None else left_out
+    known = np.ravel(model.cv_prediction_) if left_out is None else left_out
     were_left_out = len(known) == len(X)
     predicted = known if were_left_out else _fitted(model, X)
     weight = np.ones(len(y)) if weight is None else weight
     fold = np.arange(len(y))
-    note = "k-fold cross-validation" if model.criterion_ == "kfold" else "leave-one-out"
+    note = CRITERIA[model.criterion_]
     if groups is not None:
         for number_of_fold, test in enumerate(groups[1]):
             fold[test] = number_of_fold
@@ -103,7 +97,9 @@ def summarise_folds(model: Any, folds: list[Moments], X: Array, y: Array, effect
     points = {**_thinned(y, _fitted(model, X)), "left_out": False}
     sums, means = np.array([[fold.weight, fold.mean_y[0]] for fold in folds]).T
     mean = _error_of_mean(sums, means, sum(float(fold.yy[0]) for fold in folds))
-    errors = _errors(model, mean, "k-fold cross-validation")
+    if model.criterion_ != "kfold":  # few rows were loaded and left out one by one, so that of the mean they are, too
+        mean = float(whole.yy[0]) / whole.n_rows * (whole.n_rows / (whole.n_rows - 1)) ** 2
+    errors = _errors(model, mean, CRITERIA[model.criterion_])
     half = NormalDist().inv_cdf((1 + COVERAGE) / 2) * math.sqrt(-model.best_score_)
     if model._result().folds is not None:
         half = float(np.mean(np.diff(model._cv_plus().interval(X, COVERAGE)))) / 2
@@ -126,7 +122,7 @@ def caution(n_rows: int, shares: Any = ()) -> list[str]:
     if n_rows < FEW_ROWS:
         uncertain = f"the error of prediction is itself uncertain by {math.sqrt(0.5 / n_rows):.0%} or so"
         notes.append(f"{n_rows} rows are few: {uncertain}.")
-    if isinstance(shares, dict) and shares.get("nothing", 0.0) > WEAK:
+    if isinstance(shares, dict) and shares.get("null", 0.0) > WEAK:
         notes.append("left-out rows support hardly any signal: predictions stay close to the mean of the target.")
     return notes
 
@@ -141,26 +137,29 @@ def _collect(
     data_name: str, target: str, messages: list[str], seed: int, command: str, out_of_core: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     coef, effect = np.ravel(model.to_linear_regression().coef_), np.ravel(effects.each[0])
-    kept = model.selection_frequency_
+    adaptive = hasattr(model, "scheme_weights_")
+    frequency = model.selection_frequency_ if adaptive else np.empty(0)
+    mean_columns = float(model.inclusion_.sum())
     listed = np.sort(np.argsort(-np.abs(effect), kind="stable")[:MOST_COLUMNS])
     return {
         "data": {"name": data_name, "rows": n_rows, "columns": len(coef), "target": target,
-                 "messages": messages + caution(n_rows, model.inclusion_shares_),
+                 "messages": messages + caution(n_rows, model.scheme_weights_ if adaptive else ()),
                  "out_of_core": out_of_core},
         "model": {"members": None if model.n_estimators_ == math.inf else int(model.n_estimators_),
-                  "columns_per_member": int(model.max_features_), "share": float(model.feature_ratio_), "seed": seed,
+                  "kind": "adaptive" if adaptive else "ensemble", "seed": seed,
                   "scale": float(model.scale_), "solver": str(model.solver_), "refitted": int(model.n_fallbacks_),
-                  "criterion": model.criterion_, "inclusion": model.inclusion_kind_,
-                  "mean_columns_per_member": float(model.inclusion_.sum()), "schemes": dict(model.inclusion_shares_),
-                  "kept": int(model.selected_.sum()) if len(model.selected_) else None},
+                  "criterion": model.criterion_, "mean_columns_per_member": mean_columns,
+                  "schemes": dict(model.scheme_weights_) if adaptive else None,
+                  "selected": int(model.selected_.sum()) if adaptive else None},
         "errors": errors,
         "facts": {name: fact for name, fact in facts(model) if name not in IN_TABLE} | {"seed": f"{seed}"},
         "interval": {"coverage": COVERAGE, "half_width": half if math.isfinite(half) else None},
         "effects": effects.largest(),
         "columns": {"name": [effects.features[j].name for j in listed], "coefficient": coef[listed].tolist(),
                     "effect": effect[listed].tolist(), "drawn": model.inclusion_[listed].tolist(),
-                    "kept": kept[listed].tolist() if len(kept) else None},
-        "curve": _curve(model),
+                    "kept": frequency[listed].tolist() if len(frequency) else None},
+        "choice": _schemes(model) if adaptive else None,
+        "curve": None if adaptive else _curve(model),
         "predictions": points,
         "command": command,
         "versions": versions(),
@@ -181,8 +180,8 @@ def _errors(model: Any, mean: float, note: str) -> list[dict[str, Any]]:
     members = model.n_estimators_
     name = "ensemble" if members == math.inf else f"ensemble, {members} members"
     lines = [(name, -float(model.best_score_), note)]
-    if model.inclusion_kind_ == "uniform":
-        infinite = float(model.cv_results_["mse_infinity"][model.best_index_])
+    if members < math.inf and "mean_test_score_infinity" in model.cv_results_:
+        infinite = -float(model.cv_results_["mean_test_score_infinity"][model.best_index_])
         lines.append(("ensemble, infinitely many", infinite, "limit of more and more members of this size"))
     return [
         {"name": name, "note": note, "rmse": math.sqrt(mse) if math.isfinite(mse) else None,
@@ -191,20 +190,34 @@ def _errors(model: Any, mean: float, note: str) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def _rmse(mse: Array, standard_error: Array) -> tuple[Array, Array]:
+    """Roots of mean squared errors, and their standard errors by the delta method."""
+    rmse = np.sqrt(np.maximum(mse, 0.0))  # below zero in a damaged file
+    return rmse, standard_error / (2 * np.maximum(rmse, 1e-300))
+
+
 def _curve(model: Any) -> dict[str, Any]:
+    """Errors of every candidate size."""
     results = model.cv_results_
-    uniform = ~results["mixture"]
-    rmse = np.sqrt(np.maximum(results["mse"], 0.0))  # below zero in a damaged file
-    error = results["standard_error"] / (2 * np.maximum(rmse, 1e-300))  # delta method
-    mixed, at = model.inclusion_kind_ != "uniform", model.best_index_
+    rmse, error = _rmse(-results["mean_test_score"], results["std_test_score"])
+    infinite = np.sqrt(np.maximum(-results["mean_test_score_infinity"], 0.0))
     return {
-        "size": [int(m) for m in results["size"][uniform]],
-        "rmse": rmse[uniform].tolist(),
-        "rmse_infinite": np.sqrt(np.maximum(results["mse_infinity"][uniform], 0.0)).tolist(),  # estimated: may be less
-        "standard_error": error[uniform].tolist(),
-        "chosen": int(model.max_features_),
-        "mixture": {"rmse": float(rmse[at]), "standard_error": float(error[at])} if mixed else None,
+        "size": [float(size) for size in results["param_max_features"]],
+        "rmse": rmse.tolist(),
+        "rmse_infinite": infinite.tolist(),
+        "standard_error": error.tolist(),
+        "chosen": float(model.max_features_),
     }
+
+
+def _schemes(model: Any) -> list[dict[str, Any]]:
+    """Weight and error of every scheme, and of the mixture, which comes last."""
+    results = model.cv_results_
+    rmse, error = _rmse(-results["mean_test_score"], results["std_test_score"])
+    return [
+        {"scheme": str(name), "weight": float(weight), "rmse": float(r), "standard_error": float(e)}
+        for name, weight, r, e in zip(results["param_scheme"], results["weight"], rmse, error, strict=True)
+    ]
 
 
 def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
@@ -230,7 +243,7 @@ def as_text(summary: dict[str, Any]) -> str:
 def facts(model: Any) -> Iterator[tuple[str, str]]:
     """What a fit came to, in words. Only what is noted, so that models of other versions can be shown too."""
     design, noted = model._result().design, vars(model)
-    yield "members", f"{model.n_estimators_}" if model.n_estimators_ < math.inf else "infinitely many, in closed form"
+    yield "members", _members_text(model)
     yield "columns in a member", size_of(float(np.sum(model.inclusion_)), model.n_features_in_)
     if not design.all_rows:
         yield "rows in a member", size_of(resolve_size(design.max_samples, design.n_rows, "max_samples"), design.n_rows)
@@ -238,25 +251,34 @@ def facts(model: Any) -> Iterator[tuple[str, str]]:
         yield "error of prediction", _error_text(model)
         yield from _explained(model)
         yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
-        yield from (("caution", text) for text in caution(design.n_rows, getattr(model, "inclusion_shares_", ())))
-    if "inclusion_shares_" in noted:
-        several = isinstance(model.inclusion_shares_, list)  # of several targets
-        for t, shares in enumerate(model.inclusion_shares_ if several else [model.inclusion_shares_]):
-            schemes = sorted(shares.items(), key=lambda scheme: -scheme[1])
+        yield from (("caution", text) for text in caution(design.n_rows, getattr(model, "scheme_weights_", ())))
+    if "scheme_weights_" in noted:
+        several = isinstance(model.scheme_weights_, list)  # of several targets
+        for t, weights in enumerate(model.scheme_weights_ if several else [model.scheme_weights_]):
+            schemes = sorted(weights.items(), key=lambda scheme: -scheme[1])
             name = f"sampling schemes, target {t}" if several else "sampling schemes"
             yield name, ", ".join(f"{scheme} {percent(share)}" for scheme, share in schemes)
     yield "scale", ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
-    if model.stacking_advantage_ is not None:
+    if noted.get("stacking_advantage_") is not None:
         kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
         yield "weights", f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
     again = int(model.n_fallbacks_)
     yield "solver", f"{model.solver_}" + (f"; {again} members solved again from the data" if again else "")
 
 
+def _members_text(model: Any) -> str:
+    """How many members there are; uniform ones have no closed form, so that some of them are drawn."""
+    if model.n_estimators_ < math.inf:
+        return f"{model.n_estimators_}"
+    weights = getattr(model, "scheme_weights_", {})
+    uniform = any("uniform" in of_target for of_target in (weights if isinstance(weights, list) else [weights]))
+    return "infinitely many, in closed form" + "; uniform ones drawn" * uniform
+
+
 def prediction_error(model: Any) -> dict[str, float]:
     """Root of the mean squared error that tuning found, and its standard error (delta method)."""
     rmse = math.sqrt(max(-float(model.best_score_), 0.0))
-    spread = float(model.cv_results_["standard_error"][model.best_index_])
+    spread = float(model.cv_results_["std_test_score"][model.best_index_])
     return {"rmse": rmse, "standard_error": spread / (2 * rmse) if rmse > 0 else math.nan}
 
 

@@ -129,7 +129,7 @@ def fit(
     compare: bool = False,
     out_of_core: bool = False,
     members: Members = "all",
-    inclusion: Literal["auto", "uniform", "ridge"] = "auto",
+    model: Literal["adaptive", "ensemble"] = "adaptive",
     seed: Seed = 0,
     jobs: Jobs = -1,
     no_intervals: bool = False,
@@ -155,18 +155,18 @@ def fit(
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     members : int or "all"
-        Number of least-squares fits to average, at least 2; all: their mean in closed form, and enough of those that
-        have none.
-    inclusion : str
-        Which sampling schemes share the ensemble. "auto": those that left-out rows support, from dense signals to
-        sparse ones; "uniform": all columns alike; "ridge": tuned ridge regression, as the mean of least-squares fits.
+        Number of least-squares fits to average, at least 2. "all": the closed-form limit of infinitely many members,
+        and as many of those without a closed form as leave nothing to gain from more.
+    model : str
+        "adaptive": several sampling schemes, from dense signals to sparse ones, with weights found by cross-validation.
+        "ensemble": the ensemble of the paper, least-squares fits on random columns, with its size tuned.
     seed : int
         Random seed for drawing the members, not negative.
     jobs : int
         Threads; -1 means all cores.
     no_intervals : bool
         Leave the training rows out of the model: 8 bytes for each row and column of the table, of which at most 64 MiB
-        are kept. Standard errors are then gone, and so are intervals of uniform members.
+        are kept. Standard errors are then gone, and so are intervals of --model ensemble.
     force : bool
         Replace files that are there already.
     json : bool
@@ -181,17 +181,21 @@ def fit(
     olsen fit big.parquet --target price --out price.skops    larger than memory
     """
     outputs.check({"table": data}, {"--out": (out, "a model"), "--report": (report, "a report")}, force)
-    from .. import OLSEnsembleRegressorCV, _persistence
+    from .. import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, _persistence
     from .._report.pages import render
     from .._report.summary import as_text
     from . import table_models
 
     if out is not None:
         _persistence.load_skops()  # if it is missing, that is said before a long fit
-    number = math.inf if members == "all" else members
-    model = OLSEnsembleRegressorCV(number, inclusion=inclusion, n_jobs=jobs, random_state=seed)
+    estimator: Any
+    if model == "adaptive":
+        number = math.inf if members == "all" else members
+        estimator = AdaptiveOLSEnsembleRegressor(n_estimators=number, n_jobs=jobs, random_state=seed)
+    else:
+        estimator = OLSEnsembleRegressorCV("auto" if members == "all" else members, n_jobs=jobs, random_state=seed)
     summary, pipeline = table_models.fit(
-        model, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, compared=compare,
+        estimator, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, compared=compare,
         command=_command(),
     )  # fmt: skip
     if out is not None:

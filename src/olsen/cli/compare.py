@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from .. import OLSEnsembleRegressorCV
+from .. import AdaptiveOLSEnsembleRegressor
 from .._report.formatting import heading_lines, listed, number, with_error
 from .._trust import ORDINARY
 from . import terminal
@@ -95,7 +95,7 @@ def run(
     ----------
     X, y : ndarray
         Columns and target.
-    ensemble : OLSEnsembleRegressorCV, default=None
+    ensemble : estimator, default=None
         Ours, by default the one that ``olsen fit`` fits.
     folds, repeats : int
         Rows are divided into so many folds at random, so many times.
@@ -120,7 +120,7 @@ def run(
     _check_rows(y, folds)
     splits = _splits(y, folds, repeats, seed, groups)
     inner = min(len(train) for train, _ in splits) * (INNER_FOLDS - 1) // INNER_FOLDS
-    ensemble = clone(ensemble) if ensemble else OLSEnsembleRegressorCV(math.inf, n_jobs=jobs, random_state=seed)
+    ensemble = clone(ensemble) if ensemble else AdaptiveOLSEnsembleRegressor(n_jobs=jobs, random_state=seed)
     given: dict[str, Any] = {} if weight is None else {"sample_weight": weight}
     with config_context(enable_metadata_routing=True), threadpool_limits(effective_n_jobs(jobs)):
         models = _models(ensemble, jobs, max(1, min(MOST_COMPONENTS, inner - 1, X.shape[1])))

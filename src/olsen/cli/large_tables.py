@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from .._engines.blocks import Blocks
 from .._engines.sources import BlockSource, parquet_batches
 from .._estimators.inputs import options_of
-from .._estimators.tuned import OLSEnsembleRegressorCV
+from .._estimators.tuned import TunedEnsemble
 from .._execution import memory
 from .._moments.moments import Moments
-from .._selection.fold_data import FOLDS, SEED
+from .._tuning.fold_data import FOLDS, SEED
 from ..subsets import row_groups
 from .columns import FIRST_ROW, distinct_texts, refuse_missing, rows_before
 from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
@@ -140,7 +140,7 @@ def _block_rows(width: int) -> int:
 
 
 def fit(
-    model: OLSEnsembleRegressorCV, table: ParquetTable, encoding: Encoding, tell: Tell
+    model: TunedEnsemble, table: ParquetTable, encoding: Encoding, tell: Tell
 ) -> tuple[list[Moments], Array, Array]:
     """Tune and fit on a table that is read in blocks: the moments of the folds, and a few random rows, encoded."""
     width = len(encoding.names)

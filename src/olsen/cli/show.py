@@ -28,7 +28,9 @@ def contents(path: Path) -> dict[str, Any]:
         encoding = Encoding.of_model(pipeline)
         model: Any = pipeline[-1]
         features, columns, design = split_pipeline(pipeline).features, encoding.columns, model._result().design
-        selected, frequency = np.flatnonzero(model.selected_), model.selection_frequency_
+        adaptive = hasattr(model, "scheme_weights_")
+        selected = np.flatnonzero(model.selected_) if adaptive else np.empty(0, dtype=np.int64)
+        frequency = model.selection_frequency_ if adaptive else np.empty(0)
         return {
             "file": {
                 "name": path.name, "bytes": path.stat().st_size, "format": _persistence.FORMAT,
@@ -47,7 +49,7 @@ def contents(path: Path) -> dict[str, Any]:
                 "mean_columns": float(model.inclusion_.sum()), "scale": float(model.scale_),
                 "solver": str(model.solver_),
             },
-            "schemes": dict(model.inclusion_shares_),
+            "schemes": dict(model.scheme_weights_) if adaptive else None,
             "kept": [{"name": features[j].name, "frequency": float(frequency[j])}
                      for j in sorted(selected, key=lambda j: -frequency[j])] if len(frequency) else None,
             "error": prediction_error(model),

@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from .._engines.engine import NeedsRows
 from .._estimators.pipelines import split_pipeline
 from .._estimators.summary import Effects, errors_are_cheap
-from .._estimators.tuned import OLSEnsembleRegressorCV
+from .._estimators.tuned import TunedEnsemble
 from .._execution import memory, versions
 from .._moments.moments import Moments
 from .._persistence import ModelFileError, damaged_model
@@ -114,7 +114,7 @@ def _embedded() -> Any:
 
 
 def fit(
-    model: OLSEnsembleRegressorCV, data: Path | None, options: TableOptions, *, out_of_core: bool,
+    model: TunedEnsemble, data: Path | None, options: TableOptions, *, out_of_core: bool,
     standard_errors: bool, compared: bool, command: str,
 ) -> tuple[dict[str, Any], Pipeline]:  # fmt: skip
     """Fit a model on a table: the summary, and the pipeline to save."""
@@ -146,7 +146,7 @@ def fit(
 
 
 def _fit_blocks(
-    model: OLSEnsembleRegressorCV, table: large_tables.ParquetTable, options: TableOptions, about: dict[str, Any]
+    model: TunedEnsemble, table: large_tables.ParquetTable, options: TableOptions, about: dict[str, Any]
 ) -> tuple[dict[str, Any], Pipeline]:
     """The same from one pass over a table that is never loaded."""
     if options != TableOptions(options.target, options.drop, id=options.id):
@@ -166,7 +166,7 @@ def _fit_blocks(
 
 
 def _pipeline(
-    model: OLSEnsembleRegressorCV, encoding: Encoding, errors: bool, moments: Moments | None = None
+    model: TunedEnsemble, encoding: Encoding, errors: bool, moments: Moments | None = None
 ) -> tuple[Pipeline, Effects]:
     """What to save, and effects of the columns, with standard errors where these are wanted."""
     pipeline = Pipeline([("columns", encoding.before), ("ensemble", model)])
@@ -228,7 +228,7 @@ def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool)
 
 
 def predictions(
-    model: OLSEnsembleRegressorCV, encoding: Encoding, name: str, table: Any, beside: dict[str, list[str]],
+    model: TunedEnsemble, encoding: Encoding, name: str, table: Any, beside: dict[str, list[str]],
     coverage: float | None, tell: terminal.Tell,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Predictions of consecutive rows of a table, `beside` what names them, by a model in a file of this name.
@@ -251,7 +251,7 @@ def predictions(
         yield {**beside, **dict(zip(columns, values.T, strict=False))}
 
 
-def _predicted(model: OLSEnsembleRegressorCV, X: Array, before: int, coverage: float | None) -> Array:
+def _predicted(model: TunedEnsemble, X: Array, before: int, coverage: float | None) -> Array:
     """Predictions, (rows, 1), with a `coverage` also the limits of intervals, (rows, 3)."""
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.ravel(model.predict(X)).astype(float)
@@ -266,7 +266,7 @@ def _predicted(model: OLSEnsembleRegressorCV, X: Array, before: int, coverage: f
             return np.column_stack([found, model.predict_interval(X, coverage).reshape(-1, 2)])
         except NeedsRows:
             raise ModelFileError(
-                "--interval needs the training rows of a model of uniform members, and the file has none: it was "
-                "fitted with --no-intervals, in blocks, or on more than 64 MiB of rows. Fit without --inclusion "
-                "uniform, or without --no-intervals on a sample of the rows."
+                "--interval needs the training rows of a model of --model ensemble, and the file has none: it was "
+                "fitted with --no-intervals, in blocks, or on more than 64 MiB of rows. Fit with --model adaptive, or "
+                "without --no-intervals on a sample of the rows."
             ) from None

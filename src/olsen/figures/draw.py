@@ -271,8 +271,8 @@ PICTURES: Mapping[str, Picture] = {
         (PAGE, 2.8),
         (("risk", {"ylim": (0, None)}), ("risk", {"yscale": "log"})),  # the dense end is seen; ratios are distances
         {
-            "ensemble, uniform": _look(VERMILLION, lw=0.8), "ridge": _look(BLACK, "^-", "white", lw=0.8),
-            "lasso": _look(PURPLE, "v-", "white", lw=0.8), "ensemble, default": _look(BLUE, "D-", lw=1.4),
+            "ensemble, size tuned": _look(VERMILLION, lw=0.8), "ridge": _look(BLACK, "^-", "white", lw=0.8),
+            "lasso": _look(PURPLE, "v-", "white", lw=0.8), "adaptive ensemble": _look(BLUE, "D-", lw=1.4),
             "coefficients known": _dashed(GREY, ":", 1.1), "optimal ridge": _dashed(GREY),
         },
         {"xscale": "log", "xlabel": "coefficients that are not zero", "ylabel": "risk"},

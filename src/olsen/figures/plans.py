@@ -286,12 +286,12 @@ def _dropout(c: SimpleNamespace) -> Plan:
 def _sparse(c: SimpleNamespace) -> Plan:
     plan, grid = Plan(), tuple(np.geomspace(1e-3, 1e4, 50).tolist())
 
-    def tuned(inclusion: str) -> Estimator:
-        return Estimator("olsen.OLSEnsembleRegressorCV", (("fit_intercept", False), ("inclusion", inclusion)))
+    def tuned(name: str) -> Estimator:
+        return Estimator(f"olsen.{name}", (("fit_intercept", False),))
 
     methods = {
-        "ensemble, default": tuned("auto"),
-        "ensemble, uniform": tuned("uniform"),
+        "adaptive ensemble": tuned("AdaptiveOLSEnsembleRegressor"),
+        "ensemble, size tuned": tuned("OLSEnsembleRegressorCV"),
         "ridge": Estimator("sklearn.linear_model.RidgeCV", (("fit_intercept", False), ("alphas", grid))),
         "lasso": Estimator("sklearn.linear_model.LassoCV", (("fit_intercept", False), ("max_iter", 20_000))),
     }

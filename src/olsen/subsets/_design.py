@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -159,13 +159,6 @@ class Design:
         if np.ndim(columns):
             return float(np.sum(columns))
         return float(columns if isinstance(columns, (int, np.integer)) else columns * self.n_columns)
-
-    def draws_like(self, other: Design) -> bool:
-        """Whether both draw the same members of the same data, from which ``process`` follows."""
-        pairs = [
-            (getattr(self, part.name), getattr(other, part.name)) for part in fields(self) if part.name != "process"
-        ]
-        return all(type(a) is type(b) and np.array_equal(a, b) for a, b in pairs)  # 1 column is not a share of 1.0
 
 
 class MemberLists:

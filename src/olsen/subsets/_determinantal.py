@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 
 from .._execution.arrays import row_products
 from .._execution.threads import cached_property
-from .._kernel import _native as _kernel
+from .._kernel import wrappers as kernels
 from ._compressed import Mapper, Subsets
 from ._drawing import DETERMINANTAL
 
@@ -178,7 +178,15 @@ class Determinantal:
 
         def batch(first: int, last: int) -> Subsets:
             drawn, sizes = np.empty((last - first, len(chances)), np.int64), np.empty(last - first, np.int64)
-            _kernel.draw_determinantal(start + first, start + last, key, self.vectors, chances, drawn, sizes)
+            kernels.draw_determinantal(
+                begin=start + first,
+                end=start + last,
+                key=key,
+                vectors=self.vectors,
+                chances=chances,
+                subsets=drawn,
+                sizes=sizes,
+            )
             indices = drawn[np.arange(drawn.shape[1]) < sizes[:, None]]
             return Subsets(p, np.concatenate([[0], np.cumsum(sizes)]), indices)
 

@@ -1,10 +1,8 @@
-"""Train and test folds for comparing sampling schemes, and the penalty of ridge regression on all rows.
+"""Train and test folds for comparing sampling schemes.
 
 Folds are of rows in memory, or of rows of which only moments are known. Coefficients, shape (count, p), are for
 one target and standardised columns.
 
-The penalty of ridge regression has the least leave-one-out error, or the least error over the folds. One symmetric
-eigendecomposition on the smaller side of the data gives every penalty, down to 1e-9 of the largest eigenvalue.
 """
 
 from __future__ import annotations
@@ -21,11 +19,10 @@ from numpy.typing import NDArray
 from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._members.problem import Problem
 from .._moments.moments import Moments, from_data, training_moments
-from .._trust import EPS, constant_columns
-from ..subsets import penalty_of_size
+from .._trust import constant_columns
 from .arrangement import TIE_TOL
 from .moment_curves import LeftOut
-from .penalised import JITTER, Fits, GramFits, RowFits
+from .penalised import Fits, GramFits, RowFits
 from .risk_curves import Splits
 
 Array = NDArray[np.float64]
@@ -39,17 +36,8 @@ MOST_FOLDS = 5  # of a splitter, in which schemes are compared; more are joined
 SEED = 2020  # of the folds, whatever random_state: the same data, the same choice
 GRAM = 2 / 3  # columns for each row up to which Gram matrices are cheaper than rows
 CONSTANT_TOL = 1e-5  # of a column's squares: with less left outside a fold, it counts as constant there
-LARGEST_SHARE = 0.7  # of the rows: degrees of freedom of ridge regression at most
-SMALLEST_SIZE = 0.05  # degrees of freedom below which a penalty is not tried
-COARSE, FINE = 49, 7  # penalties on twelve decades, and between the neighbours of the best of them
 WORTH_A_THREAD = 5e6  # operations of a fold, about
 SMALL_FLOPS = 5e9  # of a Gram matrix, a second or so with its eigenvectors, below which BLAS keeps to one thread
-SQUARED_ACCURACY = (
-    1e-6  # of the largest eigenvalue of products: smaller ones have lost ten digits, and come from the data
-)
-EXACT_ROW = 1e-10  # of a row outside the span of the columns: less is rounding
-SMALLEST_LEFT = 1e-200  # so that rows that nothing is left of do not divide by zero
-ENTRIES = 1 << 18  # numbers in a block of rows: it stays in a cache
 
 
 @dataclass(frozen=True)
@@ -108,6 +96,8 @@ class FoldData:
     repeats: int
     sharing: Threads
     training: list[Moments] | None = None  # of the training rows of all folds, where these were made
+    ridge_penalty: float = 0.0  # of least error, in units of the columns
+    uniform_size: int = 1  # columns of uniform members on all rows
 
     @property
     def first(self) -> int:
@@ -224,6 +214,15 @@ def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Threa
     return FoldData(fits[-1], unit, n, folds, repeats, sharing, training)
 
 
+def standardised_fits(problem: Problem, threads: Threads) -> tuple[Fits, Array]:
+    """Fits of all rows, from the Gram matrix or from the rows where columns are more, and the columns' units."""
+    if not few_columns(problem.shape):
+        return standardised_rows(problem)
+    moments = problem.moments_by(threads)
+    unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
+    return _gram_fits(moments, unit, moments), unit
+
+
 def folds_of_moments(parts: list[Moments], sharing: Threads) -> FoldData:
     """From moments of folds of rows, wherever these were summed."""
     parts = [part.on_host() for part in parts]
@@ -272,85 +271,3 @@ def blas_for(shape: tuple[int, int]) -> AbstractContextManager[None]:
     """One thread of BLAS for small matrices: further ones would spin for longer than they help."""
     n, p = shape
     return one_blas_thread() if n * p * min(n, p) < SMALL_FLOPS else nullcontext()
-
-
-def ridge_penalty(problem: Problem, data: FoldData) -> float | None:
-    r"""The penalty of least leave-one-out error, in units of the columns; None where all of them are constant.
-
-    With left singular vectors U of the standardised rows and squared singular values s, the residual of a row without
-    it is
-
-    .. math:: \frac{r_l + \sum_k U_{lk} \, \lambda / (s_k + \lambda) \, (U'y)_k}
-                   {g_l + \sum_k U_{lk}^2 \, \lambda / (s_k + \lambda)},
-
-    where :math:`r = y - UU'y` and :math:`g_l = 1 - w_l / \sum w - \sum_k U_{lk}^2` are zero for rows that columns can
-    fit exactly (status: exact). Written with 1 - h, both would be rounding there, and decide about the penalty.
-    """
-    s2, E = _eigen(data.whole.products)
-    if not len(s2):
-        return None
-    rows = data.whole if isinstance(data.whole, RowFits) else standardised_rows(problem)[0]
-    jitter = JITTER * float(np.trace(data.whole.products)) / len(data.whole.products)  # as in the fits
-    if s2[-1] < SQUARED_ACCURACY * s2[0]:  # products of columns or rows have lost the small ones
-        U, s, _ = np.linalg.svd(rows.A, full_matrices=False)
-        s2 = s[: len(s2)] ** 2
-        U = U[:, : len(s2)]
-    else:
-        U = E if isinstance(data.whole, RowFits) else rows.A @ (E / np.sqrt(s2))
-    y, share = rows.B[:, 0], rows.root**2 / rows.weight * rows.centred
-    along = U.T @ y
-    outside = 1 - share - np.einsum("lk,lk->l", U, U)
-    exact = outside <= EXACT_ROW
-    outside[exact] = 0.0
-    rest = np.where(exact, 0.0, y - U @ along)
-
-    def error(penalties: Array) -> Array:
-        """Squared leave-one-out residuals, for all penalties in two products a block of rows."""
-        lost = (penalties + jitter) / (s2[:, None] + penalties + jitter)
-        total = np.zeros(len(penalties))
-        step = max(1, ENTRIES // (U.shape[1] + len(penalties)))
-        for start in range(0, len(U), step):
-            here = slice(start, start + step)
-            left = outside[here, None] + (U[here] ** 2) @ lost
-            residual = (rest[here, None] + U[here] @ (lost * along[:, None])) / np.maximum(left, SMALLEST_LEFT)
-            total += np.einsum("lp,lp->p", residual, residual)
-        return total
-
-    return _least(error, s2, LARGEST_SHARE * (len(U) - problem.fit_intercept)) / len(data.unit)
-
-
-def ridge_penalty_of_folds(data: FoldData, lost: int) -> float | None:
-    """The same of least error over folds; `lost` degrees of freedom of the rows go to the intercept."""
-    s2, _ = _eigen(data.whole.products)
-    if not len(s2):
-        return None
-    systems = [(fold, fold.fits.system(np.ones(len(data.unit)))) for fold in data.folds]
-
-    def error(penalties: Array) -> Array:
-        found = [fold.errors(system.coefficients(penalties, JITTER)[:, :, 0]) for fold, system in systems]
-        return np.asarray(data.weight @ np.stack(found))
-
-    limit = LARGEST_SHARE * (min(fold.fits.n_rows for fold in data.folds) - lost)
-    return _least(error, s2, limit) / len(data.unit)
-
-
-def _least(error: Callable[[Array], Array], s2: Array, limit: float) -> float:
-    """The penalty of least error on a coarse grid over twelve decades, then between the neighbours of its best."""
-    grid = np.geomspace(s2[0] * 1e-9, s2[0] * 1e3, COARSE)
-    degrees = np.sum(s2[:, None] / (s2[:, None] + grid), axis=0)
-    inside = grid[(degrees <= limit) & (degrees > SMALLEST_SIZE)]
-    grid = inside if degrees[0] <= limit else np.r_[penalty_of_size(s2, limit), inside]
-    if not len(grid):
-        return float(s2[0])
-    grid = grid[::-1]  # of tied penalties, the largest
-    best = first_least(error(grid))
-    fine = np.geomspace(grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)], FINE)
-    return float(fine[first_least(error(fine))])
-
-
-def _eigen(G: Array) -> tuple[Array, Array]:
-    """Eigenvalues in falling order and eigenvectors, without those that are rounding."""
-    s2, E = np.linalg.eigh(G)
-    rounding = max(1e-13, 8 * EPS * len(s2))  # of the largest eigenvalue
-    keep = s2 > s2[-1] * rounding if len(s2) and s2[-1] > 0 else np.zeros(len(s2), dtype=bool)
-    return s2[keep][::-1], E[:, keep][:, ::-1]

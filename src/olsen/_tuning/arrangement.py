@@ -53,8 +53,9 @@ class Arrangement:
             columns, _ = _orders(problem)
             return cls(columns, np.arange(n), np.arange(n))
         first, distinct_row = _distinct_rows(problem)
+        n_repeats = n - len(first)
         # a single distinct row would leave nothing to divide into folds
-        if len(first) < 2 or chance_explains(n - len(first), [problem.Y[:, 0]], problem):
+        if len(first) < 2 or (n_repeats and chance_explains(n_repeats, [problem.Y[:, 0]], problem)):
             first, distinct_row = np.arange(n), np.arange(n)
         columns, order = _orders(_merged(problem, first, distinct_row))
         position = np.empty(len(first), dtype=np.int64)
@@ -183,25 +184,31 @@ def random_numbers(count: int, sets: int) -> Array:
 
 @dataclass(frozen=True)
 class _Standardised:
-    """Columns about their means in units of their standard deviations, made block by block when they are used."""
+    """Columns about their means in units of their standard deviations, in blocks of columns.
+
+    A single block is kept; several are made again whenever they are used, so that there is no second copy of X.
+    """
 
     problem: Problem
     mean: Array  # (p,)
     unit: Array  # (p,)
+    only_block: Array | None  # (n, p) all standardised columns
 
     @classmethod
     def of(cls, problem: Problem) -> _Standardised:
         """Units of zero mark constant columns, whose standardised entries are zero."""
         mean = problem.means[0]
         total = problem.total_weight
+        weights = problem.weights
         unit = np.zeros(len(mean))
-        for block in _blocks(problem):
+        blocks = list(_blocks(problem))
+        for block in blocks:
             centred = gather(problem.X, block, None) - mean[block]
-            squares = problem.weights @ centred**2
+            squares = np.einsum("l,lj,lj->j", weights, centred, centred)
             if problem.fit_intercept:
                 squares[constant_columns(squares, mean[block], total)] = 0.0
             unit[block] = np.sqrt(squares / total)
-        return cls(problem, mean, unit)
+        return cls(problem, mean, unit, _scaled(centred, unit) if len(blocks) == 1 else None)
 
     def times(self, B: Array) -> Array:
         """Z B for B of shape (p, count)."""
@@ -212,10 +219,15 @@ class _Standardised:
         return np.concatenate([self._block(block).T @ B for block in _blocks(self.problem)])
 
     def _block(self, block: slice) -> Array:
-        unit = self.unit[block]
-        scaled = (gather(self.problem.X, block, None) - self.mean[block]) / np.where(unit > 0, unit, 1.0)
-        scaled[:, unit == 0] = 0.0
-        return np.asarray(scaled)
+        if self.only_block is not None:
+            return self.only_block
+        return _scaled(gather(self.problem.X, block, None) - self.mean[block], self.unit[block])
+
+
+def _scaled(centred: Array, unit: Array) -> Array:
+    """Centred columns in their units, in place; zeros in constant ones."""
+    centred /= np.where(unit > 0, unit, np.inf)
+    return centred
 
 
 def _blocks(problem: Problem) -> Iterator[slice]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from .._execution.arrays import row_products
 from .._execution.threads import Threads, cached_property
-from .._kernel import _native as _kernel
+from .._kernel import wrappers as kernels
 from .._members import Members, gram
 from .._members.problem import Problem, Solution
 from .._moments.moments import Moments
@@ -177,9 +177,18 @@ class GramFits:
             values = gram.from_moments(moments, Subsets(p, starts, columns.ravel()), Threads()).values
         else:
             np.einsum("ii->i", G)[self.squares == 0] = 1.0  # constant columns: coefficient zero
-            no_rows, lists = (np.empty((p, 0)), np.empty((0, 1)), np.zeros(p), 0.0), (starts[:-1], starts[1:])
-            results = values, np.empty(k), np.empty(k)
-            _kernel.solve_principal(0, k, G, self.C, np.ones(p), *no_rows, *lists, columns.ravel(), *results)
+            kernels.solve_principal(
+                begin=0,
+                end=k,
+                G=G,
+                C=self.C,
+                scale=np.ones(p),
+                data=kernels.MemberData.none(p),
+                columns=kernels.Lists.of(starts, columns.ravel()),
+                values=values,
+                ratios=np.empty(k),
+                probed=np.empty(k),
+            )
         return _by_column(values, columns, p)
 
     def lasso(self, shares: Array) -> Array:
@@ -336,8 +345,13 @@ def _largest_penalty(C: Array) -> float:
 def _lasso(M: Array, targets: Array, squares: Array, C: Array, shares: Array, most: float, from_rows: bool) -> Array:
     """Down to a squared change of a fit by one column that is small beside the largest fit by one."""
     # a little above the largest penalty, at which rounding would decide whether the first column is in
-    top, found = (1 + TIE_TOL) * _largest_penalty(C), np.empty((len(shares), *C.shape))
-    tol = LASSO_TOL * top**2 / max(float(squares.max(initial=0.0)), 1e-300)
-    left = np.array(targets.T, order="C")
-    count = _kernel.lasso_path(M, left, squares, shares * top, float(most), tol, from_rows, found)
-    return found[:count]
+    top = (1 + TIE_TOL) * _largest_penalty(C)
+    return kernels.lasso_path(
+        M=M,
+        targets=targets,
+        squares=squares,
+        penalties=shares * top,
+        max_columns=float(most),
+        tol=LASSO_TOL * top**2 / max(float(squares.max(initial=0.0)), 1e-300),
+        from_rows=from_rows,
+    )

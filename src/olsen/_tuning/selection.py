@@ -1,7 +1,7 @@
-"""Choose the sampling schemes, the size of uniform members, their number and the scale. One flow for all data.
+"""Choose the size of members, their number and their scale.
 
 Members are judged by rows in memory, or by moments of folds. Uniform members are compared over sizes, which gives a
-risk curve; with the default inclusion their best size is then one of the schemes that share the ensemble (``schemes``).
+risk curve; determinantal members over penalties of ridge regression.
 
 Everything that chooses uses constant seeds: the same data give the same choice.
 """
@@ -9,6 +9,8 @@ Everything that chooses uses constant seeds: the same data give the same choice.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +23,6 @@ from . import combining, moment_curves, risk_curves
 from .arrangement import Arrangement
 from .fold_data import (
     FoldData,
-    blas_for,
     few_folds,
     few_splits,
     first_least,
@@ -29,57 +30,51 @@ from .fold_data import (
     folds_of_rows,
     moments_of_training_rows,
     random_splits,
-    ridge_penalty,
-    ridge_penalty_of_folds,
+    standardised_fits,
 )
 from .moment_curves import FoldCurve
+from .penalties import (
+    LARGEST_DEGREES,
+    FoldErrors,
+    LeaveOneOut,
+    PenaltyPath,
+    compare,
+    ridge_penalty,
+    ridge_penalty_of_folds,
+    search,
+)
 from .risk_curves import Paths, RiskCurve, RowCurve, Splits
-from .schemes import LARGEST_SHARE, Choice, choose_schemes
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 EXCESS = 0.01  # of a finite ensemble over an infinite one, where the number of members is to be found
-MANY = 1000  # members for which the size of uniform ones is chosen, where they are infinitely many
+LARGEST_ROW_FRACTION = 0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
 MUCH_WORK = 1e9  # operations of one path
 SEED = 11  # of the paths
-SIZES = 50  # at most, of uniform members
+MAX_SIZES = 50  # candidate sizes of uniform members
 
 
-@dataclass(frozen=True)
-class TuningOptions:
-    """What the user fixed."""
+@dataclass(frozen=True, kw_only=True)
+class SizeOptions:
+    """What is fixed about uniform members whose size is to be chosen."""
 
-    design: str
-    inclusion: str  # "uniform", "ridge", "auto"
-    criterion: str | None  # None, "gcv", "oob", "kfold"
-    sizes: tuple[int | float, ...] | None  # candidates; None: a grid
-    max_samples: int | float
-    one_standard_error: bool
-    scale: float | None  # None: from the data
     fit_intercept: bool
+    design: str = "balanced"
+    criterion: str | None = "kfold"  # None (leave-one-out), "gcv", "oob", "kfold"
+    sizes: tuple[int | float, ...] | None = None  # candidates; None: a grid
+    max_sizes: int = MAX_SIZES  # of the grid
+    max_samples: int | float = 1.0
+    scale: float | None = 1.0  # None: estimated from the data
     clip_sizes: bool = False  # refits of parts of the rows, which may be too few for the sizes that were given
-
-    @property
-    def uses_schemes(self) -> bool:
-        """Whether members share the ensemble with penalised fits: all rows, no sizes given, judged by folds."""
-        plain = self.criterion in (None, "kfold") and self.sizes is None and not self.one_standard_error
-        all_rows = isinstance(self.max_samples, float) and self.max_samples == 1.0
-        if self.inclusion == "ridge" and not (plain and all_rows):
-            raise ValueError(
-                "inclusion='ridge' is tuned ridge regression, the limit of members of all sizes on all rows, judged by "
-                "folds: max_features, max_samples and one_standard_error must be left at their defaults, and cv be "
-                "None, an int or a splitter."
-            )
-        return self.inclusion != "uniform" and plain and all_rows
 
     def candidate_sizes(self, p: int, rows: int) -> Indices:
         """Sizes of uniform members to compare, clear of the interpolation peak."""
         freedom = rows - self.fit_intercept
-        largest = max(1, min(p, int(LARGEST_SHARE * freedom)))
-        if self.sizes is None:  # beside penalised fits half of the sizes will do
-            count = SIZES // 2 if self.uses_schemes else SIZES
-            return risk_curves.size_grid(max(1, min(largest, freedom - 2)), count)  # few rows: 85 % are near the peak
+        largest = max(1, min(p, int(LARGEST_ROW_FRACTION * freedom)))
+        if self.sizes is None:
+            most = max(1, min(largest, freedom - 2))  # few rows: 85 % of them are near the peak
+            return risk_curves.size_grid(most, self.max_sizes)
         sizes = np.unique([resolve_size(size, p, "max_features") for size in self.sizes])
         if self.clip_sizes:
             sizes = np.unique(np.minimum(sizes, largest))
@@ -90,22 +85,52 @@ class TuningOptions:
             )
         return sizes
 
+    def expected_sizes(self, p: int, limit: float) -> Array:
+        """Expected sizes of determinantal members to compare, which are degrees of freedom of ridge regression."""
+        assert self.sizes is not None
+        sizes = np.unique([size if isinstance(size, Integral) else size * p for size in self.sizes]).astype(np.float64)
+        if self.clip_sizes:
+            sizes = np.unique(np.minimum(sizes, limit))
+        if not 0 < sizes[0] <= sizes[-1] <= limit:
+            raise ValueError(
+                f"max_features asks for members of {sizes[0]:g} to {sizes[-1]:g} columns on average, but with these "
+                f"rows and columns determinantal members have between 0 and {limit:g}. Leave other sizes out."
+            )
+        return sizes
 
-@dataclass(frozen=True)
-class Selection:
-    """What selection found: uniform members alone, or schemes that share the ensemble."""
+
+@dataclass(frozen=True, kw_only=True)
+class SizeSelection:
+    """The chosen size of uniform members, and the error of every candidate."""
 
     criterion: str
-    curve: RiskCurve  # of uniform members
+    curve: RiskCurve
     standard_error: Array  # (sizes,) of the curve
-    size: int  # columns of uniform members
-    n_estimators: float
+    best: int  # position of the chosen size
+    n_estimators: int
     scale: float
-    mse: float  # of the chosen ensemble
-    mse_error: float  # its standard error
-    prediction: Array | None = None  # (n, q) of left-out rows
-    choice: Choice | None = None
-    column_order: Indices | None = None  # by content, from which uniform members are drawn
+    prediction: Array | None  # (n, q) of held-out rows
+
+    @property
+    def size(self) -> int:
+        """Columns of a member."""
+        return int(self.curve.sizes[self.best])
+
+    @property
+    def mse(self) -> float:
+        """Estimated error of the chosen ensemble."""
+        return float(self.curve.mse(self.n_estimators)[self.best])
+
+
+@dataclass(frozen=True, kw_only=True)
+class PenaltySelection:
+    """The chosen expected size of determinantal members, which is a penalty of ridge regression."""
+
+    criterion: str
+    path: PenaltyPath
+    prior_variances: Array  # (p,) of the columns as given: one over their variances
+    scale: float
+    prediction: Array | None  # (n, q) of held-out rows
 
 
 @dataclass(frozen=True)
@@ -144,7 +169,7 @@ class RowData:
         arrangement = Arrangement.of(self.problem, merge_rows=self.splits is None)
         return replace(self, problem=arrangement.apply(self.problem)), arrangement
 
-    def curve(self, options: TuningOptions, how: Paths) -> _Curve:
+    def curve(self, options: SizeOptions, how: Paths) -> _Curve:
         """Of uniform members, by the criterion that was asked for."""
         problem, (n, _) = self.problem, self.shape
         drawn = resolve_size(options.max_samples, n, "max_samples")
@@ -169,7 +194,7 @@ class RowData:
             curve = curve.scaled(options.scale, self._deviations())
         return _Curve(name, curve, residuals)
 
-    def in_folds(self, options: TuningOptions, how: Paths) -> _InFolds:
+    def in_folds(self, options: SizeOptions, how: Paths) -> _InFolds:
         """Folds of a splitter, at most a few, or random ones."""
         if self.splits is None:
             splits, repeats = random_splits(self.problem)
@@ -189,28 +214,31 @@ class RowData:
         """The curve at the scale that is best for one size, and that scale."""
         if found.residuals is None:
             return found.curve, 1.0
-        scale = combining.loo_scale(self.problem, found.residuals[at], self._mean_of_others())
+        scale = self.scale_from(found.residuals[at])
         return found.curve.scaled(scale, self._deviations()), scale
+
+    def scale_from(self, residuals: Array) -> float:
+        """The scale that fits held-out residuals (n, q) best."""
+        return combining.loo_scale(self.problem, residuals, self._mean_of_others())
 
     def prediction(self, found: _Curve, at: int, scale: float) -> Array | None:
         """Of every row by uniform members of one size without it, (n, q); None where they are not all known."""
-        if found.residuals is None:
-            return None
+        return None if found.residuals is None else self.held_out_prediction(found.residuals[at], scale)
+
+    def held_out_prediction(self, residuals: Array, scale: float) -> Array:
+        """Prediction (n, q) of every row without it, from residuals of unscaled predictions."""
         centre = self._mean_of_others()
-        return np.asarray(centre + scale * (self.problem.Y - found.residuals[at] - centre))
+        return np.asarray(centre + scale * (self.problem.Y - residuals - centre))
 
-    def prediction_of(self, choice: Choice) -> Array | None:
-        """Prediction (n, 1) of every row by the mixture, from the folds without the row, averaged over repeats."""
-        Y = self.problem.Y
-        total, times = np.zeros(len(Y)), np.zeros(len(Y))
-        for fit in choice.fits:
-            if fit.rows is None or fit.residual is None:
-                return None
-            np.add.at(total, fit.rows, Y[fit.rows, 0] - fit.residual)
-            np.add.at(times, fit.rows, 1)
-        return (total / times)[:, None] if times.all() else None
+    def penalty_criterion(self, criterion: str | None, threads: Threads) -> LeaveOneOut | FoldErrors:
+        """How penalties of ridge regression are compared: by leave-one-out, GCV, or the folds of the splits."""
+        if self.splits is None:
+            whole, unit = standardised_fits(self.problem, threads)
+            return LeaveOneOut.of(self.problem, whole, unit, generalised=criterion == "gcv")
+        folds = [folds_of_rows(target.problem, self.splits, 1, threads) for target in self.targets()]
+        return FoldErrors(folds, min(self.problem.distinct_rows(train) for train, _ in self.splits))
 
-    def _sizes(self, options: TuningOptions, splits: Splits | None, rows: int) -> Indices:
+    def _sizes(self, options: SizeOptions, splits: Splits | None, rows: int) -> Indices:
         if splits is not None:  # repeated rows add no rank, so they do not count
             rows = min(rows, *(self.problem.distinct_rows(train) for train, _ in splits))
         return options.candidate_sizes(self.problem.shape[1], rows)
@@ -266,7 +294,7 @@ class MomentData:
         count = self.folds[0].C.shape[1]
         return [replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(count)]
 
-    def curve(self, options: TuningOptions, how: Paths) -> _Curve:
+    def curve(self, options: SizeOptions, how: Paths) -> _Curve:
         """Of uniform members, by k-fold cross-validation or GCV."""
         (_, p), scale = self.shape, 1.0 if options.scale is None else options.scale
         if options.criterion == "gcv":
@@ -276,7 +304,7 @@ class MomentData:
         found = moment_curves.moment_kfold_curve(self.folds, sizes, how, scale)
         return _Curve("kfold", found.curve, folds=found)
 
-    def in_folds(self, options: TuningOptions, how: Paths) -> _InFolds:
+    def in_folds(self, options: SizeOptions, how: Paths) -> _InFolds:
         """These folds, joined to a few."""
         data = folds_of_moments(few_folds(self.folds), how.mapper)
         penalty = ridge_penalty_of_folds(data, options.fit_intercept)
@@ -289,6 +317,15 @@ class MomentData:
         scale = combining.drawn_to_one(*found.folds.slope(at))
         return found.folds.scaled(scale), scale
 
+    def penalty_criterion(self, criterion: str | None, threads: Threads) -> FoldErrors:
+        """How penalties of ridge regression are compared: by the folds."""
+        if criterion == "gcv":
+            raise ValueError(
+                "cv='gcv' with sampling='determinantal' needs X as an array in memory; elsewhere sizes are compared by "
+                "k-fold cross-validation. Leave cv at None or give a number of folds."
+            )
+        return FoldErrors([folds_of_moments(target.folds, threads) for target in self.targets()], self._trained_on())
+
     def _trained_on(self) -> int:
         return self.shape[0] - max(fold.n_rows for fold in self.folds)
 
@@ -296,65 +333,52 @@ class MomentData:
 SelectionData = RowData | MomentData
 
 
-def select(data: SelectionData, options: TuningOptions, n_estimators: float, sharing: Threads) -> list[Selection]:
-    """The choice for so many members: one for all targets, or for each its own where schemes share the ensemble.
+def select_size(data: SelectionData, options: SizeOptions, k: float, threads: Threads) -> SizeSelection:
+    """Choose the size of uniform members for an ensemble of k of them.
 
-    Infinitely many uniform members are as many as keep the excess over them below one per cent.
+    Infinitely many are as many as keep the excess over infinitely many below one per cent.
     """
-    how = Paths(SEED, options.design, sharing)
-    if not options.uses_schemes:
-        return [_uniform(data, options, n_estimators, how)]
-    how = replace(how, batch=2, min_batches=2)  # beside penalised fits a rough size of uniform members will do
-    return [_schemes(one, options, n_estimators, how) for one in data.targets()]
+    criterion = data.curve(options, Paths(SEED, options.design, threads))
+    average = criterion.curve.average
+    best = first_least(average.mse(k))
+    number = average.members_for(best, EXCESS) if np.isinf(k) else int(k)
+    curve = criterion.curve
+    scale = options.scale
+    if scale is None:
+        curve, scale = data.scaled(criterion, best)
+    return SizeSelection(
+        criterion=criterion.criterion,
+        curve=curve.average,
+        standard_error=_standard_error(curve, number, data.shape[0]),
+        best=best,
+        n_estimators=number,
+        scale=scale,
+        prediction=data.prediction(criterion, best, scale) if isinstance(data, RowData) else None,
+    )
 
 
-def _uniform(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
-    found = data.curve(options, how)
-    average = found.curve.average
-    mse = average.mse(k)
-    at = first_least(mse)
-    if options.one_standard_error:
-        at = int(np.flatnonzero(mse <= mse[at] + _standard_error(found.curve, k, data.shape[0])[at])[0])
-    number = average.members_for(at, EXCESS) if np.isinf(k) else k
-    curve, scale = (found.curve, options.scale) if options.scale is not None else data.scaled(found, at)
-    error = _standard_error(curve, number, data.shape[0])
-    prediction = data.prediction(found, at, scale) if isinstance(data, RowData) else None
-    return Selection(
-        found.criterion, curve.average, error, int(average.sizes[at]), number, scale,
-        float(curve.average.mse(number)[at]), float(error[at]), prediction,
-    )  # fmt: skip
-
-
-def _schemes(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
-    """Choose for rows in an order that depends on their content, and for moments as they are."""
-    if isinstance(data, MomentData):
-        return _choose(data, options, k, how)
-    rows, arrangement = data.arranged()
-    selection = _choose(rows, options, k, how)
-    assert selection.choice is not None
-    choice = selection.choice.rearranged(arrangement)
-    return replace(selection, choice=choice, prediction=data.prediction_of(choice), column_order=arrangement.columns)
-
-
-def _choose(data: SelectionData, options: TuningOptions, k: float, how: Paths) -> Selection:
-    """Uniform members have their best size for many of them, in proportion to the root of the rows."""
-    n, p = data.shape
-    with blas_for((n, p)):
-        curve, trained_on, folds, penalty = data.in_folds(options, how)
-        many, average = MANY if np.isinf(k) else k, curve.average
-        size = round(float(average.sizes[first_least(average.mse(many))]) * np.sqrt(n / trained_on))
-        size = max(1, min(size, p, int(LARGEST_SHARE * (n - options.fit_intercept))))
-        if penalty is None:  # no column varies
-            choice = Choice.of_nothing(folds)
-        else:
-            only_ridge = options.inclusion == "ridge"
-            choice = choose_schemes(folds, penalty, size, only_ridge=only_ridge, scale=options.scale)
-    # of all repeats: uniform members keep the lead over ridge regression that they have in the first
-    return Selection(
-        "kfold", average.shifted(choice.beyond_first), _standard_error(curve, many, n), size, k,
-        1 - choice.nothing if options.scale is None else options.scale, choice.mse, choice.standard_error,
-        choice=choice,
-    )  # fmt: skip
+def select_penalty(data: SelectionData, options: SizeOptions, threads: Threads) -> PenaltySelection:
+    """Choose the expected size of determinantal members, which is the penalty of ridge regression."""
+    criterion = data.penalty_criterion(options.criterion, threads)
+    limit = LARGEST_DEGREES * (criterion.n_rows - options.fit_intercept)
+    errors = partial(criterion.errors, scale=1.0 if options.scale is None else options.scale)
+    if options.sizes is None:
+        path = search(errors, criterion.s2, limit)
+    else:
+        path = compare(errors, criterion.s2, options.expected_sizes(data.shape[1], limit))
+    penalty = float(path.penalties[path.best])
+    residuals = criterion.residuals(penalty)
+    prediction = None
+    if isinstance(data, RowData) and residuals is not None:
+        scale = data.scale_from(residuals) if options.scale is None else options.scale
+        prediction = data.held_out_prediction(residuals, scale)
+    else:
+        scale = combining.drawn_to_one(*criterion.slope(penalty)) if options.scale is None else options.scale
+    if options.scale is None and scale != 1:  # the errors of the model that is fitted, which has this scale
+        path = replace(path, errors=criterion.errors(path.penalties, scale))
+    return PenaltySelection(
+        criterion=criterion.name, path=path, prior_variances=1 / criterion.unit**2, scale=scale, prediction=prediction
+    )
 
 
 def _standard_error(curve: RowCurve, k: float, n_rows: int) -> Array:

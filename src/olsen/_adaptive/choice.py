@@ -1,0 +1,242 @@
+"""Choose the mixture of sampling schemes for one target: the method of the adaptive model, on one page.
+
+Every scheme is fitted in every fold. Products of the errors of the schemes give stacking weights, which are shrunk to
+ridge and to the null model where the gain over them is noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import repeat
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._tuning.arrangement import Arrangement
+from .._tuning.fold_data import Fold, FoldData, TestRows
+from .._tuning.penalised import inclusion, penalty_unit
+from .schemes import SCHEMES, FoldFits, in_order_of_requirement
+from .weights import FoldProducts, shrink_to_null, shrink_to_ridge, stack
+
+Array = NDArray[np.float64]
+
+NEGLIGIBLE_WEIGHT = 0.02  # that is not worth a scheme
+SELECTION_PROBABILITY = 0.5  # of being in a member, from which on the sparse scheme keeps a column
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedScheme:
+    """A determinantal scheme with its weight in the mixture."""
+
+    name: str
+    weight: float
+    prior_variances: Array  # (p,) of the columns as given
+    penalty: float
+    inclusion: Array  # (p,) probability of every column to be in a member
+
+
+@dataclass(frozen=True)
+class HeldOutFit:
+    """The mixture without a fold of rows, and its residuals for them."""
+
+    coef: Array  # (p,)
+    intercept: float
+    rows: NDArray[np.int64] | None
+    residual: Array | None  # (rows,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Sampling schemes with their weights, and how far the mixture can be trusted."""
+
+    weights: dict[str, float]  # of every scheme that has one
+    errors: dict[str, float]  # estimated error of every scheme by itself
+    schemes: tuple[WeightedScheme, ...]  # determinantal ones
+    mse: float
+    standard_error: float
+    fits: list[HeldOutFit]  # of the mixture in every fold
+    selected: NDArray[np.bool_]  # (p,) columns that the sparse scheme keeps; empty without it
+    selection_frequency: Array  # (p,) fraction of the folds in which it does
+    enlargement: float = 1.0  # factor on residuals of the folds, to the estimated error
+
+    def rearranged(self, arrangement: Arrangement) -> Choice:
+        """The choice for rows and columns as they came, from that for an arrangement of them."""
+        back = arrangement.columns_back
+        schemes = tuple(
+            replace(scheme, prior_variances=back(scheme.prior_variances), inclusion=back(scheme.inclusion))
+            for scheme in self.schemes
+        )
+        fits = []
+        for fit in self.fits:
+            rows, residual = fit.rows, fit.residual
+            if rows is not None and residual is not None:
+                rows, residual = arrangement.rows_back(rows, residual)
+            fits.append(HeldOutFit(back(fit.coef), fit.intercept, rows, residual))
+        selected, frequency = self.selected, self.selection_frequency
+        if len(selected):
+            selected, frequency = back(selected), back(frequency)
+        return replace(self, schemes=schemes, fits=fits, selected=selected, selection_frequency=frequency)
+
+
+def choose(folds: FoldData, names: frozenset[str]) -> Choice:
+    """Choose weights and penalties of the named schemes."""
+    fitted: dict[str, FoldFits] = {}
+    for scheme in in_order_of_requirement(names | {"ridge", "null"}):  # which every comparison needs
+        fitted[scheme.name] = scheme.fit(folds, fitted)
+    errors = error_products(folds, fitted)
+    candidates = _candidates(fitted, names)
+    weights, optimism = _weights(errors, list(fitted), candidates)
+    return _chosen(folds, fitted, weights, errors, optimism, candidates)
+
+
+def null_choice(folds: FoldData) -> Choice:
+    """The mean target, where no column varies."""
+    fitted = {"null": SCHEMES["null"].fit(folds, {})}
+    errors = error_products(folds, fitted)
+    return _chosen(folds, fitted, np.ones(1), errors, 0.0, {"null"})
+
+
+def _candidates(fitted: dict[str, FoldFits], names: frozenset[str]) -> set[str]:
+    """Schemes that may have a weight: uniform members whose error is not trusted only if there is nothing else."""
+    usable = {name for name in names if fitted[name].usable}
+    if not usable - {"null"} and "uniform" in names:
+        usable.add("uniform")
+    return usable or {"null"}
+
+
+def error_products(folds: FoldData, fitted: dict[str, FoldFits]) -> FoldProducts:
+    """Mean products of the errors of all schemes in every fold.
+
+    A scheme that was fitted in the first repeat only has the lead over ridge in the others that it has in the first.
+    """
+    names = list(fitted)
+    coefs = [_coefs_in_fold(fitted, f) for f in range(len(folds.folds))]
+    products = np.stack(folds.each(Fold.products, folds.folds, coefs))
+    result = FoldProducts(products, folds.weight, folds.repeats, folds.n_rows)
+    for i, fits in enumerate(fitted.values()):
+        if fits.errors is not None:
+            products[: len(fits.errors), i, i] = fits.errors
+        if len(fits.coefs) < len(products):
+            _extend_lead(products, folds.weight, len(fits.coefs), i, names.index("ridge"))
+    return result
+
+
+def _coefs_in_fold(fitted: dict[str, FoldFits], fold: int) -> Array:
+    """Coefficients (n_schemes, p) in a fold; those of ridge in place of schemes that were not fitted there."""
+    rows = []
+    for fits in fitted.values():
+        known = fold < len(fits.coefs)
+        rows.append(fits.coefs[fold] if known else fitted["ridge"].coefs[fold])
+    return np.vstack(rows)
+
+
+def _extend_lead(products: Array, fold_weights: Array, known: int, scheme: int, ridge: int) -> None:
+    """Give a scheme that is known in the first folds its mean lead over ridge in the others."""
+    weights = fold_weights[:known] / fold_weights[:known].sum()
+    S = np.tensordot(weights, products[:known], axes=1)
+    lead = S[scheme] - S[ridge]
+    for of_fold in products[known:]:
+        of_fold[scheme] = of_fold[ridge] + lead
+        of_fold[:, scheme] = of_fold[scheme]
+        of_fold[scheme, scheme] = of_fold[ridge, ridge] + S[scheme, scheme] - S[ridge, ridge]
+
+
+def _weights(errors: FoldProducts, names: list[str], candidates: set[str]) -> tuple[Array, float]:
+    """Weights (n_schemes,), and the optimism of their cross-validated error."""
+    stacked = [i for i, name in enumerate(names) if name in candidates and name != "null"]
+    ridge, null = names.index("ridge"), names.index("null")
+    if not stacked:
+        return np.eye(len(names))[null], 0.0
+    weights = np.zeros(len(names))
+    weights[stacked], optimism = stack(errors.mean()[np.ix_(stacked, stacked)], errors.n_rows)
+    if "ridge" in candidates:
+        weights = shrink_to_ridge(weights, errors, ridge, null, with_null="null" in candidates)
+    if "null" in candidates:
+        weights = shrink_to_null(weights, errors, null)
+    weights = np.where(weights < NEGLIGIBLE_WEIGHT, 0.0, weights)
+    return weights / weights.sum(), optimism
+
+
+def _chosen(
+    folds: FoldData,
+    fitted: dict[str, FoldFits],
+    weights: Array,
+    errors: FoldProducts,
+    optimism: float,
+    candidates: set[str],
+) -> Choice:
+    """The choice with everything that is told about it."""
+    names = list(fitted)
+    S = errors.mean()
+    mse = max(0.0, float(weights @ S @ weights)) + optimism
+    n_known = min(len(fits.coefs) for fits in fitted.values())
+    coefs = [weights @ np.vstack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_known)]
+    fits = _held_out_fits(folds, coefs)
+    selected, frequency = _selection(folds, fitted.get("sparse"))
+    return Choice(
+        weights={name: float(weight) for name, weight in zip(names, weights, strict=True) if weight > 0},
+        errors={name: float(S[i, i]) for i, name in enumerate(names) if name in candidates},
+        schemes=_weighted_schemes(folds, fitted, weights),
+        mse=mse,
+        standard_error=_standard_error(folds, fits, mse),
+        fits=fits,
+        selected=selected,
+        selection_frequency=frequency,
+        enlargement=_enlargement(fits, mse),
+    )
+
+
+def _weighted_schemes(folds: FoldData, fitted: dict[str, FoldFits], weights: Array) -> tuple[WeightedScheme, ...]:
+    schemes = []
+    for (name, fits), weight in zip(fitted.items(), weights, strict=True):
+        if weight > 0 and fits.prior_variances is not None:
+            schemes.append(
+                WeightedScheme(
+                    name=name,
+                    weight=float(weight),
+                    prior_variances=fits.prior_variances / folds.unit**2,
+                    penalty=fits.penalty * penalty_unit(folds.whole, fits.prior_variances),
+                    inclusion=inclusion(folds.whole, fits.prior_variances, fits.penalty),
+                )
+            )
+    return tuple(schemes)
+
+
+def _selection(folds: FoldData, sparse: FoldFits | None) -> tuple[NDArray[np.bool_], Array]:
+    """Columns that the sparse scheme keeps, and the fraction of the folds in which it does; empty without it."""
+    if sparse is None:
+        return np.empty(0, dtype=bool), np.empty(0)
+    assert sparse.prior_variances is not None and sparse.fold_prior_variances is not None
+    on_all_rows = inclusion(folds.whole, sparse.prior_variances, sparse.penalty)
+    in_folds = folds.each(inclusion, folds.fits[:-1], sparse.fold_prior_variances, repeat(sparse.penalty))
+    kept = [probabilities >= SELECTION_PROBABILITY for probabilities in in_folds]
+    return on_all_rows >= SELECTION_PROBABILITY, np.mean(kept, axis=0)
+
+
+def _held_out_fits(folds: FoldData, coefs: list[Array]) -> list[HeldOutFit]:
+    """The mixture without each fold, as far as all of it is known."""
+    fits = []
+    for fold, coef in zip(folds.folds, coefs, strict=False):
+        residual = fold.residuals(coef[None])
+        intercept = float(fold.mean_y[0] - fold.mean_x @ coef)
+        fits.append(HeldOutFit(coef / folds.unit, intercept, fold.rows, None if residual is None else residual[:, 0]))
+    return fits
+
+
+def _enlargement(fits: list[HeldOutFit], mse: float) -> float:
+    """Factor that makes the residuals, by which weights were chosen, as large as the estimated error."""
+    squares = np.concatenate([np.zeros(0), *(fit.residual**2 for fit in fits if fit.residual is not None)])
+    return float(np.sqrt(max(1.0, mse / squares.mean()))) if squares.any() else 1.0
+
+
+def _standard_error(folds: FoldData, fits: list[HeldOutFit], mse: float) -> float:
+    """Standard error of the estimated error; from moments its order is known, that of Gaussian errors."""
+    if any(fit.residual is None for fit in fits):
+        return mse * float(np.sqrt(2 / folds.n_rows))
+    squares = np.concatenate([np.asarray(fit.residual) ** 2 for fit in fits])
+    tests = [fold.test for fold in folds.folds[: len(fits)]]
+    row_weights = np.concatenate([test.weight for test in tests if isinstance(test, TestRows)])
+    fractions = row_weights / row_weights.sum()
+    deviations = fractions * (squares - fractions @ squares)
+    # a row in several repeats is no more rows
+    return float(np.sqrt(len(squares) / folds.n_rows * np.sum(deviations**2)))

@@ -1,0 +1,126 @@
+r"""Weights of sampling schemes from the products of their errors in folds.
+
+**Stacking.** Weights on the simplex that minimise the squared error of held-out predictions, :math:`w'Sw`, averaged
+over random draws :math:`W_n(S)/n` of the error products S to allow for sampling noise.
+
+**Shrinkage.** Weights are shrunk towards a base of ridge and the null model, and further to the null model, where the
+gain over them is within its noise. With errors e and e' of two ensembles at a held-out row, u = e - e' and v = e + e',
+the difference of their squares is uv, with variance mean(u^2) mean(v^2) + mean(uv)^2 where u and v are Gaussian.
+
+Status: heuristic, measured in ``docs/tuning.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .._tuning.arrangement import TIE_TOL
+from .._tuning.combining import simplex_weights
+
+Array = NDArray[np.float64]
+
+N_DRAWS = 24  # of the products of errors
+FULL_SHRINKAGE_LEAD = -0.5  # standard errors of the gain over the base up to which its weights stand
+NO_SHRINKAGE_LEAD = 0.5  # standard errors from which on the stacked weights stand
+NULL_LEAD = 1.5  # standard errors by which the null model must lose without its best folds, for those to be left out
+SEED = 24
+
+
+@dataclass(frozen=True)
+class FoldProducts:
+    """Mean products of errors of schemes in folds."""
+
+    products: Array  # (n_folds, n_schemes, n_schemes)
+    fold_weights: Array  # (n_folds,) weights of the held-out rows
+    n_repeats: int  # of the division into folds
+    n_rows: int
+
+    def mean(self, fold_weights: Array | None = None) -> Array:
+        """Mean over folds, (n_schemes, n_schemes)."""
+        weights = self.fold_weights if fold_weights is None else fold_weights
+        return np.asarray(np.tensordot(weights / weights.sum(), self.products, axes=1))
+
+    def without_best(self, weights: Array, base: Array) -> Array:
+        """Weights of the folds without the one, in each repeat, that gives most of the gain over a base.
+
+        A gain that rests on one fold may rest on one row. Folds whose gains differ by rounding only share the loss.
+        """
+        gains = self.fold_weights * np.einsum("i,fij,j->f", base - weights, self.products, base + weights)
+        steady = self.fold_weights.copy()
+        for part in np.array_split(np.arange(len(gains)), self.n_repeats):
+            if len(part) > 1:
+                best = part[gains[part] >= gains[part].max() - TIE_TOL * np.abs(gains).max()]
+                steady[best] *= 1 - 1 / len(best)
+        return steady
+
+    def lead(self, weights: Array, base: Array, fold_weights: Array) -> float:
+        """Gain over a base in standard errors."""
+        n_rows = self.n_rows * float(fold_weights.sum() / self.fold_weights.sum())
+        S = self.mean(fold_weights)
+        u = base - weights
+        v = base + weights
+        gain = float(u @ S @ v)
+        variance = max(float(u @ S @ u), 0.0) * float(v @ S @ v) + gain**2
+        return gain / float(np.sqrt(variance / n_rows)) if variance > 0 else 0.0
+
+
+def stack(S: Array, n_rows: int) -> tuple[Array, float]:
+    """Stacking weights (n_schemes,), and the optimism of their cross-validated error.
+
+    Optimism is the mean of what the error of weights is underestimated by in the draw that they were chosen in.
+    """
+    values, vectors = np.linalg.eigh(S)
+    # the symmetric root: signs of eigenvectors are free, and without the second factor each would be another draw
+    root = vectors * np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300))) @ vectors.T
+    rng = np.random.default_rng(SEED)
+    count = max(n_rows, len(S))
+    weights = []
+    optimism = []
+    for _ in range(N_DRAWS):
+        lower = np.tril(rng.standard_normal(S.shape), -1)  # Bartlett: the lower factor of W_n(S)
+        np.einsum("ii->i", lower)[:] = np.sqrt(rng.chisquare(count - np.arange(len(S))))
+        drawn = root @ lower / np.sqrt(count)
+        w = simplex_weights(drawn)
+        weights.append(w)
+        optimism.append(float(w @ S @ w - np.sum((drawn.T @ w) ** 2)))
+    return np.mean(weights, axis=0), max(0.0, float(np.mean(optimism)))
+
+
+def shrink_to_ridge(weights: Array, errors: FoldProducts, ridge: int, null: int, *, with_null: bool) -> Array:
+    """Shrink weights to a base of ridge, and of the null model if it is a candidate, unless they are clearly better.
+
+    The gain over the base must hold without the best fold of each repeat too.
+    """
+    only_ridge = np.eye(len(weights))[ridge]
+    only_null = np.eye(len(weights))[null]
+    steady = errors.without_best(only_null, only_ridge)
+    ridge_is_better = errors.lead(only_ridge, only_null, steady) > NULL_LEAD
+    S = errors.mean(steady if ridge_is_better else None)
+    base = _base(S, ridge, null) if with_null else only_ridge
+    steady = errors.without_best(weights, base)
+    lead = min(errors.lead(weights, base, errors.fold_weights), errors.lead(weights, base, steady))
+    fraction = (lead - FULL_SHRINKAGE_LEAD) / (NO_SHRINKAGE_LEAD - FULL_SHRINKAGE_LEAD)
+    return np.asarray(base + np.clip(fraction, 0.0, 1.0) * (weights - base))
+
+
+def shrink_to_null(weights: Array, errors: FoldProducts, null: int) -> Array:
+    """Shrink weights to the null model as far as the gain over it is below a standard error."""
+    only_null = np.eye(len(weights))[null]
+    steady = errors.without_best(only_null, weights)
+    lead = max(
+        errors.lead(weights, only_null, steady) - NULL_LEAD, errors.lead(weights, only_null, errors.fold_weights)
+    )
+    return np.asarray(only_null + np.clip(lead, 0.0, 1.0) * (weights - only_null))
+
+
+def _base(S: Array, ridge: int, null: int) -> Array:
+    """Ridge and the null model in the proportion of least error."""
+    base = np.zeros(len(S))
+    distance = S[ridge, ridge] - 2 * S[ridge, null] + S[null, null]
+    of_ridge = (S[null, null] - S[ridge, null]) / distance if distance > 0 else 1.0
+    base[ridge] = min(max(float(of_ridge), 0.0), 1.0)
+    base[null] = 1 - base[ridge]
+    return base

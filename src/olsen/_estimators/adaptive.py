@@ -1,0 +1,306 @@
+"""AdaptiveOLSEnsembleRegressor: several sampling schemes, weighted by cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import Options, StrOptions
+
+from .._adaptive.mixture import MixtureSelection, choose_mixture
+from .._adaptive.schemes import SCHEMES
+from .._engines.determinantal import drawable
+from .._engines.engine import Engine, FoldFit
+from .._engines.memory import Memory
+from .._members import by_target
+from .._tuning.fold_data import FOLDS
+from .._tuning.fold_data import SEED as FOLD_SEED
+from .._tuning.selection import MomentData, RowData, SelectionData
+from ..subsets import Design
+from .inputs import COUNT
+from .result import FittedResult
+from .tuned import MANY_ROWS, TunedEnsemble, ranks, require_memory
+
+Array = NDArray[np.float64]
+
+
+class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
+    r"""Ensemble of least-squares fits whose sampling schemes are weighted by cross-validation.
+
+    The paper that this package grew from asks for sampling schemes that are chosen adaptively (its section 5.3). Here
+    several schemes make one ensemble: **ridge**, **power**, **lasso** and **sparse** are determinantal members with
+    prior variances of the columns that lead from dense signals to sparse ones; **uniform** members see random columns,
+    as in the paper; and **null** is the mean target, for data without signal. Every step that looks at y is repeated in
+    random folds, and schemes have the weights that held-out rows support. Determinantal members are taken in the limit
+    of infinitely many, which is penalised least squares in closed form (theorem, see the user guide). The same data
+    give the same choice, whatever `random_state` and threads; each of several targets has its own.
+
+    Parameters
+    ----------
+    schemes : "auto" or list of str, default="auto"
+        Which of "ridge", "power", "lasso", "sparse", "uniform" and "null" there are; ``"auto"``: all of them. Weights
+        are shrunk towards "ridge" and "null", where the gain over them is noise, as far as they are in the list.
+    n_estimators : int or inf, default=inf
+        Number of members. ``np.inf``: determinantal members in the limit, and as many uniform ones as leave nothing to
+        gain from more. A number: so many members are drawn, each scheme its fraction of them.
+    cv : None, int or cross-validation splitter, default=None
+        How errors are estimated. None: in three random folds, which are drawn anew up to five times where rows are few.
+        An int or a splitter: k-fold, at most five folds of which are used; an int cuts folds of neighbouring rows, as
+        scikit-learn does, but folds of random rows where the rows are not in memory. With an intercept every fold must
+        leave at least two rows of positive weight to train on.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept.
+    keep_rows : bool, default=True
+        Whether pickles and files keep the training rows, from which intervals and standard errors are computed, where
+        they take at most 64 MiB. Copies in memory always share them.
+    n_jobs : int, default=None
+        Threads over folds and members; results do not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the members that are drawn. The choice does not depend on it.
+    verbose : int, default=0
+        Whether to print progress. With scikit-learn 1.9 or later, callbacks such as its ``ProgressBar`` work too.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        Mean of the members, each zero outside its own columns, times the scale. Of ``float32`` X they are ``float32``,
+        unless only ``float64`` holds them.
+    intercept_ : float or ndarray of shape (n_targets,)
+        Intercept; 0.0 if ``fit_intercept=False``.
+    scheme_weights_ : dict, or list of dict
+        Weight of every scheme that has one, by name; a list with one dict for each target if y has two dimensions.
+    best_score_ : float
+        Minus the estimated mean squared error of prediction of the mixture, corrected for selection optimism; of
+        several targets, the mean.
+    cv_results_ : dict of ndarrays
+        One entry for every scheme and a last one, ``"mixture"``: ``"param_scheme"``, ``"mean_test_score"`` (minus the
+        mean squared error of prediction), ``"std_test_score"`` (its standard error), ``"rank_test_score"`` and
+        ``"weight"``. Means over targets.
+    best_index_ : int
+        Position of the mixture in ``cv_results_``: the last one.
+    criterion_ : {"kfold"}
+        How errors were estimated.
+    selected_ : ndarray of shape (n_features,) or (n_targets, n_features), dtype=bool
+        Columns that a sparse model would keep: those of the sparse scheme, whatever its weight.
+    selection_frequency_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        Fraction of the folds in which that scheme keeps each column, a measure of how far `selected_` can be trusted.
+    cv_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
+        Prediction of every training row from folds without it, NaN for rows of weight zero; empty where that is not
+        known (rows that were only summed, splitters that leave rows out).
+    n_features_in_ : int
+        Number of columns seen in `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X had any that are strings.
+    n_estimators_ : int or inf
+        Number of members.
+    scale_ : float or ndarray of shape (n_targets,)
+        One minus the weight of the null model.
+    weights_ : ndarray of shape (n_estimators_,)
+        Weight of every member.
+    inclusion_ : ndarray of shape (n_features,)
+        Probability of every column to be in a member.
+    solver_ : str
+        The solver that ran.
+    n_fallbacks_ : int
+        Uniform members whose Gram matrix was not to be trusted.
+
+    See Also
+    --------
+    OLSEnsembleRegressorCV : The paper's ensemble, with its size tuned.
+    sklearn.linear_model.RidgeCV : Ridge regression with its penalty chosen by leave-one-out.
+
+    Notes
+    -----
+    Correction of the estimated error for selection optimism, shrinkage of the weights: status heuristic, measured in
+    the user guide.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from olsen import AdaptiveOLSEnsembleRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = AdaptiveOLSEnsembleRegressor().fit(X, y)
+    >>> round(sum(model.scheme_weights_.values()), 9)
+    1.0
+    >>> model.cv_results_["param_scheme"][model.best_index_]
+    'mixture'
+    """
+
+    __module__ = "olsen"  # where users find it: pickles and model files name no private module
+
+    _merges_repeated_rows = True
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **TunedEnsemble._parameter_constraints,
+        "schemes": [StrOptions({"auto"}), "array-like"],
+        "n_estimators": [COUNT, Options(Real, {np.inf})],
+        "cv": ["cv_object"],
+    }
+
+    def __init__(
+        self,
+        schemes: str | Sequence[str] = "auto",
+        *,
+        n_estimators: float = np.inf,
+        cv: Any = None,
+        fit_intercept: bool = True,
+        keep_rows: bool = True,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.schemes = schemes
+        self.n_estimators = n_estimators
+        self.cv = cv
+        self.fit_intercept = fit_intercept
+        self.keep_rows = keep_rows
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # What fit is made of
+
+    def _check_parameters(self) -> None:
+        self._validate_params()
+        names = [] if isinstance(self.schemes, str) else list(self.schemes)
+        unknown = [name for name in names if name not in list(SCHEMES)]
+        if unknown or (not isinstance(self.schemes, str) and not names):
+            raise ValueError(
+                f"schemes={self.schemes!r} must be 'auto' or a list of some of {', '.join(map(repr, SCHEMES))}"
+                f"{f'; there is no scheme {unknown[0]!r}' if unknown else ''}."
+            )
+
+    def _scheme_names(self) -> frozenset[str]:
+        return frozenset(SCHEMES if isinstance(self.schemes, str) else self.schemes)
+
+    def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
+        """Rows to judge members by, or moments of folds where rows are many or not in memory."""
+        if not isinstance(engine, Memory):
+            return MomentData(self._folds_with_rows_to_train_on(engine))
+        splits = self._row_splits(engine, groups)
+        n, p = engine.problem.shape
+        from_moments = splits is None and n >= max(MANY_ROWS, p)
+        require_memory(engine.problem, None if splits is None else len(splits), True, from_moments)
+        if from_moments:
+            return MomentData(engine.folds(FOLDS, FOLD_SEED))
+        return RowData(engine.problem, splits)
+
+    def _select(self, data: SelectionData, engine: Engine, *, part: bool = False) -> list[MixtureSelection]:
+        threads = engine.options.sharing("paths", "an unknown number")
+        return choose_mixture(data, self._scheme_names(), self.fit_intercept, float(self.n_estimators), threads)
+
+    def _fit_selection(self, engine: Engine, selection: list[MixtureSelection], seed: int) -> FittedResult:
+        designs = [self._mixture_design(engine, of_target, seed) for of_target in selection]
+        fits = [self._fit_members(engine, design, self.n_estimators, scale=1.0) for design in designs]
+        folds = _fold_fits(selection)
+        if isinstance(engine, Memory) and folds[0].residual is None:
+            folds = engine.errors_of(folds, FOLD_SEED, len(engine.problem.Y), engine.n_given)
+        scales = [1 - of_target.choice.weights.get("null", 0.0) for of_target in selection]
+        return replace(
+            fits[0],
+            designs=designs,
+            members=by_target([fit.members for fit in fits]),
+            scale=scales[0] if len(selection) == 1 else np.array(scales),
+            folds=folds,
+        )
+
+    def _mixture_design(self, engine: Engine, selection: MixtureSelection, seed: int) -> Design:
+        """Build the sampling design of a mixture."""
+        choice = selection.choice
+        weights = [scheme.weight for scheme in choice.schemes]
+        if "uniform" in choice.weights or not choice.schemes:
+            weights.append(choice.weights.get("uniform", 0.0))
+        shares = np.array(weights)
+        design = Design(
+            n_rows=0,
+            n_columns=0,
+            seed=seed,
+            max_features=selection.uniform_size,
+            sampling="determinantal",
+            fit_intercept=self.fit_intercept,
+            shares=shares / shares.sum() if shares.sum() > 0 else np.ones(len(shares)),
+            spreads=np.array([scheme.prior_variances for scheme in choice.schemes]).reshape(-1, engine.n_columns),
+            penalties=np.array([scheme.penalty for scheme in choice.schemes]),
+            column_order=selection.column_order,
+        )
+        design = engine.complete(design)
+        return design if np.isinf(self.n_estimators) else drawable(engine, design)
+
+    def _adopt_selection(self, selection: list[MixtureSelection], engine: Engine) -> None:
+        choices = [of_target.choice for of_target in selection]
+        fitted = self._result()
+        self.criterion_ = "kfold"
+        self.best_score_ = -float(np.mean([choice.mse for choice in choices]))
+        self.cv_results_ = _results(selection)
+        self.best_index_ = len(self.cv_results_["param_scheme"]) - 1
+        which: Any = 0 if engine.single_target else slice(None)
+        self.scheme_weights_ = [choice.weights for choice in choices][which]
+        self.selected_ = np.array([choice.selected for choice in choices])[which]
+        self.selection_frequency_ = np.array([choice.selection_frequency for choice in choices])[which]
+        if not engine.single_target:
+            self.scale_ = np.atleast_1d(fitted.scale)
+        if np.isinf(self.n_estimators_):
+            self.inclusion_ = np.mean([_inclusion(of_target, engine.n_columns) for of_target in selection], axis=0)
+        self.cv_prediction_ = self._by_given_row(self._held_out(selection, engine), engine)
+
+    def _held_out(self, selection: list[MixtureSelection], engine: Engine) -> Array | None:
+        """Prediction (n, q) of every row from folds without it."""
+        predictions = [of_target.prediction for of_target in selection if of_target.prediction is not None]
+        if len(predictions) == len(selection):
+            return np.concatenate(predictions, axis=1)
+        fitted = self._result()
+        if isinstance(engine, Memory) and fitted.splits is None and fitted.folds is not None:
+            return engine.predictions_of(fitted.folds, FOLD_SEED)
+        return None
+
+
+def _fold_fits(selection: list[MixtureSelection]) -> list[FoldFit]:
+    """The mixtures of all targets without each fold, scale included.
+
+    Residuals by which weights were chosen are smaller than those of new rows, and are enlarged to the estimated error.
+    """
+    choices = [of_target.choice for of_target in selection]
+    enlargement = np.array([choice.enlargement for choice in choices])
+    fits = []
+    for of_targets in zip(*(choice.fits for choice in choices), strict=True):
+        known = [fit.residual for fit in of_targets if fit.residual is not None]
+        residual = np.stack(known, axis=1) * enlargement if len(known) == len(of_targets) else None
+        coef = np.stack([fit.coef for fit in of_targets])
+        fits.append(FoldFit(coef, np.array([fit.intercept for fit in of_targets]), residual))
+    return fits
+
+
+def _inclusion(selection: MixtureSelection, p: int) -> Array:
+    """Probability of every column to be in a member."""
+    choice = selection.choice
+    of_uniform = np.full(p, selection.uniform_size / p)
+    null = choice.weights.get("null", 0.0)
+    if null == 1:
+        return of_uniform
+    weighted = choice.weights.get("uniform", 0.0) * of_uniform
+    for scheme in choice.schemes:
+        weighted = weighted + scheme.weight * scheme.inclusion
+    return np.asarray(weighted / (1 - null))
+
+
+def _results(selection: list[MixtureSelection]) -> dict[str, NDArray[Any]]:
+    """Errors and weights of the schemes that all targets have, and of the mixture; means over targets."""
+    choices = [of_target.choice for of_target in selection]
+    names = [name for name in SCHEMES if all(name in choice.errors for choice in choices)]
+    mse = [float(np.mean([choice.errors[name] for choice in choices])) for name in names]
+    weight = [float(np.mean([choice.weights.get(name, 0.0) for choice in choices])) for name in names]
+    relative_error = np.mean([choice.standard_error / choice.mse if choice.mse > 0 else 0.0 for choice in choices])
+    mse.append(float(np.mean([choice.mse for choice in choices])))
+    standard_error = relative_error * np.array(mse)
+    standard_error[-1] = float(np.mean([choice.standard_error for choice in choices]))
+    scores = -np.array(mse)
+    return {
+        "param_scheme": np.array([*names, "mixture"], dtype=object),
+        "mean_test_score": scores,
+        "std_test_score": standard_error,
+        "rank_test_score": ranks(scores),
+        "weight": np.array([*weight, 1.0]),
+    }
