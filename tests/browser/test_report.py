@@ -31,17 +31,19 @@ def write_table(path, long_names=False):
     return path
 
 
-@pytest.fixture(scope="module", params=["text and numbers", "long names", "few rows", "embedded"])
+@pytest.fixture(scope="module", params=["text and numbers", "long names", "few rows", "embedded", "ensemble"])
 def report(request, tmp_path_factory):
+    """The page of a fit, named after its model: weights of schemes, or a curve of errors over sizes."""
+    kind = "ensemble" if request.param == "ensemble" else "adaptive"
     folder = tmp_path_factory.mktemp("report")
-    arguments = ["fit", "--members", "20", "--report", str(folder / "report.html")]
+    arguments = ["fit", "--members", "20", "--model", kind, "--report", str(folder / f"{kind}.html")]
     if request.param != "embedded":
         table = write_table(folder / "data.csv", request.param == "long names")
         if request.param == "few rows":
             table.write_text("\n".join(table.read_text().splitlines()[:16]))
         arguments += ["--target", "y", str(table)]
     assert cli.main(arguments) == 0
-    return folder / "report.html"
+    return folder / f"{kind}.html"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -49,12 +51,16 @@ def report(request, tmp_path_factory):
 def test_the_report_opens_without_a_word_and_without_the_network(browser, report, scheme, width):
     page, complaints, requests = page_of(browser, report, scheme, width)
     assert complaints == [] and requests == []
-    assert page.locator("figure#schemes table").is_visible()
-    for name in ("curve", "effects", "predicted", "residuals"):
+    has_sizes = report.stem == "ensemble"
+    assert page.locator("figure#schemes table").count() == (not has_sizes)
+    assert has_sizes or page.locator("figure#schemes table").is_visible()
+    assert page.locator("figure#curve").count() == has_sizes
+    for name in (*["curve"] * has_sizes, "effects", "predicted", "residuals"):
         box = page.locator(f"figure#{name} svg").bounding_box()
         assert box["width"] > 250 and box["height"] > 60, name
         assert page.locator(f"figure#{name} svg").is_visible()
-    assert page.locator("#errors tbody tr").count() == 1, "other models only by --compare"
+    errors = 1 + has_sizes  # that of infinitely many members is known there
+    assert page.locator("#errors tbody tr").count() == errors, "other models only by --compare"
     assert page.locator("figure#predicted circle").count() >= 15
     assert page.locator("pre").inner_text().startswith("olsen ")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "nothing sticks out at the side"

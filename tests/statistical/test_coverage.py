@@ -53,7 +53,7 @@ def test_intervals_cover(name, kind, method, seed):
 
 def test_quantiles_of_residuals_do_not_cover(seed):
     draw = settings.SETTINGS["n < p, 80 x 120"]
-    found = coverages(draw, settings.estimators(False)["tuned"], "raw", seed)
+    found = coverages(draw, settings.estimators(False)["adaptive"], "raw", seed)
     assert found.mean() < 0.8
 
 
