@@ -1,4 +1,4 @@
-"""Predictions of the default model for a table that is fitted from memory, files, Dask and torch."""
+"""The adaptive model of a table that is fitted from memory, files, Dask and torch, and its predictions."""
 
 import sklearn
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from .engines import ENGINES, from_memory
+from .engines import ENGINES, from_memory, new_model
 from .random_tables import ROUNDING_CHANGES, SYMMETRIES, random_table
 
 pytestmark = [
@@ -106,6 +106,26 @@ def test_every_engine(first, tmp_path):
             yield name, engine, changes[(number + position) % len(changes)]
 
     check_cells(first, first + BATCH, tmp_path, cells)
+
+
+def test_intervals_and_standard_errors_of_few_rows_are_those_of_memory(tmp_path):
+    """Data of few rows are loaded, wherever they are: not only coefficients are the same."""
+    table = random_table(3)
+    expected = new_model().fit(table.X, table.y)
+    np.save(tmp_path / "X.npy", table.X)
+    np.save(tmp_path / "y.npy", table.y)
+    models = [
+        new_model().fit(tmp_path / "X.npy", tmp_path / "y.npy"),
+        new_model().fit(iter([(table.X[:50], table.y[:50]), (table.X[50:], table.y[50:])]), None),
+    ]
+    if _is_installed("dask"):
+        import dask.array as da
+
+        models.append(new_model().fit(da.from_array(table.X, chunks=(40, -1)), da.from_array(table.y, chunks=40)))
+    for model in models:
+        np.testing.assert_allclose(model.predict_interval(table.new), expected.predict_interval(table.new), rtol=1e-9)
+        np.testing.assert_allclose(model.coef_std(), expected.coef_std(), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(model.cv_prediction_, expected.cv_prediction_, rtol=1e-9)
 
 
 def test_another_blas_kernel(tmp_path):
