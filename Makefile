@@ -74,8 +74,8 @@ test-sanitizers: $(READY) $(TORCH_READY)  ## fuzz the kernels with AddressSaniti
 	  export OLSEN_INSTRUCTION_SET=$$set LD_PRELOAD="$$($(or $(CC),cc) -print-file-name=libasan.so)"; \
 	  export ASAN_OPTIONS=detect_leaks=0 PYTHONPATH=$(SANITIZED):.; \
 	  $(BIN)/python -m tests.fuzz.run --cases $(or $(CASES),20000) $(if $(SEED),--seed $(SEED)) && \
-	  $(BIN)/python -m pytest -n 2 tests/test_kernel.py tests/test_dependent.py tests/test_path.py tests/test_schemes.py \
-	    tests/test_determinantal.py || exit 1; \
+	  $(BIN)/python -m pytest -n 2 tests/members/test_kernel.py tests/members/test_dependent.py tests/members/test_path.py tests/adaptive/test_schemes.py \
+	    tests/tuning/test_determinantal.py || exit 1; \
 	done
 
 test-faults: $(READY)  ## memory, disks, files, workers and signals that fail, in minutes

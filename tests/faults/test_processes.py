@@ -122,7 +122,7 @@ def test_the_end_of_the_interpreter(fault, name, seed):
         row.add("exit code 0, no message") if fine else row.lose(f"{done.returncode}: {done.stderr[-400:]}")
 
 
-# a Dask scheduler lost: an error within a bounded time. Workers are killed in tests/test_dask.py
+# a Dask scheduler lost: an error within a bounded time. Workers are killed in tests/data/test_dask.py
 
 
 def slowly(block, block_info=None):

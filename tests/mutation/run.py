@@ -36,18 +36,18 @@ ARITHMETIC: dict[type[ast.operator], str] = {ast.Add: "-", ast.Sub: "+", ast.Mul
 
 # The beginning of a path -> tests, cheapest first, and those that a survivor meets after them; the longest counts.
 TESTS = {
-    "_members": ("members ensemble", "survivors path trust fuzz nist uncertainty"),
-    "_members/cg": ("masked_cg ensemble", "survivors arrays trust fuzz"),
-    "_members/masked_cg": ("masked_cg ensemble", "survivors arrays trust fuzz"),
-    "_members/on_device": ("arrays members", "survivors on_device fuzz"),
-    "_members/path": ("path dependent ensemble tuning", "survivors trust fuzz uncertainty tuning"),
-    "_members/jackknife": ("path ensemble uncertainty", "survivors trust fuzz uncertainty"),
-    "_tuning": ("schemes goldens tuning", "survivors blocks sequences trust contract tuning"),
-    "_tuning/moment_curves": ("on_device blocks goldens", "survivors arrays contract tuning"),
-    "_adaptive": ("schemes goldens two_models", "tuning survivors trust contract"),
+    "_members": ("members ensemble", "formulas_of_a_fit path trust fuzz nist uncertainty"),
+    "_members/cg": ("masked_cg ensemble", "formulas_of_a_fit arrays trust fuzz"),
+    "_members/masked_cg": ("masked_cg ensemble", "formulas_of_a_fit arrays trust fuzz"),
+    "_members/on_device": ("arrays members", "formulas_of_a_fit on_device fuzz"),
+    "_members/path": ("path dependent ensemble tuning", "formulas_of_a_fit trust fuzz uncertainty tuning"),
+    "_members/jackknife": ("path ensemble uncertainty", "formulas_of_a_fit trust fuzz uncertainty"),
+    "_tuning": ("schemes goldens tuning", "formulas_of_a_fit blocks repeated_calls trust contract tuning"),
+    "_tuning/moment_curves": ("on_device blocks goldens", "formulas_of_a_fit arrays contract tuning"),
+    "_adaptive": ("schemes goldens two_models", "tuning formulas_of_a_fit trust contract"),
     "_estimators": (
-        "bad_input sequences ensemble tuning uncertainty",
-        "survivors trust contract uncertainty determinantal blocks pipelines shown",
+        "bad_input repeated_calls ensemble tuning uncertainty",
+        "formulas_of_a_fit trust contract uncertainty determinantal blocks pipelines summaries",
     ),
 }
 FAST = "not every_criterion and not coverage_of_new and not spread_over and not soil"  # simulations wait
@@ -175,7 +175,12 @@ def all_mutants(source: Path) -> list[Mutant]:
 def tests_of(path: str, wide: bool) -> list[str]:
     """Test files of a module, cheapest first, or those that a survivor meets after them."""
     names = TESTS[max((start for start in TESTS if path.startswith(start)), key=len)][wide].split()
-    return ["tests/fuzz" if name == "fuzz" else f"tests/test_{name}.py" for name in names]
+    return ["tests/fuzz" if name == "fuzz" else _file_of(name) for name in names]
+
+
+def _file_of(name: str) -> str:
+    """Path of a test file, which is in the folder of its package."""
+    return str(next((ROOT / "tests").rglob(f"test_{name}.py")).relative_to(ROOT))
 
 
 def run_tests(folder: Path, files: list[str], wide: bool, limit: float) -> tuple[str, str]:

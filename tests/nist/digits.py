@@ -1,6 +1,6 @@
 """Correct digits of olsen and of LAPACK on problems whose exact answer is known.
 
-``python tests/nist/digits.py --out digits.md`` writes the table; ``tests/test_nist.py`` holds its claims.
+``python tests/nist/digits.py --out digits.md`` writes the table; ``tests/members/test_nist.py`` holds its claims.
 """
 
 from __future__ import annotations

@@ -13,13 +13,14 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.model_selection import PredefinedSplit
 
-from loops import assert_refused, case, linear_data
+from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines import sources as blocks
 from olsen._moments.accumulator import Accumulator
 from olsen._moments.moments import from_data
 from olsen._tuning.fold_data import FOLDS
 from olsen._tuning.fold_data import SEED as FOLD_SEED
+from random_problems import linear_data
 
 N, P = 1200, 12
 THREE = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)

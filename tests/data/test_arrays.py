@@ -6,11 +6,12 @@ import scipy.sparse as sp
 import sklearn
 from sklearn.utils.fixes import parse_version
 
-from loops import assert_refused, case, linear_data
+from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._execution import arrays
 from olsen._members import masked_cg
 from olsen._moments import moments
+from random_problems import linear_data
 
 
 @pytest.fixture(params=["array_api_strict", "torch", "cupy"], autouse=True)

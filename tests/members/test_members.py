@@ -14,17 +14,7 @@ from nist.digits import by_olsen, digits
 from olsen import OLSEnsembleRegressor, member_coefficients
 from olsen._members import ASKED_FOR, Problem, choose, gram, solve
 from olsen.subsets import Subsets, draw
-
-
-def relative_error(got, expected):
-    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
-
-
-def random_problem(seed, n=60, p=24, q=None):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, p)) + rng.standard_normal(p)
-    y = X @ rng.standard_normal((p, q or 1)) + rng.standard_normal((n, q or 1)) + 3
-    return X, y if q else y[:, 0]
+from random_problems import random_problem, relative_error
 
 
 def test_members_equal_bagging_of_linear_regression(seed):

@@ -10,7 +10,7 @@ from loops import case
 from olsen import member_coefficients
 from olsen._members.path import PathData, prefix_predictions, prefix_residuals
 from olsen._members.problem import Problem
-from test_members import random_problem
+from random_problems import random_problem
 
 CASES = {
     "plain": {"n": 40, "p": 12},

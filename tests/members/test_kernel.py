@@ -14,7 +14,7 @@ from olsen import OLSEnsembleRegressor, _trust
 from olsen._kernel import _native as _kernel
 from olsen._members import problem
 
-SOURCE = Path(__file__).parents[1] / "src" / "olsen" / "_kernel"
+SOURCE = Path(__file__).parents[2] / "src" / "olsen" / "_kernel"
 
 # Members of a Gram matrix, of submatrices and along paths, and the lasso, in one process for each instruction set.
 ORACLE = """

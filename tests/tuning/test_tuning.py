@@ -21,21 +21,12 @@ from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembl
 from olsen._adaptive import choice
 from olsen.datasets import load_soil_carbon
 from olsen.displays import TuningCurveDisplay
-from test_members import random_problem
+from random_problems import gaussian, random_problem
 
 CRITERIA = [
     {}, {"cv": 5}, {"cv": "gcv"}, {"max_samples": 0.7}, {"max_samples": 0.7, "cv": "gcv"},
     {"max_samples": 0.7, "cv": "oob"}, {"max_samples": 0.7, "cv": 4},
 ]  # fmt: skip
-
-
-def gaussian(seed, n=80, p=40, sigma=1.0, nonzero=None):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, p))
-    beta = rng.standard_normal(p)
-    beta[slice(nonzero, None) if nonzero else slice(0, 0)] = 0.0
-    beta /= np.linalg.norm(beta)
-    return X, X @ beta + sigma * rng.standard_normal(n), beta
 
 
 def test_it_fits_the_ensemble_it_reports(seed):

@@ -28,7 +28,7 @@ pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("cyclopts")
 skops_io = pytest.importorskip("skops.io")
 
-TABLE = Path(__file__).parent / "models" / "table.csv"
+TABLE = Path(__file__).parents[1] / "models" / "table.csv"
 SCHEMA = "schema.json"
 
 

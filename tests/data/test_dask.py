@@ -15,10 +15,11 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from loops import assert_refused, case, linear_data
+from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._engines import dask as plumbing
 from olsen._execution import memory
+from random_problems import linear_data
 
 da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
 pd, distributed = pytest.importorskip("pandas"), pytest.importorskip("distributed")

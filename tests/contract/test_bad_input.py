@@ -35,7 +35,7 @@ from olsen import (
 )
 from olsen._estimators.inputs import RepeatedRowsWarning
 from olsen._execution import arrays, memory
-from test_members import random_problem
+from random_problems import random_problem
 
 X, y = random_problem(0)
 N, P = X.shape

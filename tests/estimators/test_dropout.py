@@ -13,7 +13,7 @@ from loops import case
 from olsen import DropoutRegressor
 from olsen._dropout import exact
 from olsen._execution import memory
-from test_members import random_problem, relative_error
+from random_problems import random_problem, relative_error
 
 pytestmark = pytest.mark.filterwarnings("ignore:y holds one value", "ignore::sklearn.exceptions.ConvergenceWarning")
 ROUGH = {"solver": "sgd", "tol": 0.03, "max_iter": 600, "random_state": 0}

@@ -8,7 +8,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from test_members import random_problem
+from random_problems import random_problem
 
 
 def test_a_stream_follows_a_changed_seed_and_keeps_its_intercept(seed):

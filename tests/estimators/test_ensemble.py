@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from olsen import OLSEnsembleRegressor, member_coefficients
-from test_members import random_problem
+from random_problems import random_problem
 
 
 def test_coefficients_are_the_mean_of_the_members(seed):

@@ -10,7 +10,7 @@ import pytest
 import olsen as package
 
 pytest.importorskip("skops")
-TABLE = Path(__file__).parent / "models" / "table.csv"
+TABLE = Path(__file__).parents[1] / "models" / "table.csv"
 
 
 @pytest.fixture

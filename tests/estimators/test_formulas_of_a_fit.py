@@ -7,8 +7,7 @@ from sklearn.linear_model import LinearRegression
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from test_members import random_problem
-from test_tuning import gaussian
+from random_problems import gaussian, random_problem
 
 
 def test_gcv_of_single_members_on_drawn_rows_is_near_their_error_on_new_rows(seed):

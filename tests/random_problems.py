@@ -1,0 +1,31 @@
+"""Problems that many tests share, and the measure of their errors."""
+
+import numpy as np
+
+
+def relative_error(got, expected):
+    return np.linalg.norm(got - expected) / np.linalg.norm(expected)
+
+
+def random_problem(seed, n=60, p=24, q=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) + rng.standard_normal(p)
+    y = X @ rng.standard_normal((p, q or 1)) + rng.standard_normal((n, q or 1)) + 3
+    return X, y if q else y[:, 0]
+
+
+def gaussian(seed, n=80, p=40, sigma=1.0, nonzero=None):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    beta = rng.standard_normal(p)
+    beta[slice(nonzero, None) if nonzero else slice(0, 0)] = 0.0
+    beta /= np.linalg.norm(beta)
+    return X, X @ beta + sigma * rng.standard_normal(n), beta
+
+
+def linear_data(seed, n, p, q=None, *, far=20.0):
+    """X with columns about means far from zero, y (n,) or Y (n, q) of a linear model, and weights of 0, 1 and 2."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p)) + far * rng.standard_normal(p)
+    Y = X @ rng.standard_normal((p, q or 1)) + rng.standard_normal((n, q or 1)) + 7
+    return X, Y if q else Y[:, 0], rng.integers(0, 3, n).astype(float)
