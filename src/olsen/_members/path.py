@@ -1,27 +1,27 @@
-r"""Every subset size of a member from one factorisation, with the leave-one-out residuals of each.
+r"""All subset sizes of a member from one factorisation, with the leave-one-out residuals of each size.
 
-Take the columns in the order of a permutation, at most M of them, as rows of A: about their means, times the roots of
-the weights. Let :math:`A = L Z` with :math:`Z Z' = I` (from a Cholesky factor of the Gram matrix, or from a QR of the
-data where the Gram matrix is not trusted). The member of size m is the first m columns, its factor the leading block of
-L, and with :math:`z = Z y`
+Take the columns in the order of a permutation, at most M of them, as rows of A, centred and sqrt-weighted. Let
+:math:`A = L Z` with :math:`Z Z' = I` (from a Cholesky factor of the Gram matrix, or from a QR of the data where the
+Gram matrix is not trusted). The member of size m is the first m columns, its factor is the leading block of L, and with
+:math:`z = Z y`
 
 .. math:: \hat y_l(m) = \sum_{j \le m} z_j Z_{jl}, \qquad h_l(m) = \sum_{j \le m} Z_{jl}^2, \qquad
           e_l(m) = \frac{y_l - \hat y_l(m)}{1 - h_l(m) - w_l/\sum w}
 
-so all sizes cost one factorisation and running sums. Status: exact. A column that adds no rank to those before it gets
-no direction of its own. Rows a member was not given have e = y - prediction ("generalised" leave-one-out).
+so all sizes cost one factorisation and running sums. Status: exact. A column that adds no rank to the columns before it
+gets no direction. Rows outside the member's sample have e = y - prediction ("generalised" leave-one-out).
 
 Rows with :math:`1 - h_l` near zero need care. Where deleting the row costs a rank (a dummy that occurs once), all
 solutions without it are :math:`b - t\, p_l`, :math:`p_l = L^{-T} Z_l`, and the shortest has :math:`t = p_l'b /
 p_l'p_l = e_l` (Greville; status: exact for independent columns). Where it does not (a row far out, or of overwhelming
-weight), r / (1 - h) is rounding over rounding, and the member is solved once more without that row.
+weight), r / (1 - h) is rounding over rounding, and the member is refitted without that row.
 
 Cost of a permutation: :math:`n M^2 + M^3/3` flops and :math:`n M` numbers.
 
 **Pairs.** :func:`sum_pairs` sums residuals over antithetic pairs of members in compiled code: members of a batch are
-factored, then threads share the rows, and the sums do not depend on threads. What the kernel does not trust (members
-with nearly dependent columns, rows that a size fits exactly although others are like them) goes through
-:func:`prefix_residuals`, one member after the other.
+factored, then threads divide the rows among themselves, so the sums do not depend on the number of threads. Cases that
+the kernel does not trust (members with nearly dependent columns, rows that a size fits exactly although other rows are
+like them) go through :func:`prefix_residuals`, one member after the other.
 """
 
 from __future__ import annotations
@@ -42,37 +42,41 @@ from .problem import LANES, Columns, Problem
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Rows = NDArray[np.int64] | None  # of a member; None: all
+Rows = NDArray[np.int64] | None  # row indices of a member; None: all rows
 
-LARGEST_STORE = 1 << 26  # numbers that the factors at work take together
+MAX_STORED_NUMBERS = 1 << 26  # entries of all factors that are stored at a time
+MIN_THREADED_FLOPS = 2e7  # fewer are done before a second thread has begun
+MAX_PANELS_PER_CALL = 32  # a kernel call cannot be interrupted
 
 
 @dataclass(frozen=True)
 class PathData:
-    """Data of paths."""
+    """Data shared by the paths of all members."""
 
     columns: Columns
-    G: NDArray[np.float64] | None  # (p, p) Gram matrix of these rows, where one is shared
-    rows: Rows = None  # of members that have none of their own, sorted; None: all
+    G: NDArray[np.float64] | None  # (p, p) Gram matrix of `rows`, where members share one
+    rows: Rows = None  # sorted rows of members without a separate sample; None: all rows
 
     @classmethod
     def from_problem(cls, problem: Problem, *, shared: bool = True, rows: Rows = None) -> PathData:
-        """Copy the data once; `shared` makes the Gram matrix of the rows for members that use them."""
+        """Copy the data once; `shared` asks for the Gram matrix of the rows that members share."""
         columns = Columns.from_problem(problem, rows=rows)
         if not shared:
             return cls(columns, None, rows)
-        return cls(columns, problem.moments.G if rows is None else columns.A[:, rows] @ columns.A[:, rows].T, rows)
+        G = problem.moments.G if rows is None else columns.A[:, rows] @ columns.A[:, rows].T
+        return cls(columns, G, rows)
 
     @cached_property
     def _products(self) -> tuple[Array, Array, Array]:
-        """G and X'y, empty without a shared G, and the lengths of the columns."""
-        A, Y = self.columns.A, self.columns.Y
+        """G and X'y (both empty without a shared G), and the lengths of the columns."""
+        A = self.columns.A
+        Y = self.columns.Y
         if self.G is None:
             return np.empty((0, 0)), np.zeros((0, Y.shape[1])), np.sqrt(np.einsum("jl,jl->j", A, A))
         return self.G, A @ Y, np.sqrt(np.diagonal(self.G))
 
-    def factor(self, orders: list[Indices], store: Array, mapper: Threads) -> tuple[kernels.Lists, Array]:
-        """Factors of members along their orders into `store`; the orders as lists, and the smallest pivot ratios."""
+    def factor(self, orders: list[Indices], store: Array, threads: Threads) -> tuple[kernels.Lists, Array]:
+        """Write members' factors along their orders to `store`; the orders as lists, and smallest pivot ratios."""
         columns = _lists(orders)
         ratios = np.empty(len(orders))
         G, C, scale = self._products
@@ -91,72 +95,95 @@ class PathData:
                 ratios=ratios,
             )
 
-        mapper(work, len(orders), uses_blas=False)
+        threads(work, len(orders), uses_blas=False)
         return columns, ratios
 
 
 @dataclass(frozen=True)
 class _Path:
-    """A = L Z on the columns that add rank, about the means of the member's rows."""
+    """Factors A = L Z of the columns that add rank, centred at the means of the member's rows."""
 
     Z: Array  # (M, n) with Z Z' = I on the member's rows; zero for columns that add no rank
     z: Array  # (M, q) Z y
     Y: Array  # (n, q) targets
-    mean_x: Array  # (M,) of the member's rows, beyond the means of all
-    mean_y: Array  # (q,) likewise
+    mean_x: Array  # (M,) means of the member's rows minus the means of all rows
+    mean_y: Array  # (q,) the corresponding difference of the target means
     L: Array  # (r, r) lower factor of the columns that add rank
-    kept: Indices  # (r,) their positions
-    given: Indices  # rows of the member, sorted
-    share: Array  # (n,) of every row in the member's means; zeros without intercept
+    ranked: Indices  # (r,) positions of the columns that add rank
+    rows: Indices  # rows of the member, sorted
+    mean_weights: Array  # (n,) weight of every row in the member's means; zeros without intercept
 
     @classmethod
     def along(cls, data: PathData, columns: Indices, rows: Rows) -> _Path:
-        """The path of one member along its columns."""
-        all_rows, n = data.columns, data.columns.n
-        A, Y, root, share = all_rows.A[columns, :n], all_rows.Y[:n], all_rows.root[:n], all_rows.share[:n]
-        own = data.rows if rows is None else np.sort(rows)
-        given: Any = slice(None) if own is None else own
-        mean_x, mean_y = np.zeros(len(A)), np.zeros(Y.shape[1])
-        if rows is not None and share.any():  # with an intercept
-            total, mean = float(root[given] @ root[given]), np.zeros(n)
-            mean[given] = root[given] / total
-            mean_x, mean_y, share = A @ mean, mean @ Y, root**2 / total
-            A, Y = A - np.outer(mean_x, root), Y - np.outer(root, mean_y)
-            A[constant_columns((A * A) @ (mean > 0), np.abs(mean_x) + np.abs(all_rows.mean_x[columns]), total)] = 0.0
-        inside = A[:, given]
-        G = data.G[np.ix_(columns, columns)] if rows is None and data.G is not None else inside @ inside.T
-        L, kept = _trusted_cholesky(G), np.arange(len(columns))
+        """Factor one member along its columns."""
+        n = data.columns.n
+        A = data.columns.A[columns, :n]
+        Y = data.columns.Y[:n]
+        root = data.columns.root[:n]
+        mean_weights = data.columns.share[:n]
+        row_indices = data.rows if rows is None else np.sort(rows)
+        sample: Any = slice(None) if row_indices is None else row_indices
+        mean_x = np.zeros(len(A))
+        mean_y = np.zeros(Y.shape[1])
+        if rows is not None and mean_weights.any():  # with an intercept
+            total_weight = float(root[sample] @ root[sample])
+            averaging = np.zeros(n)
+            averaging[sample] = root[sample] / total_weight
+            mean_x = A @ averaging
+            mean_y = averaging @ Y
+            mean_weights = root**2 / total_weight
+            A = A - np.outer(mean_x, root)
+            Y = Y - np.outer(root, mean_y)
+            squares = (A * A) @ (averaging > 0)
+            raw_mean = np.abs(mean_x) + np.abs(data.columns.mean_x[columns])
+            A[constant_columns(squares, raw_mean, total_weight)] = 0.0
+        A_sample = A[:, sample]
+        G = data.G[np.ix_(columns, columns)] if rows is None and data.G is not None else A_sample @ A_sample.T
+        L = _trusted_cholesky(G)
+        ranked = np.arange(len(columns))
         if L is not None:
             # row-major (M, n) is column-major (n, M): Z' L' = A'
             Z = la.blas.dtrsm(1.0, L, A.T, side=1, lower=1, trans_a=1, overwrite_b=1).T
         else:
-            Q, R, kept = _independent_qr(inside.T)
-            Z, L = np.zeros_like(A), R.T
-            Z[kept] = Q.T if own is None else la.solve_triangular(R, A[kept], trans="T")
-        return cls(Z, Z[:, given] @ Y[given], Y, mean_x, mean_y, L, kept, np.arange(n)[given], share)
+            Q, R, ranked = _independent_qr(A_sample.T)
+            L = R.T
+            Z = np.zeros_like(A)
+            Z[ranked] = Q.T if row_indices is None else la.solve_triangular(R, A[ranked], trans="T")
+        return cls(
+            Z=Z,
+            z=Z[:, sample] @ Y[sample],
+            Y=Y,
+            mean_x=mean_x,
+            mean_y=mean_y,
+            L=L,
+            ranked=ranked,
+            rows=np.arange(n)[sample],
+            mean_weights=mean_weights,
+        )
 
-    def within(self, size: int) -> int:
-        """Columns that add rank among the first `size`."""
-        return int(np.searchsorted(self.kept, size))
+    def rank(self, size: int) -> int:
+        """Number of columns that add rank among the first `size`."""
+        return int(np.searchsorted(self.ranked, size))
 
     def coefficients(self, size: int, right: Array) -> Array:
         """Solution of L' b = right on the columns of a size that add rank."""
-        m = self.within(size)
-        return np.asarray(la.solve_triangular(self.L[:m, :m], right[self.kept[:m]], lower=True, trans="T"))
+        m = self.rank(size)
+        return np.asarray(la.solve_triangular(self.L[:m, :m], right[self.ranked[:m]], lower=True, trans="T"))
 
     def deletion_costs_a_rank(self, size: int, l: int) -> bool:
-        """Whether a row that is fitted (nearly) exactly is the only one with something of its own.
+        """Whether a row that is fitted (nearly) exactly is the only row with a part in some direction.
 
-        1 - h cancels; the sum of squares of the other entries of the row of the hat matrix, h (1 - h), does not.
+        1 - h cancels; the sum of squares of the off-diagonal entries in its row of the hat matrix, h (1 - h), does not.
         """
-        kept = self.kept[: self.within(size)]
-        hat = self.Z[kept, l] @ self.Z[np.ix_(kept, self.given)] + np.sqrt(self.share[self.given] * self.share[l])
-        hat[np.searchsorted(self.given, l)] = 0.0
+        ranked = self.ranked[: self.rank(size)]
+        mean_part = np.sqrt(self.mean_weights[self.rows] * self.mean_weights[l])
+        hat = self.Z[ranked, l] @ self.Z[np.ix_(ranked, self.rows)] + mean_part
+        hat[np.searchsorted(self.rows, l)] = 0.0
         return costs_a_rank(float(hat @ hat), len(hat))
 
 
 def _trusted_cholesky(G: Array) -> Array | None:
-    """Lower factor, or None; columns that are zero get a pivot of one and so no direction."""
+    """Lower factor, or None if it is not trusted; columns of zeros get a pivot of one and so no direction."""
     L: Array
     zero = np.diagonal(G) <= 0
     if zero.any():
@@ -168,98 +195,116 @@ def _trusted_cholesky(G: Array) -> Array | None:
 
 
 def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
-    """QR of the columns of A that add rank to those before them, and their positions.
+    """QR of the columns of A that add rank to the columns before them, and the positions of these columns.
 
-    Without pivoting a dependent column still gets a column in Q, an arbitrary one that later columns then share in, so
-    it must be taken out and the rest factored again. Several are found at once; the loop ends when all pivots count.
+    Without pivoting a dependent column still gets an arbitrary column in Q, which later columns would use. The
+    dependent columns must be removed and the others factored again. Each round removes all dependent columns it can
+    see; the loop ends when all pivots count.
     """
     norm = np.linalg.norm(A, axis=0)
-    kept = np.flatnonzero(norm > 0)
-    tiny = rounding_of_factors(max(A.shape))
+    ranked = np.flatnonzero(norm > 0)
+    relative_rounding = rounding_of_factors(max(A.shape))
     while True:
-        Q, R = np.linalg.qr(A[:, kept])  # SciPy's would hold the interpreter lock
+        Q, R = np.linalg.qr(A[:, ranked])  # SciPy's would hold the interpreter lock
         if R.shape[0] < R.shape[1]:  # more columns than rows: the last ones cannot add rank
-            kept = kept[: R.shape[0]]
+            ranked = ranked[: R.shape[0]]
             continue
-        good = np.abs(np.diagonal(R)) > tiny * norm[kept]
-        if good.all():
-            return Q, R, kept
-        kept = kept[good]
+        independent = np.abs(np.diagonal(R)) > relative_rounding * norm[ranked]
+        if independent.all():
+            return Q, R, ranked
+        ranked = ranked[independent]
 
 
 def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Rows = None) -> Array:
     """Leave-one-out residuals of all sizes of one member, shape (sizes, n, q).
 
-    `order` lists columns, at least ``sizes[-1]`` of them; `rows` are those of the member, None for all.
+    `order` lists columns, at least ``sizes[-1]`` of them; `rows` are the member's rows, None for all.
     """
-    path, n = _Path.along(data, order[: sizes[-1]], rows), data.columns.n
-    root, starts = data.columns.root[:n], np.concatenate([[0], sizes[:-1]])
+    n = data.columns.n
+    root = data.columns.root[:n]
+    path = _Path.along(data, order[: sizes[-1]], rows)
+    starts = np.concatenate([[0], sizes[:-1]])
 
     def running(products: Array) -> Array:
         """Sums over the first columns, for every size: (sizes, n)."""
         sums = np.add.reduceat(products, starts, axis=0)
         return sums if len(sums) == 1 else np.cumsum(sums, axis=0)
 
-    left = np.ones((len(sizes), n))
-    left[:, path.given] -= (path.share + running(path.Z * path.Z))[:, path.given]
-    exact = left <= EXACT_FIT
+    remainder = np.ones((len(sizes), n))
+    leverage = path.mean_weights + running(path.Z * path.Z)
+    remainder[:, path.rows] -= leverage[:, path.rows]
+    exact = remainder <= EXACT_FIT
     fitted = np.stack([running(path.Z * path.z[:, [t]]) for t in range(path.z.shape[1])], axis=2)
-    out: Array = (path.Y - fitted) / np.where(exact, 1.0, left)[:, :, None]
-    for l in np.flatnonzero(exact.any(axis=0)).tolist():  # rows that some sizes fit exactly, or nearly so
-        some = np.flatnonzero(exact[:, l])
-        if path.deletion_costs_a_rank(int(sizes[some[0]]), l):
-            for s in some:
+    residuals: Array = (path.Y - fitted) / np.where(exact, 1.0, remainder)[:, :, None]
+    for l in np.flatnonzero(exact.any(axis=0)).tolist():  # rows that at least one size fits exactly, or nearly so
+        exact_sizes = np.flatnonzero(exact[:, l])
+        if path.deletion_costs_a_rank(int(sizes[exact_sizes[0]]), l):
+            for s in exact_sizes:
                 P = path.coefficients(sizes[s], path.Z[:, [l]])
-                out[s, l] = (P.T @ path.coefficients(sizes[s], path.z))[0] / np.sum(P * P)
+                residuals[s, l] = (P.T @ path.coefficients(sizes[s], path.z))[0] / np.sum(P * P)
         else:
-            X, others = data.columns.A[:, [l]].T / root[l], path.given[path.given != l]
-            Y = data.columns.Y[l] / root[l] + data.columns.mean_y
-            out[some, l] = root[l] * (Y - prefix_predictions(data, X, order, sizes, others)[some, 0])
-    return out / root[:, None]
+            x = data.columns.A[:, [l]].T / root[l]
+            y = data.columns.Y[l] / root[l] + data.columns.mean_y
+            training_rows = path.rows[path.rows != l]
+            predicted = prefix_predictions(data, x, order, sizes, training_rows)[exact_sizes, 0]
+            residuals[exact_sizes, l] = root[l] * (y - predicted)
+    return residuals / root[:, None]
 
 
 def prefix_predictions(data: PathData, X: Array, order: Indices, sizes: Indices, rows: Rows = None) -> Array:
-    """Predictions (sizes, rows of X, q) of all sizes of one member for rows about the means of `data`.
+    """Predictions (sizes, rows of X, q) of all sizes of one member for rows centred at the means of `data`.
 
     Coefficients of the first m columns solve L' b = (z_1, ..., z_m, 0, ...): one triangular system for all sizes.
     """
     path = _Path.along(data, order[: sizes[-1]], rows)
-    kept, q = path.kept, path.z.shape[1]
-    cut = ((kept[:, None] < sizes)[:, :, None] * path.z[kept][:, None, :]).reshape(len(kept), -1)
-    b = la.solve_triangular(path.L, cut, lower=True, trans="T", check_finite=False)  # (kept, sizes q)
-    at: Array = (X[:, order[kept]] - path.mean_x[kept]) @ b
-    return data.columns.mean_y + path.mean_y + at.reshape(len(X), len(sizes), q).transpose(1, 0, 2)
+    ranked = path.ranked
+    q = path.z.shape[1]
+    in_size = (ranked[:, None] < sizes)[:, :, None]
+    right = (in_size * path.z[ranked][:, None, :]).reshape(len(ranked), -1)
+    b = la.solve_triangular(path.L, right, lower=True, trans="T", check_finite=False)  # (rank, sizes q)
+    centred: Array = (X[:, order[ranked]] - path.mean_x[ranked]) @ b
+    return data.columns.mean_y + path.mean_y + centred.reshape(len(X), len(sizes), q).transpose(1, 0, 2)
 
 
 def pair_sums(first: Array, second: Array) -> Array:
-    """What is summed over pairs of members, (3, ...): residuals, their squares, the squares of the pairs' means."""
-    both = first + second
-    return np.stack([both, first**2 + second**2, (both / 2) ** 2])
+    """Terms summed over pairs of members, (3, ...): residuals, their squares, the squares of the pairs' means."""
+    total = first + second
+    return np.stack([total, first**2 + second**2, (total / 2) ** 2])
 
 
 def sum_pairs(
     data: PathData, orders: list[Indices], sizes: Indices, batch: int, mapper: Threads, rows: Columns | None = None
 ) -> Array:
-    """Sums over batches of so many pairs, (batches, 3, sizes, n, q), of :func:`pair_sums` of residuals.
+    """Sums over batches of `batch` pairs, (batches, 3, sizes, n, q), of :func:`pair_sums` of residuals.
 
-    Members 2i and 2i + 1 are pair i. Residuals are of all rows, left out one at a time, or of `rows` that members were
-    not given.
+    Members 2i and 2i + 1 are pair i. Residuals are leave-one-out residuals of all rows, or residuals of held-out
+    `rows`.
     """
-    own, rows, k, n_sizes = rows is None, data.columns if rows is None else rows, len(orders), len(sizes)
-    orders = [order[: sizes[-1]] for order in orders]
-    flops = k * sizes[-1] * (1e4 + sizes[-1] * (2.0 * rows.n + sizes[-1] / 3))
-    mapper = mapper.quiet() if flops > 2e7 else Threads()  # fewer are done before a second thread has begun
-    (q, padded), slots = (rows.Y.shape[1], rows.A.shape[1]), np.arange(k // 2) // batch
-    sums, states = np.zeros((3, (slots[-1] + 1) * n_sizes, q, padded)), np.zeros(padded, dtype=np.int64)
-    numbers = kernels.member_size(int(sizes[-1]), q)
-    step = 2 * max(1, LARGEST_STORE // (2 * numbers))  # members that are factored at a time
-    store, trusted, n_panels = np.empty((min(step, k), numbers)), np.empty(k // 2, dtype=bool), padded // LANES
-    count = min(32, -(-n_panels // (2 * mapper.n_threads)))  # panels at a time: one call works without a break
+    leave_one_out = rows is None
+    rows = data.columns if rows is None else rows
+    k = len(orders)
+    n_sizes = len(sizes)
+    largest = sizes[-1]
+    q = rows.Y.shape[1]
+    padded = rows.A.shape[1]
+    orders = [order[:largest] for order in orders]
+    flops = k * largest * (1e4 + largest * (2.0 * rows.n + largest / 3))
+    mapper = mapper.quiet() if flops > MIN_THREADED_FLOPS else Threads()
+    slots = np.arange(k // 2) // batch
+    sums = np.zeros((3, (slots[-1] + 1) * n_sizes, q, padded))
+    states = np.zeros(padded, dtype=np.int64)
+    numbers = kernels.member_size(int(largest), q)
+    step = 2 * max(1, MAX_STORED_NUMBERS // (2 * numbers))  # members that are factored at a time
+    store = np.empty((min(step, k), numbers))
+    trusted = np.empty(k // 2, dtype=bool)
+    n_panels = padded // LANES
+    count = min(MAX_PANELS_PER_CALL, -(-n_panels // (2 * mapper.n_threads)))
     for first in range(0, k, step):
-        some, here, factors = orders[first : first + step], slice(first // 2, (first + step) // 2), store[: k - first]
-        columns, ratios = data.factor(some, factors, mapper)
-        trusted[here] = (ratios >= SMALLEST_PIVOT).reshape(-1, 2).all(axis=1)
-        place = np.where(trusted[here], slots[here] * n_sizes, -1)
+        pairs = slice(first // 2, (first + step) // 2)
+        factors = store[: k - first]
+        columns, ratios = data.factor(orders[first : first + step], factors, mapper)
+        trusted[pairs] = (ratios >= SMALLEST_PIVOT).reshape(-1, 2).all(axis=1)
+        pair_slots = np.where(trusted[pairs], slots[pairs] * n_sizes, -1)
         add_pairs = partial(
             kernels.sum_pairs,
             A=rows.A,
@@ -267,10 +312,10 @@ def sum_pairs(
             share=rows.share,
             root=rows.root,
             n_rows=rows.n,
-            own_rows=own,
+            own_rows=leave_one_out,
             columns=columns,
             sizes=sizes,
-            slots=place,
+            slots=pair_slots,
             store=factors,
             sums=sums,
             states=states,
@@ -281,24 +326,24 @@ def sum_pairs(
 
         mapper(add, -(-n_panels // count), uses_blas=False)
     out = np.moveaxis(sums.reshape(3, -1, n_sizes, q, padded)[..., : rows.n], (1, 4), (0, 3))
-    again = np.flatnonzero(states[: rows.n])
-    out[:, :, :, again] = 0.0
+    refit_rows = np.flatnonzero(states[: rows.n])
+    out[:, :, :, refit_rows] = 0.0
 
-    def one(member: int) -> Array:
-        if own:
+    def member_residuals(member: int) -> Array:
+        if leave_one_out:
             return prefix_residuals(data, orders[member], sizes)
         fitted = prefix_predictions(data, rows.A[:, : rows.n].T, orders[member], sizes)
         return rows.Y[: rows.n] + data.columns.mean_y - fitted
 
-    singly = np.arange(k // 2) if len(again) else np.flatnonzero(~trusted)
+    refit_pairs = np.arange(k // 2) if len(refit_rows) else np.flatnonzero(~trusted)
 
-    def follow(start: int, stop: int) -> list[Array]:
-        return [pair_sums(one(2 * i), one(2 * i + 1)) for i in singly[start:stop]]
+    def refit(start: int, stop: int) -> list[Array]:
+        return [pair_sums(member_residuals(2 * i), member_residuals(2 * i + 1)) for i in refit_pairs[start:stop]]
 
-    found = [pair for chunk in mapper(follow, len(singly)) for pair in chunk]
-    for i, pair in zip(singly, found, strict=True):
-        some_rows = again if trusted[i] else slice(None)
-        out[slots[i]][:, :, some_rows] += pair[:, :, some_rows]
+    refits = [pair for chunk in mapper(refit, len(refit_pairs)) for pair in chunk]
+    for i, pair in zip(refit_pairs, refits, strict=True):
+        pair_rows = refit_rows if trusted[i] else slice(None)
+        out[slots[i]][:, :, pair_rows] += pair[:, :, pair_rows]
     return out
 
 
