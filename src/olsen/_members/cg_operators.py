@@ -6,11 +6,11 @@ G is the Gram matrix of all rows with columns of unit length. W holds zeros outs
 lengths inside, D the roots of the weights of a member's rows and zeros elsewhere. Members with fewer rows than columns
 take the dual form :math:`U \mapsto A A' U`, whose solution gives the coefficients of minimum norm as :math:`A' U`.
 
-A batch holds members as columns of one iteration: target by target, all members of the batch in each, then the probes,
-one for every member, or two of the whole matrix, or none.
+A batch holds members as columns of one iteration: target by target, all members of the batch in each, then the probes:
+one for every member, or two of the matrix of all columns, or none.
 
 Means are taken out by rank-one corrections, so sparse data stay sparse. Everything is written against the array API;
-only :class:`Rows` knows what X is made of.
+only :class:`Rows` knows the type of X.
 """
 
 from __future__ import annotations
@@ -31,41 +31,54 @@ from .._trust import constant_columns
 from .cg import ALL
 from .problem import Problem
 
-OWN, WHOLE = "own", "whole"  # what is probed: every member's matrix, or the one that holds them all
+# Which matrix is probed: the matrix of every member, or the matrix of all columns, which holds all members' matrices.
+OWN = "own"
+WHOLE = "whole"
+
+CAST_BLOCK_NUMBERS = 2**22  # entries of X converted to the working type at a time: 32 MB
+SINGLE_BLOCK_NUMBERS = 2**23  # entries of X centred at a time for a Gram matrix in float32: 64 MB
+SPARSE_PRODUCT_COLUMNS = 32  # columns at a time in a sparse product: they stay in cache
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a problem about their mean, dense in any namespace or scipy sparse; blocks are made float on the fly."""
+    """Centred rows of a problem, dense in any namespace or scipy sparse; blocks are cast to float on the fly."""
 
     problem: Problem
     centre: Any  # (p,) in the working type; zeros without intercept
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Rows:
-        """About the weighted means; CSR, since its products are twice as fast here as those of CSC, both ways."""
-        problem = replace(problem, X=sp.csr_array(problem.X)) if sp.issparse(problem.X) else problem
+        """Rows centred at the weighted means; CSR, whose products are twice as fast here as those of CSC, both ways."""
+        if sp.issparse(problem.X):
+            problem = replace(problem, X=sp.csr_array(problem.X))
         return cls(problem, problem.means[0])
 
     @cached_property
     def root(self) -> Any:
         """Roots of the weights, (n, 1)."""
-        weight, space = self.problem.weight, self.problem.space
+        weight = self.problem.weight
+        space = self.problem.space
         return space.zeros((self.problem.shape[0], 1)) + 1 if weight is None else space.xp.sqrt(weight)[:, None]
 
     @property
     def entries(self) -> float:
-        """Numbers stored: a product with c columns takes twice as many flops times c."""
+        """Number of stored entries: a product with c columns takes twice as many flops times c."""
         X = self.problem.X
         return float(X.nnz) if sp.issparse(X) else float(X.shape[0]) * X.shape[1]
 
     def _blocks(self) -> Iterator[tuple[slice, Any]]:
         """Pairs (rows, block in the working type), one block for sparse data."""
-        X, (n, p), dtype = self.problem.X, self.problem.shape, self.centre.dtype
-        step = n if sp.issparse(X) or X.dtype == dtype else max(1, 2**25 // (8 * p))  # 32 MB
+        X = self.problem.X
+        n, p = self.problem.shape
+        if sp.issparse(X):
+            yield slice(0, n), X
+            return
+        dtype = self.centre.dtype
+        step = n if X.dtype == dtype else max(1, CAST_BLOCK_NUMBERS // p)
         for start in range(0, n, step):
-            here = slice(start, min(start + step, n))
-            yield here, X if sp.issparse(X) else self.problem.space.xp.astype(X[here, :], dtype, copy=False)
+            rows = slice(start, min(start + step, n))
+            yield rows, self.problem.space.xp.astype(X[rows, :], dtype, copy=False)
 
     def forward(self, V: Any) -> Any:
         """(X - 1 centre') V."""
@@ -84,11 +97,13 @@ class Rows:
 
     @cached_property
     def spread_and_far(self) -> tuple[Any, NDArray[np.bool_]]:
-        """Weighted squares about the centre over all rows, (p, 1), zero for constant columns.
+        """Weighted centred squares over all rows, (p, 1), and the columns that rank-one centring would spoil, (p,).
 
-        And the columns that rank-one centring would spoil, (p,).
+        The squares are zero for constant columns.
         """
-        problem, space, X = self.problem, self.problem.space, self.problem.X
+        problem = self.problem
+        space = problem.space
+        X = problem.X
         weight = self.root**2
         if sp.issparse(X):
             mean = self.centre[:, None]
@@ -97,41 +112,47 @@ class Rows:
             spread = sum(((block - self.centre) ** 2).T @ weight[rows, :] for rows, block in self._blocks())
         mean = np.asarray(space.get(self.centre))
         far = _far_from_zero(space.get(spread[:, 0]), mean, problem.total_weight)
-        if far.any():  # squares about the mean cannot tell which of them are constant, they are rounding there
-            some, alive = np.flatnonzero(far), np.ones(len(far))
-            part = X[:, some].toarray() if sp.issparse(X) else space.get(space.xp.take(X, space.put(some), axis=1))
-            constant = some[(part == part[0]).all(axis=0)]
-            far[constant], alive[constant] = False, 0.0
+        if far.any():  # centred squares of such columns are rounding and cannot show which of the columns are constant
+            far_columns = np.flatnonzero(far)
+            if sp.issparse(X):
+                part = X[:, far_columns].toarray()
+            else:
+                part = space.get(space.xp.take(X, space.put(far_columns), axis=1))
+            constant = far_columns[(part == part[0]).all(axis=0)]
+            far[constant] = False
+            alive = np.ones(len(far))
+            alive[constant] = 0.0
             spread = spread * space.put(alive)[:, None]
         return spread, far
 
 
 def _far_from_zero(squares: Any, mean: Any, weight: float) -> NDArray[np.bool_]:
-    """Columns that rank-one centring would lose, by their squares about the mean; a Gram is centred row by row."""
+    """Columns whose digits rank-one centring would lose, by their centred squares; a Gram is centred row by row."""
     return np.asarray(squares < 1e-10 * weight * mean**2)
 
 
 def _product(A: Any, V: Any) -> Any:
-    """A V; sparse A with few columns of V at a time, which stay in cache (2 to 3 times faster at 100 columns)."""
+    """A V; sparse A takes V by narrow blocks, which stay in cache (2 to 3 times faster at 100 columns)."""
     if not sp.issparse(A):
         return A @ V
-    out = np.empty((A.shape[0], V.shape[1]))
-    for few in (slice(first, first + 32) for first in range(0, V.shape[1], 32)):
-        out[:, few] = A @ np.ascontiguousarray(V[:, few])
-    return out
+    product = np.empty((A.shape[0], V.shape[1]))
+    for first in range(0, V.shape[1], SPARSE_PRODUCT_COLUMNS):
+        columns = slice(first, first + SPARSE_PRODUCT_COLUMNS)
+        product[:, columns] = A @ np.ascontiguousarray(V[:, columns])
+    return product
 
 
 @dataclass(frozen=True)
 class _Operator:
-    """Acts on a matrix of vectors, one column for each system."""
+    """Operator on a matrix of vectors, one column for each system."""
 
     by_column: ClassVar[tuple[str, ...]]
 
     def take(self, columns: Any, xp: Any) -> Self:
-        """Only some columns; None and single columns, which serve all members, stay."""
+        """Restrict the operator to some columns; None and single columns, which serve all members, stay."""
         arrays = {name: getattr(self, name) for name in self.by_column}
-        kept = {name: a for name, a in arrays.items() if a is not None and a.shape[1] > 1}
-        return replace(self, **{name: xp.take(a, columns, axis=1) for name, a in kept.items()})
+        taken = {name: xp.take(a, columns, axis=1) for name, a in arrays.items() if a is not None and a.shape[1] > 1}
+        return replace(self, **taken)
 
 
 @dataclass(frozen=True)
@@ -150,7 +171,7 @@ class MaskedGram(_Operator):
 
 @dataclass(frozen=True)
 class Submatrices(_Operator):
-    """Members on their own columns, A = D (X - 1 centre') W: A'A V, or A A' U + r r' U.
+    """Members by their submatrices, A = D (X - 1 centre') W: A'A V, or A A' U + r r' U.
 
     The rows of a centred A have a null vector, r. Adding r r' makes the dual operator definite and changes nothing,
     since right-hand sides are orthogonal to r; r is zero without intercept.
@@ -174,14 +195,13 @@ class Submatrices(_Operator):
     def __call__(self, V: Any) -> Any:
         if self.null is None:
             return self.adjoint(self.forward(V))
-        return (
-            self.forward(self.adjoint(V)) + self.null * self.rows.problem.space.xp.sum(self.null * V, axis=0)[None, :]
-        )
+        projection = self.rows.problem.space.xp.sum(self.null * V, axis=0)[None, :]
+        return self.forward(self.adjoint(V)) + self.null * projection
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What :func:`cg.iterate` needs, and how its answer becomes coefficients."""
+    """Arguments of :func:`cg.iterate`, and the map from its solutions to coefficients."""
 
     operator: Any
     B: Any
@@ -202,7 +222,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class UnitGram:
-    """Products of all rows about their means, columns in units of their length."""
+    """Centred products of all rows, columns in units of their length."""
 
     G: Any  # (p, p)
     C: Any  # (p, q)
@@ -210,103 +230,148 @@ class UnitGram:
     mean_x: Any  # (p,)
     mean_y: Any  # (q,)
     space: Space
-    far: NDArray[np.bool_] | None = None  # as in Rows
+    far: NDArray[np.bool_] | None = None  # (p,) columns that rank-one centring would spoil
 
     @classmethod
     def from_moments(cls, moments: Moments) -> UnitGram:
-        """In double precision."""
+        """Scale moments to unit columns, in double precision."""
         xp = moments.space.xp
         scale = _inverse_root(xp.linalg.diagonal(moments.G), xp)[:, None]
-        means = moments.mean_x, moments.mean_y
-        return cls(scale * moments.G * scale.T, scale * moments.C, scale, *means, moments.space)
+        return cls(
+            G=scale * moments.G * scale.T,
+            C=scale * moments.C,
+            scale=scale,
+            mean_x=moments.mean_x,
+            mean_y=moments.mean_y,
+            space=moments.space,
+        )
 
     @classmethod
     def in_single(cls, rows: Rows) -> UnitGram:
-        """X'X in float32, X'y in float64; one pass after the means."""
+        """Compute X'X in float32 and X'y in float64, in one pass after the means."""
         problem = rows.problem
-        X, Y, weight, (n, p), (mean_x, mean_y) = problem.X, problem.Y, problem.weight, problem.shape, problem.means
-        some = X[:: max(1, n // 500)] - mean_x
-        unit = np.sqrt(np.mean(some * some, axis=0))  # float32 has a narrow range
+        X = problem.X
+        Y = problem.Y
+        weight = problem.weight
+        n, p = problem.shape
+        mean_x, mean_y = problem.means
+        centred_sample = X[:: max(1, n // 500)] - mean_x
+        unit = np.sqrt(np.mean(centred_sample * centred_sample, axis=0))  # float32 has a narrow range
         unit[unit == 0] = 1.0
-        G, C = np.zeros((p, p), dtype=np.float32, order="F"), np.zeros((p, Y.shape[1]))
-        step = min(n, max(128, 2**26 // (8 * p)))  # rows at a time, 64 MB
-        buffer, single = np.empty((step, p)), np.empty((step, p), dtype=np.float32)
+        G = np.zeros((p, p), dtype=np.float32, order="F")
+        C = np.zeros((p, Y.shape[1]))
+        step = min(n, max(128, SINGLE_BLOCK_NUMBERS // p))  # rows at a time
+        buffer = np.empty((step, p))
+        single = np.empty((step, p), dtype=np.float32)
         for first in range(0, n, step):
-            here = slice(first, min(first + step, n))
-            w, out = None if weight is None else weight[here], buffer[: here.stop - first]
-            x, y = centred_rows(X[here], Y[here], w, mean_x, mean_y, out)
-            with one_blas_thread():  # NumPy's others would go on spinning beside those of SciPy
+            block = slice(first, min(first + step, n))
+            x, y = centred_rows(
+                X[block],
+                Y[block],
+                None if weight is None else weight[block],
+                mean_x=mean_x,
+                mean_y=mean_y,
+                buffer=buffer[: block.stop - first],
+            )
+            with one_blas_thread():  # NumPy's other threads would go on spinning beside those of SciPy
                 C += x.T @ y
             np.divide(x, unit, out=single[: len(x)], casting="same_kind")
             G = la.blas.ssyrk(1.0, single[: len(x)].T, beta=1.0, c=G, lower=1, overwrite_c=1)
         squares = np.diagonal(G) * unit**2
         squares[constant_columns(squares, mean_x, problem.total_weight)] = 0.0
         scale = _inverse_root(squares, np)[:, None]
-        G, away = mirror_lower(G).T, (scale * unit[:, None]).astype(np.float32)
-        G *= away
-        G *= away.T
+        single_scale = (scale * unit[:, None]).astype(np.float32)
+        G = mirror_lower(G).T
+        G *= single_scale
+        G *= single_scale.T
         far = (squares > 0) & _far_from_zero(squares, mean_x, problem.total_weight)
-        return cls(G, scale * C, scale, mean_x, mean_y, problem.space, far)
+        return cls(G=G, C=scale * C, scale=scale, mean_x=mean_x, mean_y=mean_y, space=problem.space, far=far)
 
     def batch(self, mask: Any, probing: str | None) -> Batch:
-        """Members given by the columns of `mask`, (p, k)."""
-        space, q, (p, k) = self.space, self.C.shape[1], mask.shape
-        inside = _inside(mask, space.cast(self.scale > 0), space)
-        masks, targets = [inside] * q, [inside * self.C[:, t][:, None] for t in range(q)]
+        """Batch of members whose columns are `mask`, (p, k)."""
+        space = self.space
+        q = self.C.shape[1]
+        p, k = mask.shape
+        alive = space.cast(self.scale > 0)
+        member_mask = _inside(mask, alive, space)
+        masks = [member_mask] * q
+        targets = [member_mask * self.C[:, t][:, None] for t in range(q)]
         if probing == OWN:
-            masks, targets = [*masks, inside], [*targets, inside * space.put(_noise(p))[:, None]]
+            masks.append(member_mask)
+            targets.append(member_mask * space.put(_noise(p))[:, None])
         elif probing == WHOLE:
-            both, alive = space.put(_noise(2 * p).reshape(2, p).T), space.cast(self.scale > 0)
-            masks, targets = [*masks, alive, alive], [*targets, alive * both]
+            masks += [alive, alive]
+            targets.append(alive * space.put(_noise(2 * p).reshape(2, p).T))
         mask = space.xp.concat(masks, axis=1)
         # a GPU moves an array in about the time of the product, so bytes of the mask count there
-        small = space.name in ("torch", "cupy")  # which multiply numbers by truth values
-        mask = mask > 0 if small else space.xp.astype(mask, self.G.dtype, copy=False)
-        B = space.xp.concat(targets, axis=1)
-        means = self.mean_x[:, None], self.mean_y[:, None]
-        return Batch(MaskedGram(self.G, mask), B, *_owners(k, q, probing), lambda X: self.scale * X, *means)
+        boolean_mask = space.name in ("torch", "cupy")  # both multiply numbers by booleans
+        mask = mask > 0 if boolean_mask else space.xp.astype(mask, self.G.dtype, copy=False)
+        member, probe = _owners(k, q, probing)
+        return Batch(
+            operator=MaskedGram(self.G, mask),
+            B=space.xp.concat(targets, axis=1),
+            member=member,
+            probe=probe,
+            coefficients=lambda X: self.scale * X,
+            mean_x=self.mean_x[:, None],
+            mean_y=self.mean_y[:, None],
+        )
 
 
 def rows_batch(rows: Rows, mask: Any, *, dual: bool) -> Batch:
-    """Members of some columns, given by `mask` (p, k), on all rows.
+    """Batch of members on all rows whose columns are `mask`, (p, k).
 
-    The norm that the dual form makes minimal is that of users' units, so W is then the mask alone.
+    The dual form minimises the norm in the user's units, so W is then the mask alone.
     """
-    problem, space, xp, (spread, _) = rows.problem, rows.problem.space, rows.problem.space.xp, rows.spread_and_far
-    root, mean_y, (k, q) = rows.root, problem.means[1][:, None], (mask.shape[1], problem.Y.shape[1])
+    problem = rows.problem
+    space = problem.space
+    xp = space.xp
+    spread, _ = rows.spread_and_far
+    root = rows.root
+    mean_y = problem.means[1][:, None]
+    k = mask.shape[1]
+    q = problem.Y.shape[1]
     W = _inside(mask, space.cast(spread > 0) if dual else _inverse_root(spread, xp), space)
     null = None
     if dual:
-        length = xp.sum(W * spread, axis=0) / problem.shape[0]  # mean square of a member's rows
-        root = root * _inverse_root(length, xp)[None, :]
+        mean_square = xp.sum(W * spread, axis=0) / problem.shape[0]  # of a member's rows
+        root = root * _inverse_root(mean_square, xp)[None, :]
         null = root * _inverse_root(space.column_squares(root), xp)[None, :] * float(problem.fit_intercept)
-    one = Submatrices(rows, W, root if dual or problem.weight is not None else None, null)
+    members = Submatrices(rows, W, D=root if dual or problem.weight is not None else None, null=null)
     targets = [root * (problem.Y[:, t][:, None] - mean_y[t, :][None, :]) for t in range(q)]
-    targets = targets if dual else [one.adjoint(T) for T in targets]
+    if not dual:
+        targets = [members.adjoint(T) for T in targets]
     noise = space.put(_noise(targets[0].shape[0]))[:, None]
-    B = xp.concat([*targets, noise * space.cast((root if dual else W) > 0)], axis=1)
-    operator = one.take(space.put(np.tile(np.arange(k), q + 1)), xp)
-    first = one.take(space.put(np.tile(np.arange(k), q)), xp)
-    means = rows.centre[:, None], mean_y
-    return Batch(operator, B, *_owners(k, q, OWN), first.adjoint if dual else lambda X: first.W * X, *means)
+    probes = noise * space.cast((root if dual else W) > 0)
+    without_probes = members.take(space.put(np.tile(np.arange(k), q)), xp)
+    member, probe = _owners(k, q, OWN)
+    return Batch(
+        operator=members.take(space.put(np.tile(np.arange(k), q + 1)), xp),
+        B=xp.concat([*targets, probes], axis=1),
+        member=member,
+        probe=probe,
+        coefficients=without_probes.adjoint if dual else lambda X: without_probes.W * X,
+        mean_x=rows.centre[:, None],
+        mean_y=mean_y,
+    )
 
 
 def _owners(k: int, q: int, probing: str | None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Member of every column, and which columns are probes."""
+    """Member of every column, and whether the column is a probe."""
     members = np.arange(k)
-    extra = {OWN: members, WHOLE: np.array([ALL, ALL]), None: members[:0]}[probing]
-    return np.concatenate([np.tile(members, q), extra]), np.arange(k * q + len(extra)) >= k * q
+    probed = {OWN: members, WHOLE: np.array([ALL, ALL]), None: members[:0]}[probing]
+    return np.concatenate([np.tile(members, q), probed]), np.arange(k * q + len(probed)) >= k * q
 
 
 def _inside(mask: Any, scale: Any, space: Space) -> Any:
-    """The scale inside a mask, zero outside, in rows: the mask is a transpose, and mixed orders slow every step."""
+    """Scale inside a mask, zero outside, in row order: the mask is a transpose, and mixed orders slow every step."""
     W = space.zeros(mask.shape)
     W += space.xp.where(mask, scale, space.xp.zeros_like(scale))
     return W
 
 
 def _noise(size: int) -> NDArray[np.float64]:
-    """Right-hand side of a probe, the same in every batch and on every device.
+    """Right-hand side of a probe, identical in every batch and on every device.
 
     Gaussian: random signs miss the null direction (1, -1) of a repeated column every other time.
     """
@@ -314,6 +379,6 @@ def _noise(size: int) -> NDArray[np.float64]:
 
 
 def _inverse_root(squares: Any, xp: Any) -> Any:
-    """1 / sqrt, and 0 for columns without length: their coefficient is zero."""
+    """1 / sqrt, and 0 for columns of length zero, whose coefficient is zero."""
     positive = squares > 0
     return xp.where(positive, 1 / xp.sqrt(xp.where(positive, squares, xp.ones_like(squares))), xp.zeros_like(squares))
