@@ -87,7 +87,7 @@ def test_tolerance_bounds_the_error(seed, monkeypatch):
 def test_a_gram_matrix_in_single_precision_gives_answers_in_double(seed, monkeypatch):
     for kind in ["plain", "float32", "weighted", "no intercept", "correlated", "units", "far"]:
         with case(kind):
-            monkeypatch.setattr(masked_cg, "SINGLE_FROM", 0.0)
+            monkeypatch.setattr(masked_cg, "MIN_SINGLE_FLOPS", 0.0)
             X, Y = data(seed, n=500, p=60, q=2, correlation=0.9 if kind == "correlated" else 0.0)
             X = X.astype(np.float32) if kind == "float32" else X * np.logspace(-25, 25, 60) if kind == "units" else X
             X = X + 2e4 if kind == "far" else X
@@ -142,7 +142,7 @@ def test_members_given_up_are_solved_directly(seed, monkeypatch):
         with pytest.warns(ConvergenceWarning, match=r"7 of 7 members .* 8 steps.*relative error.*directly"):
             solve_both(Problem(X, Y), draw(60, 7, seed=seed, size=30))
     problem, features = Problem(near, Y), draw(60, 7, seed=seed, size=12)
-    monkeypatch.setattr(masked_cg, "WORTH_ASKING", 0.0)
+    monkeypatch.setattr(masked_cg, "MIN_COMPARED_FLOPS", 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         solve_both(problem, features)

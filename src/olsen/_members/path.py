@@ -120,7 +120,7 @@ class _Path:
         A = data.columns.A[columns, :n]
         Y = data.columns.Y[:n]
         root = data.columns.root[:n]
-        mean_weights = data.columns.share[:n]
+        mean_weights = data.columns.mean_weights[:n]
         row_indices = data.rows if rows is None else np.sort(rows)
         sample: Any = slice(None) if row_indices is None else row_indices
         mean_x = np.zeros(len(A))
@@ -309,7 +309,7 @@ def sum_pairs(
             kernels.sum_pairs,
             A=rows.A,
             Y=rows.Y,
-            share=rows.share,
+            share=rows.mean_weights,
             root=rows.root,
             n_rows=rows.n,
             own_rows=leave_one_out,
