@@ -35,10 +35,6 @@ from .problem import Problem
 OWN = "own"
 WHOLE = "whole"
 
-CAST_BLOCK_NUMBERS = 2**22  # entries of X converted to the working type at a time: 32 MB
-SINGLE_BLOCK_NUMBERS = 2**23  # entries of X centred at a time for a Gram matrix in float32: 64 MB
-SPARSE_PRODUCT_COLUMNS = 32  # columns at a time in a sparse product: they stay in cache
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -75,7 +71,7 @@ class Rows:
             yield slice(0, n), X
             return
         dtype = self.centre.dtype
-        step = n if X.dtype == dtype else max(1, CAST_BLOCK_NUMBERS // p)
+        step = n if X.dtype == dtype else max(1, 2**25 // (8 * p))  # 32 MB
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))
             yield rows, self.problem.space.xp.astype(X[rows, :], dtype, copy=False)
@@ -136,8 +132,9 @@ def _product(A: Any, V: Any) -> Any:
     if not sp.issparse(A):
         return A @ V
     product = np.empty((A.shape[0], V.shape[1]))
-    for first in range(0, V.shape[1], SPARSE_PRODUCT_COLUMNS):
-        columns = slice(first, first + SPARSE_PRODUCT_COLUMNS)
+    width = 32
+    for first in range(0, V.shape[1], width):
+        columns = slice(first, first + width)
         product[:, columns] = A @ np.ascontiguousarray(V[:, columns])
     return product
 
@@ -260,7 +257,7 @@ class UnitGram:
         unit[unit == 0] = 1.0
         G = np.zeros((p, p), dtype=np.float32, order="F")
         C = np.zeros((p, Y.shape[1]))
-        step = min(n, max(128, SINGLE_BLOCK_NUMBERS // p))  # rows at a time
+        step = min(n, max(128, 2**26 // (8 * p)))  # rows at a time, 64 MB
         buffer = np.empty((step, p))
         single = np.empty((step, p), dtype=np.float32)
         for first in range(0, n, step):

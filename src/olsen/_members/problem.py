@@ -21,7 +21,6 @@ from .._trust import EPS, ORDINARY, Cutoff, constant_columns, refuse_extremes, r
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 LANES = 8  # rows of a panel of the kernel
-MAX_HASHED_NUMBERS = 1 << 17  # entries of X hashed at a time
 
 
 @dataclass(frozen=True)
@@ -159,7 +158,7 @@ class Problem:
         """Hashes of the rows' bytes; for dense rows sums of their bits times random odd numbers, modulo 2^64."""
         if not sp.issparse(self.X):
             factors = np.random.default_rng(1).integers(0, 2**64, self.shape[1], dtype=np.uint64) | np.uint64(1)
-            step = max(1, MAX_HASHED_NUMBERS // self.shape[1])
+            step = max(1, (1 << 17) // self.shape[1])
             parts = (self.X[start : start + step] for start in range(0, self.shape[0], step))
             bits = (part.view(f"u{part.itemsize}").astype(np.uint64) for part in parts)
             # round numbers end in zeros, which would leave few distinct sums

@@ -1,1 +1,1 @@
-"""What least squares can ask of rows, in forms that merge: moments and a triangular factor."""
+"""Sufficient statistics of rows for least squares, in forms that merge: moments and a triangular factor."""

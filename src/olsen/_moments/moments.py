@@ -1,14 +1,15 @@
 r"""Sufficient statistics of a least-squares problem: count, means, X'X, X'y, y'y.
 
-With all rows in use, a member on columns :math:`S` needs only :math:`G_{SS}` and :math:`c_S`. Once these moments exist
+For members on all rows, a member on columns :math:`S` needs only :math:`G_{SS}` and :math:`c_S`. Once the moments exist
 the number of rows no longer matters, and data in pieces are moments that merge.
 
 Numerical price: :math:`G` squares the condition number of X. Solvers that work on it watch their pivots and go back to
-the data when it is not to be trusted (see ``_members.gram``).
+the data when it is not trusted (see ``_members.gram``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import accumulate
@@ -27,16 +28,18 @@ from .._trust import EPS, constant_columns
 Array = NDArray[np.float64]
 Real = TypeVar("Real", bound=np.floating[Any])
 
-# flops of a Gram matrix: below, it is not worth sharing; it gains nothing from threads of BLAS; two of ours share it
-TINY, SMALL, LARGE = 1e7, 2e8, 4e9
+MIN_HALVED_FLOPS = 1e7  # a smaller Gram matrix is not worth sharing between threads
+MIN_BLAS_FLOPS = 2e8  # a smaller Gram matrix gains nothing from threads of BLAS
+MIN_SHARED_BLAS_FLOPS = 4e9  # a smaller Gram matrix is shared by two of our threads, if there are several
 ALONE = Threads()
 DEVICE_BLOCK_BYTES = 1 << 31  # few large products: every block adds a p x p matrix
 BLOCK_BYTES = 1 << 25  # rows are centred and squared in blocks of this size, so no second copy of X is made
+MAX_COPIED_COLUMNS = 64  # columns that are copied to be centred a second time
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of weighted rows (x, y), about the means if ``centred`` and about zero otherwise.
+    """Moments of weighted rows (x, y), centred if ``centred`` and about zero otherwise.
 
     Parameters
     ----------
@@ -53,7 +56,7 @@ class Moments:
     yy : ndarray of shape (q,)
         :math:`\\sum_l w_l (y_l - \\bar y)^2`.
     centred : bool
-        Whether means were taken out.
+        Whether means were subtracted.
     space : Space, default=HOST
         Where the arrays live.
     """
@@ -74,14 +77,15 @@ class Moments:
         .. math:: G = G_1 + G_2 + \frac{w_1 w_2}{w_1 + w_2} (\bar x_1 - \bar x_2)(\bar x_1 - \bar x_2)'
         """
         weight = self.weight + other.weight
-        share = other.weight / weight if weight else 0.0  # no rows on either side
-        dx, dy = other.mean_x - self.mean_x, other.mean_y - self.mean_y  # zero when not centred
-        between = self.weight * share
+        fraction = other.weight / weight if weight else 0.0  # no rows on either side
+        dx = other.mean_x - self.mean_x  # zero when not centred
+        dy = other.mean_y - self.mean_y
+        between = self.weight * fraction
         return Moments(
             n_rows=self.n_rows + other.n_rows,
             weight=weight,
-            mean_x=self.mean_x + share * dx,
-            mean_y=self.mean_y + share * dy,
+            mean_x=self.mean_x + fraction * dx,
+            mean_y=self.mean_y + fraction * dy,
             G=self.G + other.G + between * (dx[:, None] * dx[None, :]),
             C=self.C + other.C + between * (dx[:, None] * dy[None, :]),
             yy=self.yy + other.yy + between * dy**2,
@@ -90,19 +94,19 @@ class Moments:
         )
 
     def target(self, t: int) -> Moments:
-        """The same for one of several targets."""
+        """Moments for one of several targets."""
         return replace(self, mean_y=self.mean_y[t : t + 1], C=self.C[:, t : t + 1], yy=self.yy[t : t + 1])
 
     def on_host(self) -> Moments:
-        """The same in NumPy arrays; itself if they are."""
+        """Moments in NumPy arrays; itself if its arrays are."""
         return self if self.space.on_host else self._copied
 
     @cached_property
     def _copied(self) -> Moments:
-        """Brought over once."""
+        """Copy on the host, made once."""
         arrays = (self.mean_x, self.mean_y, self.G, self.C, self.yy)
         mean_x, mean_y, G, C, yy = (self.space.get(a).astype(np.float64, copy=False) for a in arrays)
-        return Moments(self.n_rows, self.weight, mean_x, mean_y, G, C, yy, self.centred)
+        return replace(self, mean_x=mean_x, mean_y=mean_y, G=G, C=C, yy=yy, space=HOST)
 
     @staticmethod
     def merge_all(parts: list[Moments]) -> Moments:
@@ -111,11 +115,11 @@ class Moments:
 
 
 def training_moments(folds: list[Moments]) -> list[Moments]:
-    """Moments of all folds but one, for each of them, by merging: subtracting from the total would cancel."""
-    before = list(accumulate(folds[:-1], Moments.merge))
-    after = list(accumulate(folds[:0:-1], Moments.merge))[::-1]
-    inner = [a.merge(b) for a, b in zip(before[:-1], after[1:], strict=True)]
-    return [after[0], *inner, before[-1]]
+    """Moments of all folds but one, for each fold, by merging: subtracting from the total would cancel."""
+    first_folds = list(accumulate(folds[:-1], Moments.merge))
+    last_folds = list(accumulate(folds[:0:-1], Moments.merge))[::-1]
+    inner = [first.merge(last) for first, last in zip(first_folds[:-1], last_folds[1:], strict=True)]
+    return [last_folds[0], *inner, first_folds[-1]]
 
 
 def from_data(
@@ -124,36 +128,47 @@ def from_data(
     """Moments of X (dense or sparse, any float type) and Y of shape (n, q), accumulated in float64.
 
     Two passes over dense rows, means first: sums of raw squares would cancel when means are large. Arrays of other
-    libraries stay in their `space`. `mapper` shares the work among threads.
+    libraries stay in their `space`. `mapper` divides the work among threads.
     """
-    xp, (n, p) = space.xp, X.shape
-    if space.on_host and n * float(p) ** 2 > SMALL:
+    xp = space.xp
+    n, p = X.shape
+    if space.on_host and n * float(p) ** 2 > MIN_BLAS_FLOPS:
         instead = "solver='auto' forms one small Gram matrix for each member, and 'masked_cg' none."
         memory.require(8.0 * p * p, f"The Gram matrix of {p} columns", instead)
-    total = float(n) if weight is None else float(xp.sum(weight))
-    square = _sparse_squares if sp.issparse(X) else partial(_dense_squares, mapper=mapper)
-    square = square if space.on_host else partial(_squares_elsewhere, space)
-    # one thread of BLAS, so that sums round alike however many threads the members have; large products ask for more
+    total_weight = float(n) if weight is None else float(xp.sum(weight))
+    sum_squares: Callable[..., tuple[Any, Any, Any]] = _sparse_squares
+    if not space.on_host:
+        sum_squares = partial(_squares_elsewhere, space=space)
+    elif not sp.issparse(X):
+        sum_squares = partial(_dense_squares, mapper=mapper)
+    # one thread of BLAS, so that the rounding of sums does not depend on the number of threads; large products ask for
+    # more
     with one_blas_thread():
         mean_x = weighted_mean(X, weight, space) if centre else space.zeros(p)
         mean_y = weighted_mean(Y, weight, space) if centre else space.zeros(Y.shape[1])
-        G, C, yy = square(X, Y, weight, mean_x, mean_y)
-    dead = constant_columns(xp.linalg.diagonal(G), mean_x, total, float(xp.finfo(space.dtype).eps))
-    if bool(xp.any(dead)):  # by products, which need no assignment
-        alive = space.cast(~dead)
-        G, C = G * alive[:, None] * alive[None, :], C * alive[:, None]
-    return Moments(n, total, mean_x, mean_y, G, C, yy, centre, space)
+        G, C, yy = sum_squares(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
+    constant = constant_columns(xp.linalg.diagonal(G), mean_x, total_weight, float(xp.finfo(space.dtype).eps))
+    if bool(xp.any(constant)):  # by products: not all array libraries allow assignment
+        alive = space.cast(~constant)
+        G = G * alive[:, None] * alive[None, :]
+        C = C * alive[:, None]
+    return Moments(
+        n_rows=n, weight=total_weight, mean_x=mean_x, mean_y=mean_y, G=G, C=C, yy=yy, centred=centre, space=space
+    )
 
 
 def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
     """Column means in float64, for A dense in any namespace, or sparse.
 
-    The mean of a column that holds one value is that value: a sum over n rows may be off by n units in the last place,
-    and what is left of the column after centring would look like a direction.
+    The mean of a constant column is its value: a sum over n rows may be off by n units in the last place, and the
+    remainder of the column after centring would look like a direction.
     """
-    xp, (n, p), sparse, get = space.xp, A.shape, sp.issparse(A), np.asarray if space.on_host else space.get
+    xp = space.xp
+    n, p = A.shape
+    sparse = sp.issparse(A)
+    get = np.asarray if space.on_host else space.get
     dtype = np.result_type(A.dtype, np.float64) if space.on_host else space.dtype  # extended stays extended
-    whole = n if weight is None else xp.sum(weight)
+    total_weight = n if weight is None else xp.sum(weight)
 
     def total(part: Any, rows: slice = slice(None)) -> Any:
         if weight is None:
@@ -161,26 +176,32 @@ def weighted_mean(A: Any, weight: Any, space: Space = HOST) -> Any:
         return weight[rows] @ xp.astype(part, dtype, copy=False)
 
     if sparse:
-        mean = np.asarray(A.T @ (np.ones(n) if weight is None else weight), dtype=dtype) / whole
+        mean = np.asarray(A.T @ (np.ones(n) if weight is None else weight), dtype=dtype) / total_weight
     else:
-        mean = np.array(get(sum(total(A[b, :], b) for b in _row_blocks(n, p, DEVICE_BLOCK_BYTES)) / whole))
+        block_totals = (total(A[rows, :], rows) for rows in _row_blocks(n, p, DEVICE_BLOCK_BYTES))
+        mean = np.array(get(sum(block_totals) / total_weight))
     first = get(A[[0]].toarray()[0] if sparse else A[0, :]).astype(mean.dtype)
     eps = EPS if space.on_host else float(xp.finfo(dtype).eps)
-    near = np.flatnonzero((np.abs(mean - first) <= 4 * n * eps * np.abs(first)) & (first != 0))  # it may hold one value
-    for start in range(0, len(near), 64):
-        j = near[start : start + 64]
+    may_be_constant = (np.abs(mean - first) <= 4 * n * eps * np.abs(first)) & (first != 0)
+    candidates = np.flatnonzero(may_be_constant)
+    for start in range(0, len(candidates), MAX_COPIED_COLUMNS):
+        j = candidates[start : start + MAX_COPIED_COLUMNS]
         part = A[:, j].toarray() if sparse else xp.take(A, space.put(j), axis=1)
-        off = xp.astype(part, dtype, copy=False) - xp.asarray(first[j], dtype=dtype, device=space.device)
-        mean[j] = first[j] + get(total(off) / whole)
+        differences = xp.astype(part, dtype, copy=False) - xp.asarray(first[j], dtype=dtype, device=space.device)
+        mean[j] = first[j] + get(total(differences) / total_weight)
     return mean if space.on_host else space.put(mean)
 
 
-def _squares_elsewhere(space: Space, X: Any, Y: Any, weight: Any, mean_x: Any, mean_y: Any) -> tuple[Any, Any, Any]:
-    """The same sums in X's own namespace."""
-    (n, p), q = X.shape, Y.shape[1]
-    G, C, yy = space.zeros((p, p)), space.zeros((p, q)), space.zeros(q)
+def _squares_elsewhere(X: Any, Y: Any, weight: Any, *, mean_x: Any, mean_y: Any, space: Space) -> tuple[Any, Any, Any]:
+    """X'X, X'y and y'y, centred, in the namespace of X."""
+    n, p = X.shape
+    q = Y.shape[1]
+    G = space.zeros((p, p))
+    C = space.zeros((p, q))
+    yy = space.zeros(q)
     for rows in _row_blocks(n, p, DEVICE_BLOCK_BYTES):
-        x, y = space.cast(X[rows, :]) - mean_x, Y[rows, :] - mean_y
+        x = space.cast(X[rows, :]) - mean_x
+        y = Y[rows, :] - mean_y
         wx, wy = (a if weight is None else a * weight[rows][:, None] for a in (x, y))
         G += wx.T @ x
         C += wx.T @ y
@@ -194,33 +215,35 @@ def _row_blocks(n: int, p: int, n_bytes: int) -> list[slice]:
 
 
 def _dense_squares(
-    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, mapper: Threads | None = None
+    X: NDArray[Any], Y: Array, weight: Array | None, *, mean_x: Array, mean_y: Array, mapper: Threads | None = None
 ) -> tuple[Array, Array, Array]:
-    """X'X, X'y and y'y about the means; threads do not change how small ones are summed.
+    """X'X, X'y and y'y, centred; the rounding of small products does not depend on the number of threads.
 
-    Threads of BLAS would spin for milliseconds after a product and take the cores from members that come next, so
-    products of middle size are made in two halves by ours.
+    Threads of BLAS would spin for milliseconds after a product and take the cores from the members that come next, so
+    products of middle size are computed in two halves by our threads.
     """
     n, p = X.shape
-    flops, mapper = n * float(p) ** 2, mapper or ALONE
-    if 8 * n * p > BLOCK_BYTES or flops >= (SMALL if mapper.n_threads == 1 else LARGE):
-        with mapper.blas():
-            return _sum_of_blocks(X, Y, weight, mean_x, mean_y)
-    x, y = centred_rows(X, Y, weight, mean_x, mean_y, np.empty(X.shape))
-    if flops < TINY or n < 100:
+    flops = n * float(p) ** 2
+    threads = mapper or ALONE
+    if 8 * n * p > BLOCK_BYTES or flops >= (MIN_BLAS_FLOPS if threads.n_threads == 1 else MIN_SHARED_BLAS_FLOPS):
+        with threads.blas():
+            return _sum_of_blocks(X, Y, weight, mean_x=mean_x, mean_y=mean_y)
+    x, y = centred_rows(X, Y, weight, mean_x=mean_x, mean_y=mean_y, buffer=np.empty(X.shape))
+    if flops < MIN_HALVED_FLOPS or n < 100:
         G = x.T @ x
     else:
         halves = [x[: n // 2], x[n // 2 :]]
-        G, other = mapper.quiet()(lambda i, _: halves[i].T @ halves[i], 2, chunk=1, uses_blas=False)
-        G += other
+        G, G_second = threads.quiet()(lambda i, _: halves[i].T @ halves[i], 2, chunk=1, uses_blas=False)
+        G += G_second
     return G, x.T @ y, (y * y).sum(axis=0)
 
 
 def centred_rows(
-    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array, buffer: Array
+    X: NDArray[Any], Y: Array, weight: Array | None, *, mean_x: Array, mean_y: Array, buffer: Array
 ) -> tuple[Array, Array]:
-    """Rows about the means, times the root of their weight, in float64 whatever X is."""
-    x, y = np.subtract(X, mean_x, out=buffer), Y - mean_y
+    """Centred, sqrt-weighted rows in float64, whatever the type of X."""
+    x = np.subtract(X, mean_x, out=buffer)
+    y = Y - mean_y
     if weight is not None:
         root = np.sqrt(weight)[:, None]
         x *= root
@@ -229,15 +252,24 @@ def centred_rows(
 
 
 def _sum_of_blocks(
-    X: NDArray[Any], Y: Array, weight: Array | None, mean_x: Array, mean_y: Array
+    X: NDArray[Any], Y: Array, weight: Array | None, *, mean_x: Array, mean_y: Array
 ) -> tuple[Array, Array, Array]:
     n, p = X.shape
+    q = Y.shape[1]
     blocks = _row_blocks(n, p, BLOCK_BYTES)
-    G, C, yy = np.zeros((p, p), order="F"), np.zeros((p, Y.shape[1])), np.zeros(Y.shape[1])
+    G = np.zeros((p, p), order="F")
+    C = np.zeros((p, q))
+    yy = np.zeros(q)
     buffer = np.empty((blocks[0].stop, p))
     for block in blocks:
-        w = None if weight is None else weight[block]
-        x, y = centred_rows(X[block], Y[block], w, mean_x, mean_y, buffer[: block.stop - block.start])
+        x, y = centred_rows(
+            X[block],
+            Y[block],
+            None if weight is None else weight[block],
+            mean_x=mean_x,
+            mean_y=mean_y,
+            buffer=buffer[: block.stop - block.start],
+        )
         # adds to one triangle in place: x.T @ x would mirror, allocate and add a whole matrix for every block
         G = la.blas.dsyrk(1.0, x.T, beta=1.0, c=G, lower=1, overwrite_c=1)
         with one_blas_thread():
@@ -248,7 +280,8 @@ def _sum_of_blocks(
 
 def mirror_lower(G: NDArray[Real]) -> NDArray[Real]:
     """Copy the lower triangle to the upper one, in place and block by block."""
-    p, step = len(G), 64
+    p = len(G)
+    step = 64
     for start in range(0, p, step):
         stop = min(start + step, p)
         corner = G[start:stop, start:stop]
@@ -257,17 +290,19 @@ def mirror_lower(G: NDArray[Real]) -> NDArray[Real]:
     return G
 
 
-def _sparse_squares(X: Any, Y: Array, weight: Array | None, mean_x: Array, mean_y: Array) -> tuple[Array, Array, Array]:
-    """The means are taken out of the finished products: centring a sparse matrix would fill it."""
+def _sparse_squares(
+    X: Any, Y: Array, weight: Array | None, *, mean_x: Array, mean_y: Array
+) -> tuple[Array, Array, Array]:
+    """X'X, X'y and y'y, centred after the products: centring a sparse matrix would fill it."""
     X = X.astype(np.float64, copy=False)
     weights = np.ones(X.shape[0]) if weight is None else weight
     y = Y - mean_y
-    # in row order, which the kernels ask for: of rows stored by rows SciPy would give it in column order
+    # in row order, which the kernels need; SciPy's default for X stored by rows would be column order
     G = (X.T @ X.multiply(weights[:, None])).toarray(order="C") - weights.sum() * np.outer(mean_x, mean_x)
     C = np.asarray(X.T @ (weights[:, None] * y)) - np.outer(mean_x, weights @ y)
     cancelled = np.flatnonzero(np.diagonal(G) < 1e-3 * weights.sum() * mean_x**2)
-    for start in range(0, len(cancelled), 64):  # columns far from zero: centre these few, or their digits are lost
-        j = cancelled[start : start + 64]
+    for start in range(0, len(cancelled), MAX_COPIED_COLUMNS):  # centre columns far from zero, or their digits are lost
+        j = cancelled[start : start + MAX_COPIED_COLUMNS]
         x = X[:, j].toarray() - mean_x[j]
         wx = weights[:, None] * x
         G[:, j] = X.T @ wx - np.outer(mean_x, wx.sum(axis=0))

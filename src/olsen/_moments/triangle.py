@@ -1,12 +1,12 @@
-r"""Rows that arrive in batches: the triangular factor of everything seen so far.
+r"""Triangular factor of rows that arrive in batches.
 
 .. math:: [\,1 \; X \; Y\,] = Q R
 
-R, of p + q + 1 rows at most, is all that least squares on any columns can ask of the data, and unlike X'X it does not
-square the condition number. A new batch is stacked under R and factored again, so memory does not grow with rows.
-The first row of R holds the means, the rows below are a problem on centred data with the same members. With an
-intercept the means of the first batch are taken off all rows beforehand: rounding is then relative to the spread of a
-column, not to its distance from zero.
+R, of p + q + 1 rows at most, determines least squares on any columns, and unlike X'X it does not square the condition
+number. A new batch is stacked under R and factored again, so memory does not grow with rows. The first row of R holds
+the means, the rows below are centred data with the same least-squares solutions. With an intercept the means of the
+first batch are subtracted from all rows beforehand: rounding is then relative to the standard deviation of a column,
+not to its distance from zero.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from .._trust import Cutoff, constant_columns
 
 @dataclass(frozen=True)
 class Triangle:
-    """Triangular factor of the rows seen so far, weighted by the roots of their weights."""
+    """Triangular factor of the rows seen so far, sqrt-weighted."""
 
     R: NDArray[np.float64]  # (min(n, 1 + p + q), 1 + p + q); the first column is zero without intercept
     n_rows: int
     n_targets: int
-    shift: NDArray[np.float64]  # (p + q,) taken off X and Y
+    shift: NDArray[np.float64]  # (p + q,) subtracted from X and Y
 
     @classmethod
     def empty(cls, p: int, q: int) -> Triangle:
-        """No rows seen."""
+        """Factor of no rows."""
         return cls(np.zeros((0, 1 + p + q)), 0, q, np.zeros(p + q))
 
     def add(self, X: Any, Y: NDArray[np.float64], weight: NDArray[np.float64] | None, centre: bool) -> Triangle:
-        """The factor with further rows stacked under it; `centre` for members that fit an intercept."""
+        """Factor with further rows stacked under it; `centre` for members that fit an intercept."""
         X = X.toarray() if sp.issparse(X) else X
         rows = np.hstack([np.ones((len(X), 1)), X, Y]).astype(np.float64, copy=False)
         shift = self.shift
@@ -51,37 +51,42 @@ class Triangle:
         return self._stack(rows, len(rows), shift)
 
     def join(self, other: Triangle) -> Triangle:
-        """The factor of both sets of rows."""
+        """Factor of both sets of rows."""
         if not self.n_rows:
             return other
-        moved = other.R.copy()
-        moved[:, 1:] += moved[:, :1] * (other.shift - self.shift)
-        return self._stack(moved, other.n_rows, self.shift)
+        shifted = other.R.copy()
+        shifted[:, 1:] += shifted[:, :1] * (other.shift - self.shift)
+        return self._stack(shifted, other.n_rows, self.shift)
 
     def _stack(self, rows: NDArray[np.float64], count: int, shift: NDArray[np.float64]) -> Triangle:
         (R,) = la.qr(np.vstack([self.R, rows]), mode="r", check_finite=False, overwrite_a=True)
         return Triangle(R[: R.shape[1]], self.n_rows + count, self.n_targets, shift)
 
     def centred(self, fit_intercept: bool) -> CentredRows:
-        """Few rows with the same least-squares solutions as all that were added."""
+        """Few rows with the same least-squares solutions as all rows added."""
         q = self.n_targets
-        X, Y = self.R[:, 1:-q], self.R[:, -q:]
+        X = self.R[:, 1:-q]
+        Y = self.R[:, -q:]
         mean = np.zeros(len(self.shift))
         if fit_intercept:
             mean = self.shift + self.R[0, 1:] / self.R[0, 0]
-            X, Y = X[1:].copy(), Y[1:]
-        mean_x, mean_y, weight = mean[:-q], mean[-q:], float(self.R[0, 0] ** 2)
+            X = X[1:].copy()
+            Y = Y[1:]
+        mean_x = mean[:-q]
+        mean_y = mean[-q:]
+        weight = float(self.R[0, 0] ** 2)
         length = np.linalg.norm(X, axis=0)
         if fit_intercept:
             constant = constant_columns(length**2, mean_x, weight)
-            X[:, constant], length[constant] = 0.0, 0.0
-        # rounding grows with the rows that went in, not with those of the factor
+            X[:, constant] = 0.0
+            length[constant] = 0.0
+        # rounding grows with the rows that were added, not with the rows of the factor
         cutoff = Cutoff.of(max(self.n_rows, X.shape[1]), length, mean_x, weight)
-        return CentredRows(X, Y, mean_x, mean_y, cutoff)
+        return CentredRows(X=X, Y=Y, mean_x=mean_x, mean_y=mean_y, cutoff=cutoff)
 
 
 class CentredRows(NamedTuple):
-    """Rows about their means (zeros without intercept), and when directions of them are rounding."""
+    """Centred rows (means are zeros without intercept), and the threshold below which a direction is rounding."""
 
     X: NDArray[np.float64]
     Y: NDArray[np.float64]
