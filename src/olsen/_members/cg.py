@@ -9,11 +9,11 @@ direction, and the iteration would stop early with a coefficient that is wrong i
 
 The estimate comes from *probes*, columns with random right-hand sides z: their solution w is one step of inverse
 iteration, and :math:`w'Aw / w'w = w'z / w'w` bounds the smallest eigenvalue from above at every step and settles
-early. A probe of a matrix that holds A as a principal submatrix will do (Cauchy's interlacing), so one probe of the
-whole Gram matrix can serve all members. Where the estimate falls below the trusted limit the system is left to a
-direct solver.
+early. A probe of a matrix that holds A as a principal submatrix also works (Cauchy's interlacing), so one probe of the
+Gram matrix of all columns can serve all members. Where the estimate falls below the trusted limit the system is left to
+a direct solver.
 
-Nothing is brought to the host but three numbers a column, every few steps.
+Only three numbers a column are transferred to the host, every few steps.
 """
 
 from __future__ import annotations
@@ -30,18 +30,22 @@ from .._execution.arrays import HOST, Space
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-TooSlow = Callable[[Indices, float, int], bool]  # (members left, steps they are expected to need, steps done)
+TooSlow = Callable[[Indices, float, int], bool]  # (waiting members, steps they are expected to need, steps done)
 
-ALL = -1  # the member that stands for all of them: a probe of the whole matrix
+ALL = -1  # number of a member that stands for all members: a probe of the matrix of all columns
 LIMIT = 1e5  # largest trusted inverse eigenvalue of a matrix with unit diagonal, as for the direct solver on a Gram
-# waiting; converged; not to be trusted on the normal equations; not converged; dearer than a direct solver; in need of
-# a probe of its own
-WAITING, DONE, UNTRUSTED, SLOW, DEARER, UNPROBED = range(6)
+
+WAITING = 0
+DONE = 1  # converged
+UNTRUSTED = 2  # not trusted on the normal equations
+SLOW = 3  # not converged
+DEARER = 4  # more expensive than a direct solver
+UNPROBED = 5  # in need of a separate probe
 
 
 @dataclass
 class Outcome:
-    """What became of every member: state, steps taken, bound of the relative error reached."""
+    """Outcome of every member: state, bound of the relative error reached, and the number of steps."""
 
     state: NDArray[np.int8]
     error: NDArray[np.float64]
@@ -50,8 +54,8 @@ class Outcome:
 
     @classmethod
     def waiting(cls, k: int) -> Outcome:
-        """Nothing known of any member."""
-        return cls(np.full(k, WAITING, dtype=np.int8), np.full(k, np.inf), np.full(k, np.nan))
+        """Outcome of members before the first step."""
+        return cls(state=np.full(k, WAITING, dtype=np.int8), error=np.full(k, np.inf), smallest=np.full(k, np.nan))
 
 
 @dataclass
@@ -70,26 +74,36 @@ class _Systems:
     bb: NDArray[np.float64]  # squared right-hand sides, on the host
 
     def step(self, space: Space) -> None:
-        """One step of conjugate gradients in every column; columns that are solved stand still."""
+        """Do one step of conjugate gradients in every column; columns that are solved stand still."""
         Q = self.operator(self.P)
         alpha = space.ratio(self.rr, space.xp.sum(self.P * Q, axis=0))
         space.add_product(self.X, alpha, self.P)
         space.add_product(self.R, alpha, Q, sign=-1.0)
-        new = space.column_squares(self.R)
-        space.scale_and_add(self.P, space.ratio(new, self.rr), self.R)
-        self.rr = new
+        rr = space.column_squares(self.R)
+        space.scale_and_add(self.P, space.ratio(rr, self.rr), self.R)
+        self.rr = rr
 
     def look(self, space: Space) -> NDArray[np.float64]:
         """Squared residual, squared solution and x'b of every column, in one transfer."""
         looks = [self.rr, space.column_squares(self.X), space.xp.sum(self.X * self.B, axis=0)]
         return np.asarray(space.get(space.xp.stack(looks)), dtype=np.float64)
 
-    def take(self, keep: Indices, space: Space) -> _Systems:
-        """Without the other columns."""
-        here = space.put(keep)
-        B, X, R, P = (space.xp.take(a, here, axis=1) for a in (self.B, self.X, self.R, self.P))
-        rr, operator = space.xp.take(self.rr, here, axis=0), self.operator.take(here, space.xp)
-        return _Systems(operator, B, X, R, P, rr, self.column[keep], self.owner[keep], self.probe[keep], self.bb[keep])
+    def take(self, columns: Indices, space: Space) -> _Systems:
+        """Restrict the iteration to some columns."""
+        device_columns = space.put(columns)
+        B, X, R, P = (space.xp.take(a, device_columns, axis=1) for a in (self.B, self.X, self.R, self.P))
+        return _Systems(
+            operator=self.operator.take(device_columns, space.xp),
+            B=B,
+            X=X,
+            R=R,
+            P=P,
+            rr=space.xp.take(self.rr, device_columns, axis=0),
+            column=self.column[columns],
+            owner=self.owner[columns],
+            probe=self.probe[columns],
+            bb=self.bb[columns],
+        )
 
 
 def iterate(
@@ -105,7 +119,7 @@ def iterate(
     limit: float = LIMIT,
     too_slow: TooSlow,
 ) -> Any:
-    """Solutions of all columns of B, in their order; `outcome` says which are to be used.
+    """Solutions of all columns of B, in their order; `outcome` says which solutions are usable.
 
     Parameters
     ----------
@@ -116,81 +130,97 @@ def iterate(
     member : ndarray of shape (columns,)
         The member each column belongs to; ``ALL`` for a probe that serves all members.
     probe : ndarray of shape (columns,)
-        Which columns are probes.
+        Whether a column is a probe.
     outcome : Outcome
-        Filled in. Members need an estimate of the smallest eigenvalue: from a probe, or there already.
+        Updated. Members need an estimate of the smallest eigenvalue: from a probe, or from an earlier call.
     tol : float
-        Relative error asked for.
+        Largest relative error.
     max_steps : int
-        Steps after which the members that are left count as slow.
+        Steps after which members that still wait count as slow.
     space : Space, default=HOST
         Where B lives.
     limit : float, default=1e5
         Largest trusted inverse of the smallest eigenvalue.
     too_slow : callable
-        Given the members left, the steps they are expected to need and the steps done, says whether to give them up.
+        Called with the waiting members, the steps they are expected to need and the steps done; True gives them up.
     """
-    start, every = space.xp.zeros_like(B), 8 if space.parallel else 4  # steps between looks: a device waits meanwhile
+    steps_between_looks = 8 if space.parallel else 4  # a device waits during a look
+    X = space.xp.zeros_like(B)
     bb = space.column_squares(B)
-    live = _Systems(operator, B, start, B + start, B + start, bb, np.arange(len(member)), member, probe, space.get(bb))
+    live = _Systems(
+        operator=operator,
+        B=B,
+        X=X,
+        R=B + X,
+        P=B + X,
+        rr=bb,
+        column=np.arange(len(member)),
+        owner=member,
+        probe=probe,
+        bb=space.get(bb),
+    )
     finished: list[tuple[Indices, Any]] = []
     while len(live.column) and outcome.steps < max_steps:
-        for _ in range(every):
+        for _ in range(steps_between_looks):
             live.step(space)
-        outcome.steps += every
-        left = _judge(live, live.look(space), outcome, tol, limit)
+        outcome.steps += steps_between_looks
+        active = _judge(live, live.look(space), outcome, tol=tol, limit=limit)
         waiting = outcome.state == WAITING
         if waiting.any() and too_slow(np.flatnonzero(waiting), _expected_steps(outcome, waiting, tol), outcome.steps):
             outcome.state[waiting] = DEARER
             waiting[:] = False
-        left &= np.where(live.owner == ALL, waiting.any(), waiting[live.owner])
-        if not left.any():
+        active &= np.where(live.owner == ALL, waiting.any(), waiting[live.owner])
+        if not active.any():
             break
-        if left.sum() <= 0.75 * len(left):  # columns that are done cost a product each, moving the others costs too
-            done = np.flatnonzero(~left)
+        if active.sum() <= 0.75 * len(active):  # finished columns cost a product each, but moving the others costs too
+            done = np.flatnonzero(~active)
             finished.append((live.column[done], space.xp.take(live.X, space.put(done), axis=1)))
-            live = live.take(np.flatnonzero(left), space)
+            live = live.take(np.flatnonzero(active), space)
     outcome.state[outcome.state == WAITING] = SLOW
-    if not finished:  # all together, so in their order
+    if not finished:  # all columns stayed together, in their order
         return live.X
     finished.append((live.column, live.X))
     order = np.argsort(np.concatenate([numbers for numbers, _ in finished]))
-    return space.xp.take(space.xp.concat([part for _, part in finished], axis=1), space.put(order), axis=1)
+    solutions = space.xp.concat([part for _, part in finished], axis=1)
+    return space.xp.take(solutions, space.put(order), axis=1)
 
 
-def _judge(live: _Systems, looks: Array, outcome: Outcome, tol: float, limit: float) -> Flags:
-    """Update the outcome of all members; which columns have something left to do.
+def _judge(live: _Systems, looks: Array, outcome: Outcome, *, tol: float, limit: float) -> Flags:
+    """Update the outcome of all members, and return whether each column needs further steps.
 
     A probe has settled when its solution has resolved every direction. A direction of the noise is 1 / sqrt(size) of it
-    on average; one that is shorter than the threshold could be missed. With 1e-3 that happens once in 1250 times; two
-    probes of the whole matrix, both at 3e-2, miss it once in 1750.
+    on average; a direction shorter than the threshold could be missed. With 1e-3 that happens once in 1250 times; two
+    probes of the matrix of all columns, both at 3e-2, miss it once in 1750.
     """
-    (rr, xx, xb), owner, size = looks, live.owner, live.B.shape[0]
-    whole = owner == ALL
+    rr, xx, xb = looks
+    owner = live.owner
+    size = live.B.shape[0]
+    joint = owner == ALL
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         # Rayleigh quotient of the iterate: at least the smallest eigenvalue
         ritz = np.divide(xb, xx, out=np.ones_like(xx), where=xx != 0)
         relative = np.sqrt(np.where(live.bb > 0, rr / live.bb, 0.0) * size)
-        settled = live.probe & np.where(whole, np.all(relative[whole] <= 3e-2), relative <= 1e-3)
-        own = np.flatnonzero(settled & ~whole)
-        outcome.smallest[owner[own]] = ritz[own]
-        if np.any(settled & whole):
-            outcome.smallest[:] = ritz[whole].min()
+        settled = live.probe & np.where(joint, np.all(relative[joint] <= 3e-2), relative <= 1e-3)
+        member_probes = np.flatnonzero(settled & ~joint)
+        outcome.smallest[owner[member_probes]] = ritz[member_probes]
+        if np.any(settled & joint):
+            outcome.smallest[:] = ritz[joint].min()
         distrusted = ~(ritz >= 1 / limit)
-        outcome.state[owner[distrusted & ~whole]] = UNTRUSTED
+        outcome.state[owner[distrusted & ~joint]] = UNTRUSTED
         waiting = outcome.state == WAITING
-        here = np.flatnonzero(~live.probe & waiting[owner])
-        error = np.where(live.bb[here] > 0, np.sqrt(rr[here] / xx[here]), 0.0) / outcome.smallest[owner[here]]
+        columns = np.flatnonzero(~live.probe & waiting[owner])
+        relative_residual = np.where(live.bb[columns] > 0, np.sqrt(rr[columns] / xx[columns]), 0.0)
+        error = relative_residual / outcome.smallest[owner[columns]]
     outcome.error[waiting] = 0.0
-    np.maximum.at(outcome.error, owner[here], np.where(np.isnan(error), np.inf, error))  # the largest over its targets
-    if np.any(distrusted & whole):  # the whole is nearly singular: members may not be
+    np.maximum.at(outcome.error, owner[columns], np.where(np.isnan(error), np.inf, error))  # largest over the targets
+    if np.any(distrusted & joint):  # the matrix of all columns is nearly singular: members' matrices may not be
         outcome.state[waiting] = UNPROBED
     outcome.state[(outcome.error <= tol) & (outcome.state == WAITING)] = DONE
     return ~settled
 
 
 def _expected_steps(outcome: Outcome, waiting: Flags, tol: float) -> float:
-    """Steps still to come for the slowest member if the error goes on falling as it did; early steps fall least."""
+    """Steps the slowest member still needs if its error goes on falling at its average rate; early steps fall least."""
     error = np.max(outcome.error[waiting])
     if not np.isfinite(error):
         return np.inf

@@ -41,7 +41,7 @@ LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a
 
 
 def solve(
-    problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads, *, refine: bool = True
+    problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads, *, refine: bool = True
 ) -> Solution:
     """Solve every member from its own submatrix.
 
@@ -60,10 +60,10 @@ def solve(
         coef = least_squares(part.A, part.B, cutoff)
         return coef, part.intercept(coef), False
 
-    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "orthogonal", mapper)
+    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "orthogonal", threads)
 
 
-def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, mapper: Threads) -> Solution:
+def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
     """Members with fewer rows than columns: the minimum-norm interpolator of each."""
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:
@@ -74,7 +74,7 @@ def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, map
             coef = least_squares(part.A, part.B, problem.cutoff(part, features[i]))
         return coef, part.intercept(coef), refit
 
-    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "interpolator", mapper)
+    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "interpolator", threads)
 
 
 def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
