@@ -1,4 +1,4 @@
-"""How a batch of members is solved: the solvers, and the one place that decides between them."""
+"""Solvers of members, and the rule that chooses between them."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
     all rows, sparse            masked_cg       2560 nnz k                                       80 p k + 16 n k
     ==========================  ==============  ===============================================  ==================
 
-    The least flops win among those whose memory is there (a dense Gram matrix of sparse data: up to 5000 columns). An
-    entry gathered from X costs g = 40 flops, 100 where X does not fit a cache of 24 MB. Steps of masked_cg, 40 here,
-    are many more on correlated columns, hence the factor of two; sparse products run at about a tenth of the rate of
-    dense ones. ``orthogonal`` (8 rows m^2 flops a member, and the time of 2e6) is never the cheapest, but the one that
-    keeps all digits. Plain least squares, which has all rows and columns, goes there where it takes no more than about
-    a millisecond; the others hand over to it the members whose Gram matrix is not to be trusted, and it can be asked
-    for by name.
+    The solver of the fewest flops wins among the solvers whose memory is available (a dense Gram matrix of sparse data:
+    up to 5000 columns). An entry gathered from X costs g = 40 flops, 100 where X does not fit a cache of 24 MB. The
+    table assumes 40 steps of masked_cg; correlated columns take many more, hence the factor of two. Sparse products run
+    at about a tenth of the rate of dense ones. ``orthogonal`` (8 rows m^2 flops a member, and the time of 2e6) is never
+    the cheapest, but keeps all digits. Plain least squares, which has all rows and columns, goes there where it takes
+    no more than about a millisecond. The other solvers hand members to it whose Gram matrix is not trusted, and users
+    can ask for it by name.
     """
     if m >= (n if rows is None else rows):
         return "interpolator"
@@ -59,11 +59,11 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
         return "member_gram"
     if m == p and k * (8.0 * n * m**2 + 2e6) <= 1e7:  # a millisecond
         return "orthogonal"
-    gather = 100 if 8.0 * n * p > 24e6 else 40
-    cost = {"member_gram": k * (n * m**2 + m**3 / 3 + gather * n * m)}
+    gather_flops = 100 if 8.0 * n * p > 24e6 else 40
+    cost = {"member_gram": k * (n * m**2 + m**3 / 3 + gather_flops * n * m)}
     if (p < 2000 or 8.0 * p**2 < 0.5 * memory.available_bytes()) and (nnz is None or p <= 5000):
-        made = float(n) * p**2 if nnz is None else 2 * nnz**2 / n + 10.0 * p**2
-        cost["gram"] = made + k * m**3 / 3
+        gram_flops = float(n) * p**2 if nnz is None else 2 * nnz**2 / n + 10.0 * p**2
+        cost["gram"] = gram_flops + k * m**3 / 3
     if nnz is not None:
         cost["masked_cg"] = 2560.0 * nnz * k
     elif p >= 2000:
@@ -77,35 +77,36 @@ def solve(
     """Coefficients and intercepts of all members.
 
     Members with at least as many columns as degrees of freedom go to the interpolator whatever `solver` says; the
-    others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS keeps to one: its own
-    would spin for milliseconds after every product and take the cores from ours.
+    others to `solver`, or to :func:`choose` when it is ``"auto"``. With several threads BLAS is held to one thread:
+    more would spin for milliseconds after every product and take the cores from our threads.
     """
     with one_blas_thread() if sharing.n_threads > 1 and problem.space.on_host else nullcontext():
-        return _solve(problem, features, samples, solver, sharing)
+        return _solve(problem, features, samples, solver=solver, threads=sharing)
 
 
-def _solve(problem: Problem, features: Subsets, samples: Subsets | None, solver: str, sharing: Threads) -> Solution:
+def _solve(problem: Problem, features: Subsets, samples: Subsets | None, *, solver: str, threads: Threads) -> Solution:
     n, p = problem.shape
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept
     wide = sizes > rows
     if solver == "masked_cg" and samples is None:  # serves members of both kinds
-        return SOLVERS[solver](problem, features, samples, sharing)
+        return SOLVERS[solver](problem, features, samples, threads)
     if wide.all():
-        return SOLVERS["interpolator"](problem, features, samples, sharing)
+        return SOLVERS["interpolator"](problem, features, samples, threads)
     nnz = float(problem.X.nnz) if sp.issparse(problem.X) else None
-    drawn = None if samples is None else float(rows[~wide].mean())
+    mean_rows = None if samples is None else float(rows[~wide].mean())
     name = solver
     if solver == "auto":
-        name = choose(n, p, int(np.count_nonzero(~wide)), m=float(sizes[~wide].mean()), rows=drawn, nnz=nnz)
-    elif solver != "orthogonal" and drawn is not None:
+        k = int(np.count_nonzero(~wide))
+        name = choose(n, p, k, m=float(sizes[~wide].mean()), rows=mean_rows, nnz=nnz)
+    elif solver != "orthogonal" and samples is not None:
         name = "member_gram"  # rows differ from member to member, so there is no Gram to share
     if not wide.any():
-        return SOLVERS[name](problem, features, samples, sharing)
-    out = Solution.empty(sizes, problem.Y.shape[1], name)
-    for which, one in ((wide, "interpolator"), (~wide, name)):
-        members = np.flatnonzero(which)
-        own_rows = None if samples is None else samples.take(members)
-        part = SOLVERS[one](problem, features.take(members), own_rows, sharing)
-        out.put(members, sizes, part, refitted=False)
-    return out
+        return SOLVERS[name](problem, features, samples, threads)
+    solution = Solution.empty(sizes, problem.Y.shape[1], name)
+    for in_group, group_solver in ((wide, "interpolator"), (~wide, name)):
+        members = np.flatnonzero(in_group)
+        member_rows = None if samples is None else samples.take(members)
+        part = SOLVERS[group_solver](problem, features.take(members), member_rows, threads)
+        solution.put(members, sizes, part, refitted=False)
+    return solution

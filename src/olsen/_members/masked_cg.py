@@ -314,7 +314,7 @@ def _round(
     too_slow: TooSlow,
 ) -> Array:
     """Approximate solutions for the residuals R, each scaled to length one for float32."""
-    length = np.linalg.norm(R, axis=0)
+    length: Array = np.linalg.norm(R, axis=0)
     length[length == 0] = 1.0
     unit_solutions: Array = iterate(
         operator,

@@ -1,4 +1,4 @@
-"""What remains of members once they are solved: their mean, and what is known of them."""
+"""Weighted mean of solved members, with their counts and weights."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from .problem import Problem, Solution
 
 @dataclass(frozen=True)
 class Members:
-    """What solving members gave. Two of these merge: a warm start, a stream and batches of members are merges.
+    """Weighted mean of solved members. Two of them merge: a warm start, a stream and batches of members are merges.
 
     Parameters
     ----------
     coef : array of shape (p, q)
         Weighted mean of the members' coefficients, zero outside each member's columns; in the namespace of the data.
     intercept : array of shape (q,)
-        The same of their intercepts.
+        Weighted mean of their intercepts.
     mean_y : array of shape (q,)
-        The same of the mean targets of their rows; zeros without intercept. The scale shrinks towards it.
+        Weighted mean of the mean targets of their rows; zeros without intercept. The scale shrinks towards it.
     counts : ndarray of shape (p,)
-        How many members hold each column.
+        Number of members that hold each column.
     weights : ndarray of shape (k,)
-        Weight of every member; they sum to one. Empty, as `counts`: these are infinitely many members.
+        Weight of every member; they sum to one. Empty, as `counts`, for infinitely many members.
     solver : str
         The solver that ran.
     n_fallbacks : int
-        Members whose Gram matrix was not to be trusted, solved again from the data.
+        Number of members whose Gram matrix was not trusted, refitted from the data.
     space : Space
         Where the arrays of the mean live.
     """
@@ -58,43 +58,50 @@ class Members:
         solution: Solution,
         weights: NDArray[np.float64] | None = None,
     ) -> Members:
-        """The mean of solved members of a problem, with equal weights unless others are given."""
+        """Average the solved members of a problem, with equal weights by default."""
         k = len(features)
-        shares = np.full(k, 1 / k) if weights is None else weights
-        coef = member_sum(features, solution.values * np.repeat(shares, features.sizes)[:, None])
-        intercept = np.tensordot(shares, solution.intercepts, 1)
+        weights = np.full(k, 1 / k) if weights is None else weights
+        coef = member_sum(features, solution.values * np.repeat(weights, features.sizes)[:, None])
+        intercept = np.tensordot(weights, solution.intercepts, 1)
         require_finite(coef, intercept)
-        mean_y, n_fallbacks = mean_target(problem, samples, shares), int(solution.refitted.sum())
-        return cls(coef, intercept, mean_y, features.counts(), shares, solution.solver, n_fallbacks)
+        return cls(
+            coef=coef,
+            intercept=intercept,
+            mean_y=mean_target(problem, samples, weights),
+            counts=features.counts(),
+            weights=weights,
+            solver=solution.solver,
+            n_fallbacks=int(solution.refitted.sum()),
+        )
 
     def __len__(self) -> int:
         return len(self.weights)
 
     @property
     def number(self) -> float:
-        """How many they are: a whole number, or infinity."""
+        """Number of members: an integer, or infinity."""
         return len(self.weights) or math.inf
 
     @property
     def inclusion(self) -> NDArray[np.float64]:
-        """Share of the members that hold each column."""
+        """Fraction of the members that hold each column."""
         return self.counts / len(self)
 
     def on_host(self) -> Members:
-        """The same as NumPy arrays."""
+        """Members as NumPy arrays."""
         coef, intercept, mean_y = (np.asarray(self.space.get(a)) for a in (self.coef, self.intercept, self.mean_y))
         return replace(self, coef=coef, intercept=intercept, mean_y=mean_y, space=HOST)
 
     def in_space(self, space: Space) -> Members:
-        """The mean of members on the host as arrays of another library."""
+        """Members on the host as arrays of another library."""
         coef, intercept, mean_y = (space.put(array) for array in (self.coef, self.intercept, self.mean_y))
         return replace(self, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
 
     def scaled(self, scale: Any, dtype: Any) -> tuple[Any, Any]:
         """Coefficients (q, p) and intercepts (q,) of the mean member scaled about its mean target.
 
-        The prediction is m + scale (x - mean_x)' b, m the mean target; a scale for all targets or for each, (q,). They
-        are of the type `dtype` where that holds them, else as they were summed.
+        The prediction is m + scale (x - mean_x)' b, with m the mean target; the scale is one number or one for each
+        target, (q,). The type is `dtype` if it can hold the values, else the type of the sums.
         """
         xp = self.space.xp
         if np.ndim(scale):
@@ -110,7 +117,7 @@ class Members:
 
 
 def member_sum(features: Subsets, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum (p, q) over members of coefficients laid out like their columns, (entries, q), in the members' order."""
+    """Sum (p, q) over members of coefficients in the order of their columns, (entries, q), in the members' order."""
     columns = [np.bincount(features.indices, weights=v, minlength=features.n_items) for v in values.T]
     return np.stack(columns, axis=1)
 
@@ -124,19 +131,23 @@ def mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.f
     weight = problem.weights
     starts = samples.indptr[:-1]
     totals = np.add.reduceat((weight[:, None] * problem.Y)[samples.indices], starts, axis=0)
-    return np.asarray(weights @ (totals / np.add.reduceat(weight[samples.indices], starts)[:, None]))
+    total_weights = np.add.reduceat(weight[samples.indices], starts)
+    return np.asarray(weights @ (totals / total_weights[:, None]))
 
 
 def by_target(members: list[Members]) -> Members:
-    """Of members of every target's own schemes, the column of that target."""
+    """Combine members of separate schemes for each target: each target takes its column."""
     first = members[0]
     if len(members) == 1:
         return first
     xp = first.space.xp
+    counts = first.counts
+    if len(first):
+        counts = np.sum([part.counts for part in members], axis=0) // len(members)
     return replace(
         first,
-        coef=xp.stack([own.coef[:, t] for t, own in enumerate(members)], axis=1),
-        intercept=xp.stack([own.intercept[t] for t, own in enumerate(members)]),
-        counts=np.sum([own.counts for own in members], axis=0) // len(members) if len(first) else first.counts,
-        n_fallbacks=sum(own.n_fallbacks for own in members),
+        coef=xp.stack([part.coef[:, t] for t, part in enumerate(members)], axis=1),
+        intercept=xp.stack([part.intercept[t] for t, part in enumerate(members)]),
+        counts=counts,
+        n_fallbacks=sum(part.n_fallbacks for part in members),
     )

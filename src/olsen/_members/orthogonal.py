@@ -2,18 +2,18 @@ r"""Least squares from the data by orthogonal factorisation: QR, then SVD when c
 
 .. math:: \min_b \|A b - B\|_2 , \qquad A P = Q R , \qquad b = P R^{-1} Q' B
 
-The error grows with the condition number of A, not with its square as on the Gram matrix. Columns are brought to unit
-length first, so the rank decision and the accuracy do not depend on the users' units. Where the columns are dependent
-to working precision, the answer is the solution of minimum norm *in the users' units*, as from ``numpy.linalg.lstsq``.
+The error grows with the condition number of A, not with its square as on the Gram matrix. Columns are scaled to unit
+length first, so the rank decision and the accuracy do not depend on the user's units. Where the columns are dependent
+to working precision, the answer is the solution of minimum norm *in the user's units*, as from ``numpy.linalg.lstsq``.
 
-**Refinement.** Members of independent columns are refined against the data as they were given: means and residuals in
-extended precision, corrections from the same factors (Björck's iteration on residual and solution together),
+**Refinement.** Members of independent columns are refined against the raw data: means and residuals in extended
+precision, corrections from the same factors (Björck's iteration on residual and solution together),
 
 .. math:: \begin{pmatrix} I & A \\ A' & 0 \end{pmatrix} \begin{pmatrix} d_r \\ d_b \end{pmatrix}
           = \begin{pmatrix} B - r - A b \\ -A' r \end{pmatrix}
 
-which takes the rounding of the factorisation and of centring out of the answer. Where ``numpy.longdouble`` is no wider
-than double it changes nothing but last bits.
+which removes the rounding of the factorisation and of centring from the answer. Where ``numpy.longdouble`` is no wider
+than double it changes only the last bits.
 
 **Fewer rows than columns.** The minimum-norm interpolator is :math:`b = A' (A A')^{-1} B`. With an intercept the rows
 are centred, :math:`r' A = 0` for the vector r of root weights, so :math:`A A'` is singular by construction. Adding
@@ -38,14 +38,15 @@ Indices = NDArray[np.int64]
 Extended = NDArray[Any]  # numpy.longdouble
 
 LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a hundredth of the rate of BLAS
+MAX_REFINEMENT_STEPS = 10
 
 
 def solve(
     problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads, *, refine: bool = True
 ) -> Solution:
-    """Solve every member from its own submatrix.
+    """Solve every member from its submatrix.
 
-    Refinement takes two to four times as long; members that other solvers hand over do without.
+    Refinement takes two to four times as long; members that other solvers hand over are not refined.
     """
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:
@@ -53,18 +54,20 @@ def solve(
         part = problem.submatrix(features[i], rows)
         cutoff = problem.cutoff(part, features[i])
         if refine and part.A.size <= LARGEST_REFINED:
-            wide = problem.submatrix(features[i], rows, np.longdouble)
-            refined = _refined(part, wide, cutoff)
+            extended = problem.submatrix(features[i], rows, np.longdouble)
+            refined = _refined(part, extended, cutoff)
             if refined is not None:
-                return refined.astype(np.float64), wide.intercept(refined).astype(np.float64), False
+                return refined.astype(np.float64), extended.intercept(refined).astype(np.float64), False
         coef = least_squares(part.A, part.B, cutoff)
         return coef, part.intercept(coef), False
 
-    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "orthogonal", threads)
+    return Solution.member_by_member(
+        solve_one, features.sizes, q=problem.Y.shape[1], name="orthogonal", threads=threads
+    )
 
 
 def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
-    """Members with fewer rows than columns: the minimum-norm interpolator of each."""
+    """Solve members with fewer rows than columns: the minimum-norm interpolator of each."""
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:
         part = problem.submatrix(features[i], None if samples is None else samples[i])
@@ -74,7 +77,9 @@ def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, thr
             coef = least_squares(part.A, part.B, problem.cutoff(part, features[i]))
         return coef, part.intercept(coef), refit
 
-    return Solution.member_by_member(solve_one, features.sizes, problem.Y.shape[1], "interpolator", threads)
+    return Solution.member_by_member(
+        solve_one, features.sizes, q=problem.Y.shape[1], name="interpolator", threads=threads
+    )
 
 
 def minimum_norm(A: Array, B: Array, null: Array | None = None) -> Array | None:
@@ -114,64 +119,71 @@ def least_squares(A: Array, B: Array, cutoff: Cutoff) -> Array:
     return coef
 
 
-def _refined(part: Submatrix, wide: Submatrix, cutoff: Cutoff) -> Extended | None:
-    """The solution in extended precision, from `wide`, the member in it; None where columns are dependent."""
+def _refined(part: Submatrix, extended: Submatrix, cutoff: Cutoff) -> Extended | None:
+    """Solution in extended precision, from the member in that precision; None where columns are dependent."""
     alive, A, scale, cutoff = _unit_columns(part.A, cutoff)
     factors = _independent_qr(A, cutoff)
     if factors is None:
         return None
-    out = np.zeros((len(alive), part.B.shape[1]), dtype=np.longdouble)
-    out[alive] = _steps(*factors, wide.A[:, alive] / scale, wide.B) / scale[:, None]
-    return out
+    Q, R, order = factors
+    coef = np.zeros((len(alive), part.B.shape[1]), dtype=np.longdouble)
+    unit_coef = _steps(Q, R, order, A=extended.A[:, alive] / scale, B=extended.B)
+    coef[alive] = unit_coef / scale[:, None]
+    return coef
 
 
-def _steps(Q: Array, R: Array, order: Indices, A: Extended, B: Extended) -> Extended:
-    """Solution of A b = B from factors of A[:, order] in double; the first step is theirs alone.
+def _steps(Q: Array, R: Array, order: Indices, *, A: Extended, B: Extended) -> Extended:
+    """Solution of A b = B from factors of A[:, order] in double; the first step is the solution of the factors.
 
     Every step is smaller than the one before by about the condition times double rounding. Steps go on while they at
-    least halve (at the edge of double precision none but the first do) and the next one could still be seen.
+    least halve (at the edge of double precision only the first does) and the next one could still be seen.
     """
-    coef, residual = np.zeros((A.shape[1], B.shape[1]), dtype=np.longdouble), np.zeros(B.shape, dtype=np.longdouble)
-    f, g = B.astype(np.float64), np.zeros((A.shape[1], B.shape[1]))
-    last = np.inf
-    for _ in range(10):
+    coef = np.zeros((A.shape[1], B.shape[1]), dtype=np.longdouble)
+    residual = np.zeros(B.shape, dtype=np.longdouble)
+    f = B.astype(np.float64)
+    g = np.zeros((A.shape[1], B.shape[1]))
+    last_size = np.inf
+    for _ in range(MAX_REFINEMENT_STEPS):
         h = la.solve_triangular(R, g[order], trans=1)
         Qf = Q.T @ f
         step = np.empty_like(g)
         step[order] = la.solve_triangular(R, Qf - h)
         size = float(np.max(np.abs(step), initial=0.0))
-        if not size < last / 2:
+        if not size < last_size / 2:
             break
-        coef, residual = coef + step, residual + (Q @ (h - Qf) + f)
+        coef = coef + step
+        residual = residual + (Q @ (h - Qf) + f)
         # below the last bit of extended precision, also of coefficients much smaller than the largest
-        if last < np.inf and size * size / last <= 1e-22 * float(np.max(np.abs(coef))):
+        if last_size < np.inf and size * size / last_size <= 1e-22 * float(np.max(np.abs(coef))):
             break
-        last = size
-        f, g = (B - residual - A @ coef).astype(np.float64), (-(A.T @ residual)).astype(np.float64)
+        last_size = size
+        f = (B - residual - A @ coef).astype(np.float64)
+        g = (-(A.T @ residual)).astype(np.float64)
     return coef
 
 
-def basis_and_inverse(A: Array, cutoff: Cutoff, most: int) -> tuple[Array, Array]:
+def basis_and_inverse(A: Array, cutoff: Cutoff, max_rank: int) -> tuple[Array, Array]:
     """Orthonormal basis of the columns of A, (rows, rank), and the pseudo-inverse of A, (m, rows).
 
-    `most` is the largest rank there can be: rows that were centred have one less than they are, whatever rounding says.
+    The rank of centred rows is at most their number minus one, whatever rounding says: that is `max_rank`.
     """
     alive, A, scale, cutoff = _unit_columns(A, cutoff)
-    basis, inverse = np.zeros((len(A), 0)), np.zeros((len(alive), len(A)))
-    factors = _independent_qr(A, cutoff, most)
+    basis = np.zeros((len(A), 0))
+    inverse = np.zeros((len(alive), len(A)))
+    factors = _independent_qr(A, cutoff, max_rank)
     if factors is not None:
         basis, R, order = factors
         inverse[np.flatnonzero(alive)[order]] = la.solve_triangular(R, basis.T) / scale[order, None]
     elif A.shape[1]:
-        basis, s, V = _svd(A, cutoff, most)
+        basis, s, V = _svd(A, cutoff, max_rank)
         inverse[alive] = _shortest(V, basis.T / s[:, None], scale)
     return basis, inverse
 
 
 def _unit_columns(A: Array, cutoff: Cutoff) -> tuple[NDArray[np.bool_], Array, Array, Cutoff]:
-    """Columns that are not zero, these at unit length, their lengths, and the cut-off for them.
+    """Flags of the nonzero columns, these columns at unit length, their lengths, and their cut-off.
 
-    A column of zeros is no direction: kept, it would mix with the null space of the others.
+    A column of zeros is no direction: it would mix with the null space of the other columns.
     """
     alive: NDArray[np.bool_] = np.any(A, axis=0)
     A = A if alive.all() else A[:, alive]
@@ -180,26 +192,26 @@ def _unit_columns(A: Array, cutoff: Cutoff) -> tuple[NDArray[np.bool_], Array, A
     return alive, A / scale, scale, cutoff.take(alive)
 
 
-def _independent_qr(A: Array, cutoff: Cutoff, most: int | None = None) -> tuple[Array, Array, Indices] | None:
-    """Q, R and the order of the columns; None where there are none, too many, or they are dependent."""
-    if not 0 < A.shape[1] <= (len(A) if most is None else most):
+def _independent_qr(A: Array, cutoff: Cutoff, max_rank: int | None = None) -> tuple[Array, Array, Indices] | None:
+    """Q, R and the order of the columns; None without columns, for too many columns or for dependent columns."""
+    if not 0 < A.shape[1] <= (len(A) if max_rank is None else max_rank):
         return None
     Q, R, order = la.qr(A, mode="economic", pivoting=True)
     return (Q, R, order) if _full_rank(R, cutoff) else None
 
 
 def _full_rank(R: Array, cutoff: Cutoff) -> bool:
-    """Whether every direction counts, whichever columns it is made of; where this cannot tell, the SVD decides."""
+    """Whether every direction counts, whichever columns it is made of; if this is not sure, the SVD decides."""
     pivots = np.abs(np.diagonal(R))
     return bool(pivots.min() > cutoff.safe * pivots.max())
 
 
-def _svd(A: Array, cutoff: Cutoff, most: int | None = None) -> tuple[Array, Array, Array]:
+def _svd(A: Array, cutoff: Cutoff, max_rank: int | None = None) -> tuple[Array, Array, Array]:
     """U (rows, r), s (r,) and V (r, m) of the directions that count."""
     U, s, V = la.svd(A, full_matrices=False)
     counts = cutoff.counts(s, V)
-    if most is not None:
-        counts[most:] = False
+    if max_rank is not None:
+        counts[max_rank:] = False
     return U[:, counts], s[counts], V[counts]
 
 
@@ -207,9 +219,9 @@ def _shortest(V: Array, c: Array, scale: Array) -> Array:
     r"""Minimum norm of b subject to V (scale * b) = c, where the rows of V (r, m) are orthonormal.
 
     With :math:`M = \mathrm{diag}(scale) V'` that is :math:`b = M (M'M)^{-1} c`, from a QR of M. The rows of M have the
-    users' units and may differ by any factor; with rows in falling order and columns pivoted, Householder's QR is
-    stable row by row (Cox and Higham 1998), so that b keeps its digits in every unit. (Taking the null space of V out
-    of any solution would not do: it is known to eps in the units of V, and in the users' units that can be anything.)
+    user's units and may differ by any factor; with rows in falling order and columns pivoted, Householder's QR is
+    stable row by row (Cox and Higham 1998), so that b keeps its digits in every unit. (Subtracting the null space of V
+    from any solution would not do: it is known to eps in the units of V, which can be anything in the user's units.)
     """
     order = np.argsort(-scale, kind="stable")
     Q, T, pivots = la.qr((V * scale).T[order], mode="economic", pivoting=True)
