@@ -6,7 +6,7 @@ All tolerances are relative: units and the number of rows do not matter. A Gram 
 its columns, so code that factors one asks this module whether the factor may be used. Where it may not, members are
 solved from the data, never from the damaged matrix.
 
-The kernels have a copy of the tolerances they need, in ``_kernel/kernels.h``; a test compares the two.
+The kernels have a copy of some tolerances, in ``_kernel/kernels.h``; a test compares the two.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def nothing_but_rounding(squares: Array, dimension: int) -> bool:
 
 
 def constant_columns(sum_of_squares: Any, mean: Any, weight: float, eps: float = EPS) -> Any:
-    """Constant columns, whose centred sum of squares is rounding only: they must not look like a direction.
+    """Constant columns, whose centred sum of squares is rounding only and must not look like a direction.
 
     Written with operators only, so that it serves arrays of any library.
     """
@@ -78,7 +78,7 @@ class Cutoff:
 
     @classmethod
     def of(cls, dimension: int, length: Array, mean: Array, weight: float) -> Cutoff:
-        """Threshold for centred columns of these lengths and means; `dimension` is the larger one of the matrix."""
+        """Threshold for centred columns of known lengths and means; `dimension` is the larger one of the matrix."""
         distance = np.abs(mean) * np.sqrt(weight) / np.where(length > 0, length, np.inf)
         return cls(rounding_of_factors(dimension), 4 * EPS * distance)
 

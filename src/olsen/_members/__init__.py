@@ -1,4 +1,4 @@
-"""Solvers of members, and the rule that chooses between them."""
+"""Solvers of members, and the rule that chooses a solver."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from .._execution.arrays import HOST, Space
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-TooSlow = Callable[[Indices, float, int], bool]  # (waiting members, steps they are expected to need, steps done)
+TooSlow = Callable[[Indices, float, int], bool]  # (waiting members, expected further steps, steps done)
 
 ALL = -1  # number of a member that stands for all members: a probe of the matrix of all columns
 LIMIT = 1e5  # largest trusted inverse eigenvalue of a matrix with unit diagonal, as for the direct solver on a Gram
@@ -142,7 +142,7 @@ def iterate(
     limit : float, default=1e5
         Largest trusted inverse of the smallest eigenvalue.
     too_slow : callable
-        Called with the waiting members, the steps they are expected to need and the steps done; True gives them up.
+        Called with the waiting members, the expected further steps and the steps done; True gives the members up.
     """
     steps_between_looks = 8 if space.parallel else 4  # a device waits during a look
     X = space.xp.zeros_like(B)

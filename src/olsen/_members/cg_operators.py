@@ -45,7 +45,7 @@ class Rows:
 
     @classmethod
     def from_problem(cls, problem: Problem) -> Rows:
-        """Rows centred at the weighted means; CSR, whose products are twice as fast here as those of CSC, both ways."""
+        """Rows centred at the weighted means; CSR, whose products are twice as fast here as with CSC, both ways."""
         if sp.issparse(problem.X):
             problem = replace(problem, X=sp.csr_array(problem.X))
         return cls(problem, problem.means[0])
@@ -92,7 +92,7 @@ class Rows:
         return total
 
     @cached_property
-    def spread_and_far(self) -> tuple[Any, NDArray[np.bool_]]:
+    def spread_and_cancelling(self) -> tuple[Any, NDArray[np.bool_]]:
         """Weighted centred squares over all rows, (p, 1), and the columns that rank-one centring would spoil, (p,).
 
         The squares are zero for constant columns.
@@ -107,19 +107,20 @@ class Rows:
         else:
             spread = sum(((block - self.centre) ** 2).T @ weight[rows, :] for rows, block in self._blocks())
         mean = np.asarray(space.get(self.centre))
-        far = _far_from_zero(space.get(spread[:, 0]), mean, problem.total_weight)
-        if far.any():  # centred squares of such columns are rounding and cannot show which of the columns are constant
-            far_columns = np.flatnonzero(far)
+        cancelling = _far_from_zero(space.get(spread[:, 0]), mean, problem.total_weight)
+        if cancelling.any():
+            # centred squares of such columns are rounding and cannot show which of the columns are constant
+            far_columns = np.flatnonzero(cancelling)
             if sp.issparse(X):
                 part = X[:, far_columns].toarray()
             else:
                 part = space.get(space.xp.take(X, space.put(far_columns), axis=1))
             constant = far_columns[(part == part[0]).all(axis=0)]
-            far[constant] = False
-            alive = np.ones(len(far))
+            cancelling[constant] = False
+            alive = np.ones(len(cancelling))
             alive[constant] = 0.0
             spread = spread * space.put(alive)[:, None]
-        return spread, far
+        return spread, cancelling
 
 
 def _far_from_zero(squares: Any, mean: Any, weight: float) -> NDArray[np.bool_]:
@@ -227,7 +228,7 @@ class UnitGram:
     mean_x: Any  # (p,)
     mean_y: Any  # (q,)
     space: Space
-    far: NDArray[np.bool_] | None = None  # (p,) columns that rank-one centring would spoil
+    cancelling: NDArray[np.bool_] | None = None  # (p,) columns that rank-one centring would spoil
 
     @classmethod
     def from_moments(cls, moments: Moments) -> UnitGram:
@@ -270,7 +271,7 @@ class UnitGram:
                 mean_y=mean_y,
                 buffer=buffer[: block.stop - first],
             )
-            with one_blas_thread():  # NumPy's other threads would go on spinning beside those of SciPy
+            with one_blas_thread():  # NumPy's other threads would go on spinning beside SciPy's
                 C += x.T @ y
             np.divide(x, unit, out=single[: len(x)], casting="same_kind")
             G = la.blas.ssyrk(1.0, single[: len(x)].T, beta=1.0, c=G, lower=1, overwrite_c=1)
@@ -281,8 +282,10 @@ class UnitGram:
         G = mirror_lower(G).T
         G *= single_scale
         G *= single_scale.T
-        far = (squares > 0) & _far_from_zero(squares, mean_x, problem.total_weight)
-        return cls(G=G, C=scale * C, scale=scale, mean_x=mean_x, mean_y=mean_y, space=problem.space, far=far)
+        cancelling = (squares > 0) & _far_from_zero(squares, mean_x, problem.total_weight)
+        return cls(
+            G=G, C=scale * C, scale=scale, mean_x=mean_x, mean_y=mean_y, space=problem.space, cancelling=cancelling
+        )
 
     def batch(self, mask: Any, probing: str | None) -> Batch:
         """Batch of members whose columns are `mask`, (p, k)."""
@@ -323,7 +326,7 @@ def rows_batch(rows: Rows, mask: Any, *, dual: bool) -> Batch:
     problem = rows.problem
     space = problem.space
     xp = space.xp
-    spread, _ = rows.spread_and_far
+    spread, _ = rows.spread_and_cancelling
     root = rows.root
     mean_y = problem.means[1][:, None]
     k = mask.shape[1]

@@ -7,8 +7,8 @@ ways. The smallest pivot :math:`L_{jj}^2 / G_{jj}`, the fraction of column j tha
 unexplained, finds dependent columns. It misses columns that *later* columns explain (on NIST's Wampler polynomials it
 is 3e-5 where the inverse has norm 6e5), so two random right-hand sides s are solved along: with :math:`D =
 \mathrm{diag}(G)^{1/2}`, :math:`D G^{-1} D s` holds rows of the inverse correlation matrix, whose diagonal are the
-variance inflation factors, times s. Members that fail may have lost more than five digits. They are refined on the data
-(``_kernel/refine.h``), and columns that depend on others are confirmed there and dropped, and the minimum-norm
+variance inflation factors, times s. Members that fail may have lost more than five digits. Such members are refined
+on the data (``_kernel/refine.h``), columns that depend on others are confirmed there and dropped, and the minimum-norm
 solution is returned (``_kernel/dependent.h``). Members that remain doubtful are refitted from the data, never from this
 matrix, and counted.
 
@@ -55,7 +55,7 @@ def from_moments(
 ) -> Solution:
     """Solve all members from moments alone; members marked `refitted` have yet to be refitted from the data.
 
-    Members with dependent columns are among them, unless `columns` returns the data to confirm dependence.
+    Members with dependent columns are marked too, unless `columns` returns the data to confirm dependence.
     """
     q = moments.C.shape[1]
     scale = np.sqrt(np.diagonal(moments.G))
@@ -189,7 +189,8 @@ def _solve_principal(
 
     data = no_data
     if columns is not None:
-        first_members = features.slice(0, min(4, len(features.indptr) - 1))  # mostly, all members have them or none
+        # mostly, all members have dependent columns or none
+        first_members = features.slice(0, min(4, len(features.indptr) - 1))
         _, first_ratios, _ = solve(first_members, threads.quiet(), no_data)
         if np.any(first_ratios < 0):
             data = columns()
@@ -297,9 +298,9 @@ def _complement_pays(G: Array, features: Subsets) -> bool:
 def _complement(G: Array, C: Array, scale: Array, features: Subsets, *, threads: Threads) -> Array | None:
     """Coefficients by the complement form, or None where G is not well-conditioned enough for its inverse.
 
-    The diagonal of the inverse holds the variance inflation factors of all columns together, which bound those of every
-    subset: no member needs a separate probe. The inverse squares the condition once more, hence the lower limit. One
-    thread of BLAS, so that results do not depend on the number of threads.
+    The diagonal of the inverse holds the variance inflation factors of all columns together, which bound the factors of
+    every subset: no member needs a separate probe. The inverse squares the condition once more, hence the lower limit.
+    One thread of BLAS, so that results do not depend on the number of threads.
     """
     with one_blas_thread():
         L, info = la.lapack.dpotrf(G.T, lower=True, clean=False)  # G is symmetric; its transpose needs no reordering
@@ -312,15 +313,15 @@ def _complement(G: Array, C: Array, scale: Array, features: Subsets, *, threads:
             return None
         full = P @ C  # (p, q)
         q = C.shape[1]
-        outside = features.complement()
-        y, _, _ = _solve_principal(P, full, scale, q=q, features=outside, threads=threads)
+        complements = features.complement()
+        y, _, _ = _solve_principal(P, full, scale, q=q, features=complements, threads=threads)
         values = np.empty((len(features.indices), q))
 
         def work(start: int, stop: int) -> None:
             inner = features.slice(start, stop)
-            outer = outside.slice(start, stop)
+            outer = complements.slice(start, stop)
             inner_entries = slice(features.indptr[start], features.indptr[stop])
-            outer_entries = slice(outside.indptr[start], outside.indptr[stop])
+            outer_entries = slice(complements.indptr[start], complements.indptr[stop])
             for t in range(q):
                 dense = np.zeros((stop - start, len(G)))
                 dense[_owner(outer), outer.indices] = y[outer_entries, t]

@@ -86,8 +86,8 @@ class _Inverse(NamedTuple):
     """Pseudo-inverse Z (m, tau), and the hat matrix A Z as a product of two matrices."""
 
     Z: Array
-    left: Array  # (tau, r)
-    right: Array  # (r, tau)
+    hat_left: Array  # (tau, r)
+    hat_right: Array  # (r, tau)
     doubt: float  # smallest 1 - h for which the residual of a row is trusted
     interpolates: bool  # all rows are fitted exactly; 1 - h is then pure rounding, which grows with the offset
 
@@ -141,7 +141,7 @@ def _inverse_and_residuals(
             return inverse.Z, residuals, refit_rows
     freedom = len(part.A) - problem.fit_intercept
     Q, Z = basis_and_inverse(part.A, problem.cutoff(part, columns), freedom)  # by QR or SVD
-    inverse = _Inverse(Z, left=Q, right=Q.T, doubt=EXACT_FIT, interpolates=Q.shape[1] >= freedom)
+    inverse = _Inverse(Z, hat_left=Q, hat_right=Q.T, doubt=EXACT_FIT, interpolates=Q.shape[1] >= freedom)
     residuals, refit_rows = _residuals(part, mean_weights, inverse)
     return Z, residuals, refit_rows
 
@@ -151,16 +151,16 @@ def _residuals(part: Submatrix, mean_weights: Array, inverse: _Inverse) -> tuple
 
     A row of leverage near one takes Greville's formula if deleting it costs a rank, and a refit otherwise.
     """
-    Z, left, right, doubt, interpolates = inverse
-    remainder = 1 - np.einsum("lr,rl->l", left, right) - mean_weights
-    close_rows = np.arange(len(left)) if interpolates else np.flatnonzero(remainder <= doubt)
+    Z, hat_left, hat_right, doubt, interpolates = inverse
+    remainder = 1 - np.einsum("lr,rl->l", hat_left, hat_right) - mean_weights
+    close_rows = np.arange(len(hat_left)) if interpolates else np.flatnonzero(remainder <= doubt)
     remainder[close_rows] = 1.0
-    residuals = (part.B - left @ (right @ part.B)) / remainder[:, None]
+    residuals = (part.B - hat_left @ (hat_right @ part.B)) / remainder[:, None]
     costs_rank = np.ones(len(close_rows), dtype=bool)
     if not interpolates and len(close_rows):
-        hat = left[close_rows] @ right + np.sqrt(np.outer(mean_weights[close_rows], mean_weights))
+        hat = hat_left[close_rows] @ hat_right + np.sqrt(np.outer(mean_weights[close_rows], mean_weights))
         hat[np.arange(len(close_rows)), close_rows] = 0.0
-        costs_rank = np.array([costs_a_rank(float(hat_row @ hat_row), len(left)) for hat_row in hat], dtype=bool)
+        costs_rank = np.array([costs_a_rank(float(hat_row @ hat_row), len(hat_left)) for hat_row in hat], dtype=bool)
     rank_rows = close_rows[costs_rank]
     Z_rank = Z[:, rank_rows]
     residuals[rank_rows] = (Z_rank.T @ (Z @ part.B)) / np.sum(Z_rank * Z_rank, axis=0)[:, None]
@@ -177,7 +177,7 @@ def _from_gram(problem: Problem, part: Submatrix, mean_weights: Array) -> _Inver
         if not inflation[0] < LARGEST_INFLATION:
             return None
         Z = P @ A.T
-        return _Inverse(Z, left=A, right=Z, doubt=float(_doubtful_below(inflation)[0]), interpolates=False)
+        return _Inverse(Z, hat_left=A, hat_right=Z, doubt=float(_doubtful_below(inflation)[0]), interpolates=False)
     # A minimum-norm member. Root weights are orthogonal to centred rows; a multiple of their outer product makes K
     # definite.
     K = A @ A.T
@@ -193,7 +193,7 @@ def _from_gram(problem: Problem, part: Submatrix, mean_weights: Array) -> _Inver
     if not np.min(np.diagonal(P) * np.diagonal(K)) > _doubtful_below(inflation)[0]:
         return None
     Z = A.T @ P
-    return _Inverse(Z, left=A, right=Z, doubt=0.0, interpolates=True)
+    return _Inverse(Z, hat_left=A, hat_right=Z, doubt=0.0, interpolates=True)
 
 
 def inverses(G: Array) -> tuple[Array, Array]:
@@ -481,18 +481,18 @@ def _add_batches(
             return [_Batch.inverted(form, weights, batch) for batch in group[start:stop]]
 
         inverted = list(chain.from_iterable(threads(invert, len(group))))
-        close: list[tuple[Indices, Indices]] = []
+        close_fits: list[tuple[Indices, Indices]] = []
 
-        def work(start: int, stop: int, inverted: list[_Batch] = inverted, close: list[Any] = close) -> None:
+        def work(start: int, stop: int, inverted: list[_Batch] = inverted, close_fits: list[Any] = close_fits) -> None:
             for block in blocks[start:stop]:
                 residual, change = _on_block(
-                    rows, form, block, inverted, with_changes=sums.visit is not None, close=close
+                    rows, form, block, inverted, with_changes=sums.visit is not None, close_fits=close_fits
                 )
                 sums.add_residuals(rows, block, residual, change)
 
         _add_members(rows, form, inverted, sums)
         threads(work, len(blocks), chunk=1)
-        _add_close_rows(rows, form.features, weights, close=close, sums=sums)
+        _add_close_rows(rows, form.features, weights, close_fits=close_fits, sums=sums)
         added += [batch.members for batch in inverted]
     return np.concatenate(added)
 
@@ -515,11 +515,11 @@ def _add_members(rows: TrainingRows, form: _Form, batches: list[_Batch], sums: D
 
 
 def _on_block(
-    rows: TrainingRows, form: _Form, block: slice, batches: list[_Batch], *, with_changes: bool, close: list[Any]
+    rows: TrainingRows, form: _Form, block: slice, batches: list[_Batch], *, with_changes: bool, close_fits: list[Any]
 ) -> tuple[Array, Array | None]:
     """Sums over members of residuals without each row of a block, (rows, q), and of changes, (q, p, rows).
 
-    A row that a member fits too closely adds zero here; the pair is appended to `close`, as members and rows.
+    A row that a member fits too closely adds zero here; the pair is appended to `close_fits`, as members and rows.
     """
     a = rows.block(block)
     weight = rows.problem.weights[block]
@@ -540,7 +540,7 @@ def _on_block(
         if doubtful.any():
             remainder[doubtful] = np.inf
             doubtful_members, doubtful_rows = np.nonzero(doubtful)
-            close.append((batch.members[doubtful_members], block.start + doubtful_rows))
+            close_fits.append((batch.members[doubtful_members], block.start + doubtful_rows))
         centred_y = (rows.problem.Y[block] - rows.problem.means[1]).T
         residual = (centred_y - fitted) / remainder[:, None]
         residual *= batch.weights[:, None, None]
@@ -556,12 +556,12 @@ def _on_block(
 
 
 def _add_close_rows(
-    rows: TrainingRows, features: Subsets, weights: Array, *, close: list[tuple[Indices, Indices]], sums: Deleted
+    rows: TrainingRows, features: Subsets, weights: Array, *, close_fits: list[tuple[Indices, Indices]], sums: Deleted
 ) -> None:
     """Add residuals and changes for rows that members fit too closely for the batched inverse."""
-    if not close:
+    if not close_fits:
         return
-    members, close_rows = (np.concatenate(parts) for parts in zip(*close, strict=True))
+    members, close_rows = (np.concatenate(parts) for parts in zip(*close_fits, strict=True))
     for i in np.unique(members):
         member = delete_each_row(rows.problem, features[i], None)
         member_rows = np.sort(close_rows[members == i])

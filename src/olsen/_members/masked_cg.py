@@ -52,9 +52,7 @@ TOL = 1e-9  # default relative error of a member's coefficients
 MAX_STEPS = 1000
 MIN_SINGLE_FLOPS = 1e9  # n p^2 from which a Gram matrix in float32 and refinement are worth their rounds
 SINGLE_TOL = 1e-5  # relative error of one round of refinement
-SINGLE_ROUNDING = 1e-6  # relative error that the float32 matrix may hide from a round
 LARGEST_SINGLE_INVERSE = 1e4  # largest trusted inverse eigenvalue in float32: a round must gain digits
-MAX_ROUNDS = 6  # of refinement
 BATCH_BYTES = 5e8  # arrays of one batch of members
 MIN_COMPARED_FLOPS = 2e9  # below, nobody waits, so no member is handed over for its cost
 
@@ -100,7 +98,7 @@ def _store(solution: Solution, features: Subsets, part: Solved) -> Solved:
 
 
 def warn_slow(parts: list[Solved], k: int) -> None:
-    """Warn of members that did not converge, with their number and the error they reached."""
+    """Warn of members that did not converge, with their number and the largest error."""
     error = np.concatenate([part.outcome.error[part.outcome.state == SLOW] for part in parts])
     if not len(error):
         return
@@ -172,7 +170,7 @@ class Iteration:
         """Solve members batch by batch, as many at a time as memory allows."""
         n, p = self.problem.shape
         # computed outside of the loop, since smaller batches would not help if memory runs out here
-        _ = self.gram if self.shared else self.rows.spread_and_far
+        _ = self.gram if self.shared else self.rows.spread_and_cancelling
         probing: str = WHOLE if self.shared and n >= 2 * p else OWN
         # about ten arrays of p (and up to six of n) numbers a column
         row_arrays = 0 if self.shared else 6 if self.kind == "dual" else 2
@@ -207,12 +205,12 @@ class Iteration:
         outcome.smallest[:] = smallest
         if self.shared:
             batch = self.gram.batch(mask, probing)
-            far = self.gram.far
+            cancelling = self.gram.cancelling
         else:
             batch = rows_batch(self.rows, mask, dual=self.kind == "dual")
-            far = self.rows.spread_and_far[1]
-        if far is not None and far.any():
-            outcome.state[[far[self.features[i]].any() for i in members]] = UNTRUSTED
+            cancelling = self.rows.spread_and_cancelling[1]
+        if cancelling is not None and cancelling.any():
+            outcome.state[[cancelling[self.features[i]].any() for i in members]] = UNTRUSTED
         too_slow = self._too_slow(members, probing)
         with np.errstate(over="ignore", invalid="ignore"):  # units too far apart for squares: handed over as untrusted
             if self.kind == "single":
@@ -275,7 +273,7 @@ def _solve_in_single(rows: Rows, gram: UnitGram, batch: Batch, outcome: Outcome,
     B = batch.B[:, targets]
     member = batch.member[targets]
     exact = Submatrices(rows, gram.scale * single.mask, None if rows.problem.weight is None else rows.root)
-    for _ in range(MAX_ROUNDS):
+    for _ in range(6):
         R = B - exact(X)
         active = _judge(outcome, R, X, member)
         if not active.any():
@@ -295,7 +293,8 @@ def _solve_in_single(rows: Rows, gram: UnitGram, batch: Batch, outcome: Outcome,
             too_slow=too_slow,
         )
         outcome.steps += round_outcome.steps
-        outcome.error[numbers] *= round_outcome.error + SINGLE_ROUNDING / outcome.smallest[numbers]
+        # the error left by the round, and what rounding of the float32 matrix, about 1e-6, may hide from it
+        outcome.error[numbers] *= round_outcome.error + 1e-6 / outcome.smallest[numbers]
         if np.all(round_outcome.state == DONE) and np.all(outcome.error[numbers] <= TOL):
             break
     else:

@@ -18,7 +18,7 @@ from .problem import Problem, Solution
 
 @dataclass(frozen=True)
 class Members:
-    """Weighted mean of solved members. Two of them merge: a warm start, a stream and batches of members are merges.
+    """Weighted mean of solved members. Two instances merge: a warm start, a stream and batches of members are merges.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Members:
     counts : ndarray of shape (p,)
         Number of members that hold each column.
     weights : ndarray of shape (k,)
-        Weight of every member; they sum to one. Empty, as `counts`, for infinitely many members.
+        Weights of the members, which sum to one. Empty, as `counts`, for infinitely many members.
     solver : str
         The solver that ran.
     n_fallbacks : int

@@ -38,7 +38,6 @@ Indices = NDArray[np.int64]
 Extended = NDArray[Any]  # numpy.longdouble
 
 LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a hundredth of the rate of BLAS
-MAX_REFINEMENT_STEPS = 10
 
 
 def solve(
@@ -135,15 +134,15 @@ def _refined(part: Submatrix, extended: Submatrix, cutoff: Cutoff) -> Extended |
 def _steps(Q: Array, R: Array, order: Indices, *, A: Extended, B: Extended) -> Extended:
     """Solution of A b = B from factors of A[:, order] in double; the first step is the solution of the factors.
 
-    Every step is smaller than the one before by about the condition times double rounding. Steps go on while they at
-    least halve (at the edge of double precision only the first does) and the next one could still be seen.
+    Every step is smaller than the one before by about the condition times double rounding. Steps go on while the step
+    at least halves (at the edge of double precision only the first does) and the next one could still be seen.
     """
     coef = np.zeros((A.shape[1], B.shape[1]), dtype=np.longdouble)
     residual = np.zeros(B.shape, dtype=np.longdouble)
     f = B.astype(np.float64)
     g = np.zeros((A.shape[1], B.shape[1]))
     last_size = np.inf
-    for _ in range(MAX_REFINEMENT_STEPS):
+    for _ in range(10):
         h = la.solve_triangular(R, g[order], trans=1)
         Qf = Q.T @ f
         step = np.empty_like(g)
@@ -181,7 +180,7 @@ def basis_and_inverse(A: Array, cutoff: Cutoff, max_rank: int) -> tuple[Array, A
 
 
 def _unit_columns(A: Array, cutoff: Cutoff) -> tuple[NDArray[np.bool_], Array, Array, Cutoff]:
-    """Flags of the nonzero columns, these columns at unit length, their lengths, and their cut-off.
+    """Flags of the nonzero columns, the columns at unit length, their lengths, and their cut-off.
 
     A column of zeros is no direction: it would mix with the null space of the other columns.
     """

@@ -1,6 +1,6 @@
 r"""All subset sizes of a member from one factorisation, with the leave-one-out residuals of each size.
 
-Take the columns in the order of a permutation, at most M of them, as rows of A, centred and sqrt-weighted. Let
+Take the columns in the order of a permutation, at most M, as rows of A, centred and sqrt-weighted. Let
 :math:`A = L Z` with :math:`Z Z' = I` (from a Cholesky factor of the Gram matrix, or from a QR of the data where the
 Gram matrix is not trusted). The member of size m is the first m columns, its factor is the leading block of L, and with
 :math:`z = Z y`
@@ -20,8 +20,8 @@ Cost of a permutation: :math:`n M^2 + M^3/3` flops and :math:`n M` numbers.
 
 **Pairs.** :func:`sum_pairs` sums residuals over antithetic pairs of members in compiled code: members of a batch are
 factored, then threads divide the rows among themselves, so the sums do not depend on the number of threads. Cases that
-the kernel does not trust (members with nearly dependent columns, rows that a size fits exactly although other rows are
-like them) go through :func:`prefix_residuals`, one member after the other.
+the kernel does not trust (members with nearly dependent columns, rows that a size fits exactly although similar rows
+exist) go through :func:`prefix_residuals`, one member after the other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ Rows = NDArray[np.int64] | None  # row indices of a member; None: all rows
 
 MAX_STORED_NUMBERS = 1 << 26  # entries of all factors that are stored at a time
 MIN_THREADED_FLOPS = 2e7  # fewer are done before a second thread has begun
-MAX_PANELS_PER_CALL = 32  # a kernel call cannot be interrupted
 
 
 @dataclass(frozen=True)
@@ -195,7 +194,7 @@ def _trusted_cholesky(G: Array) -> Array | None:
 
 
 def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
-    """QR of the columns of A that add rank to the columns before them, and the positions of these columns.
+    """QR of the columns of A that add rank to the columns before them, and their positions.
 
     Without pivoting a dependent column still gets an arbitrary column in Q, which later columns would use. The
     dependent columns must be removed and the others factored again. Each round removes all dependent columns it can
@@ -218,7 +217,7 @@ def _independent_qr(A: Array) -> tuple[Array, Array, Indices]:
 def prefix_residuals(data: PathData, order: Indices, sizes: Indices, rows: Rows = None) -> Array:
     """Leave-one-out residuals of all sizes of one member, shape (sizes, n, q).
 
-    `order` lists columns, at least ``sizes[-1]`` of them; `rows` are the member's rows, None for all.
+    `order` lists at least ``sizes[-1]`` columns; `rows` are the member's rows, None for all.
     """
     n = data.columns.n
     root = data.columns.root[:n]
@@ -298,7 +297,7 @@ def sum_pairs(
     store = np.empty((min(step, k), numbers))
     trusted = np.empty(k // 2, dtype=bool)
     n_panels = padded // LANES
-    count = min(MAX_PANELS_PER_CALL, -(-n_panels // (2 * mapper.n_threads)))
+    count = min(32, -(-n_panels // (2 * mapper.n_threads)))  # panels at a time: a kernel call cannot be interrupted
     for first in range(0, k, step):
         pairs = slice(first // 2, (first + step) // 2)
         factors = store[: k - first]
@@ -348,6 +347,6 @@ def sum_pairs(
 
 
 def _lists(parts: list[Indices]) -> kernels.Lists:
-    """Index arrays as the kernels take them."""
+    """Index arrays in the form of the kernels."""
     bounds = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
     return kernels.Lists.of(bounds, np.concatenate(parts).astype(np.int64, copy=False))

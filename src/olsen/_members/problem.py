@@ -96,7 +96,7 @@ class Problem:
         vars(self)["moments"] = moments
 
     def target(self, t: int) -> Problem:
-        """Problem with one of several targets, and its moments if they have been computed."""
+        """Problem with one of several targets, with its moments if already computed."""
         problem = replace(self, Y=self.Y[:, [t]])
         if self.has_moments:
             problem.keep_moments(self.moments.target(t))
@@ -133,7 +133,7 @@ class Problem:
         return np.asarray(weight @ X / len(weight))
 
     def take(self, rows: Indices, moments: Moments | None = None) -> Problem:
-        """Problem on some of the rows, with their moments if the caller has computed these moments."""
+        """Problem on some of the rows, with their moments if the caller has computed any."""
         take = self.space.xp.take
         row_indices = self.space.put(rows)
         X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else take(self.X, row_indices, axis=0)
@@ -251,7 +251,7 @@ class Columns:
 
     @classmethod
     def plain(cls, A: Array, Y: Array, far: Array | None = None, relative: float = 0.0) -> Columns:
-        """Columns (p, n) and targets (n, q) as they are, such as a triangular factor or rows to predict."""
+        """Unweighted, uncentred columns (p, n) and targets (n, q), such as a triangular factor or rows to predict."""
         p, n = A.shape
         q = Y.shape[1]
         size = _padded(n)
@@ -333,7 +333,7 @@ class Solution:
 
     @classmethod
     def empty(cls, sizes: NDArray[np.int64], q: int, solver: str) -> Solution:
-        """Zeros for members of these sizes, to be filled."""
+        """Zeros for members of the given sizes, to be filled."""
         k = len(sizes)
         values = np.zeros((int(np.sum(sizes)), q))
         return cls(values, intercepts=np.zeros((k, q)), refitted=np.zeros(k, dtype=bool), solver=solver)
@@ -357,7 +357,7 @@ class Solution:
         return solution
 
     def put(self, members: Indices, sizes: Indices, part: Solution, *, refitted: bool) -> None:
-        """Write the solution of some members into this one; `sizes` are those of all members."""
+        """Write the solution of some members into this one; `sizes` has all members' sizes."""
         written = np.zeros(len(sizes), dtype=bool)
         written[members] = True
         self.values[np.repeat(written, sizes)] = part.values

@@ -44,7 +44,7 @@ class Accumulator:
             self._M = np.zeros((self.p + self.q + 1,) * 2)
             if self.centre:  # with the weights: a far row of small weight must not move the shift
                 self._shift[:-1] = np.r_[weighted_mean(X, weight), weighted_mean(Y, weight)]
-        # rows that stay in a cache while they are centred and squared; enough of them to pay for adding a square matrix
+        # rows that stay in a cache while being centred and squared; enough rows to pay for adding a square matrix
         step = max((1 << 21) // (8 * len(self._M)), 3 * len(self._M))
         for start in range(0, len(X), step):
             rows = slice(start, start + step)
