@@ -54,7 +54,7 @@ def test_prefixes_are_least_squares_on_columns_that_add_rank(space, seed, monkey
     """The others have coefficient zero. Batches of orders make no difference."""
     for q, block, dependent in [(1, 4, False), (1, 128, True), (2, 4, True), (2, 128, False)]:
         with case(q, block, dependent):
-            monkeypatch.setattr(moment_curves, "BLOCK", block)
+            monkeypatch.setattr(moment_curves, "BLOCK_COLUMNS", block)
             X, Y = data(seed, q=q, dependent=dependent)
             there, _ = both(X, Y, space)
             orders = np.stack([np.arange(30), np.arange(30)[::-1], np.random.default_rng(seed).permutation(30)])
@@ -79,7 +79,7 @@ def test_errors_are_those_of_rows(space, seed):
     there, _ = both(X, Y, space)
     b, number = np.random.default_rng(seed).standard_normal((30, 6, 2)), np.arange(400) % 4
     for f, (test, train) in enumerate(zip(there, training_moments(there), strict=True)):
-        found = space.get(moment_curves.LeftOut.from_moments(test, train).errors(space.put(b)))
+        found = space.get(moment_curves.HeldOutMoments.from_moments(test, train).errors(space.put(b)))
         x, y = (A[number == f] - A[number != f].mean(axis=0) for A in (X, Y))
         residual = y[:, None, :] - np.einsum("np,psq->nsq", x, b)
         np.testing.assert_allclose(found, np.mean(residual**2, axis=(0, 2)), rtol=1e-10)

@@ -21,7 +21,7 @@ from .._members.problem import Problem
 from .._moments.moments import Moments, from_data, training_moments
 from .._trust import constant_columns
 from .arrangement import TIE_TOL
-from .moment_curves import LeftOut
+from .moment_curves import HeldOutMoments
 from .penalised import Fits, GramFits, RowFits
 from .risk_curves import Splits
 
@@ -60,26 +60,26 @@ class Fold:
     mean_x: Array  # (p,) of the training rows, in units
     mean_y: Array
     weight: float  # of the test rows
-    test: LeftOut | TestRows
+    test: HeldOutMoments | TestRows
 
     @property
     def rows(self) -> Indices | None:
         """Numbers of the test rows; None where only their moments are known."""
-        return None if isinstance(self.test, LeftOut) else self.test.rows
+        return None if isinstance(self.test, HeldOutMoments) else self.test.rows
 
     def residuals(self, coefs: Array) -> Array | None:
         """Of the test rows, (rows, count); None where only moments are known."""
-        return None if isinstance(self.test, LeftOut) else np.asarray(self.test.Y - self.test.X @ coefs.T)
+        return None if isinstance(self.test, HeldOutMoments) else np.asarray(self.test.Y - self.test.X @ coefs.T)
 
     def errors(self, coefs: Array) -> Array:
         """Mean squared errors of prediction, (count,)."""
-        if isinstance(self.test, LeftOut):
+        if isinstance(self.test, HeldOutMoments):
             return np.asarray(self.test.errors(coefs.T[:, :, None]))
         return np.asarray(self.test.weight @ (self.test.Y - self.test.X @ coefs.T) ** 2 / self.weight)
 
     def products(self, coefs: Array) -> Array:
         """Mean products of residuals, (count, count)."""
-        if isinstance(self.test, LeftOut):
+        if isinstance(self.test, HeldOutMoments):
             return self.test.products(coefs.T[:, :, None])
         residual = self.test.Y - self.test.X @ coefs.T
         return np.asarray(residual.T @ (self.test.weight[:, None] * residual) / self.weight)
@@ -230,10 +230,10 @@ def folds_of_moments(parts: list[Moments], sharing: Threads) -> FoldData:
     unit = standard_deviations(np.diagonal(whole.G) / whole.weight)
     folds = []
     for part, rest in zip(parts, training_moments(parts), strict=True):
-        left_out = LeftOut.from_moments(part, rest)
+        held_out = HeldOutMoments.from_moments(part, rest)
         scaled = replace(part, G=part.G / unit / unit[:, None], C=part.C / unit[:, None])
-        left_out = replace(left_out, test=scaled, shift_x=left_out.shift_x / unit)
-        folds.append(Fold(_gram_fits(rest, unit, whole), rest.mean_x / unit, rest.mean_y, float(part.weight), left_out))
+        held_out = replace(held_out, test=scaled, shift_x=held_out.shift_x / unit)
+        folds.append(Fold(_gram_fits(rest, unit, whole), rest.mean_x / unit, rest.mean_y, float(part.weight), held_out))
     return FoldData(_gram_fits(whole, unit, whole), unit, whole.n_rows, folds, 1, sharing)
 
 

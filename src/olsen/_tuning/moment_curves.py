@@ -1,20 +1,20 @@
 r"""Risk curves from moments alone: cross-validation and GCV that read every row once, on the host or on a device.
 
-Rows are thrown into F folds in the pass that sums them. The training moments of fold f are the other folds merged, and
-the error of coefficients b on its test rows needs their moments only:
+Rows are assigned to F folds in the pass that sums their products. The training moments of fold f are the other folds
+merged, and the error of coefficients b on its test rows needs the moments of the test rows only:
 
 .. math:: \sum_l w_l (y_l - \hat y_l)^2 = y'y - 2 b'c + b'Gb
           + w\,\bigl(\bar y - \bar y_{-f} - (\bar x - \bar x_{-f})'b\bigr)^2
 
-with the moments of the test fold about its own means. It is a quadratic form in b, so pairs of members have their
-products as in ``risk_curves``, and the curve of any ensemble size follows. Status: exact k-fold cross-validation.
+with the moments of the test fold centred at its means. It is a quadratic form in b, so pairs of members have products
+as in ``risk_curves``, and the curve of any ensemble size follows. Status: exact k-fold cross-validation.
 Leave-one-out, which needs every leverage, would need the rows again.
 
 **All sizes of a path at once.** With :math:`G = L L'` in the order of a path and :math:`z = L^{-1} c`, the coefficients
 of its first m columns solve :math:`L' b = (z_1, \dots, z_m, 0, \dots)`: one triangular system whose right-hand sides
-are z cut off at every size. Factors of many orders and folds are made together, block by block from products of stacked
-matrices. Columns that add no rank to those before them get zero: they are met where a diagonal block has a small pivot,
-and such blocks are factored column by column.
+are z cut off at every size. Factors of many orders and folds are computed together, block by block from products of
+stacked matrices. A column that adds no rank to the earlier ones gets a coefficient of zero: a diagonal block with a
+small pivot has such a column, and is factored column by column.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from .risk_curves import Paths, RowCurve, pair_means, require_rows_left
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-BLOCK = 64  # columns that are factored together
-BATCH_BYTES = 5e8  # permuted matrices at a time where a library does not say how much memory there is
+BLOCK_COLUMNS = 64  # columns of a factor that are computed in one block
+BATCH_BYTES = 5e8  # permuted matrices of a batch, where the array library does not report its free memory
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """Moments of a fold about the means of the rows outside it: d = y less their mean target, x less their means."""
+class HeldOutMoments:
+    """Moments of a held-out fold, centred at the training means: d is y minus the mean training target, x likewise."""
 
     test: Moments
     shift_x: Any  # (p,)
     shift_y: Any  # (q,)
 
     @classmethod
-    def from_moments(cls, test: Moments, train: Moments) -> LeftOut:
-        """A fold, seen from the rows outside."""
+    def from_moments(cls, test: Moments, train: Moments) -> HeldOutMoments:
+        """Centre the moments of a fold at the means of its training rows."""
         return cls(test, test.mean_x - train.mean_x, test.mean_y - train.mean_y)
 
     @property
@@ -56,13 +56,14 @@ class LeftOut:
         return self.test.yy + self.test.weight * self.shift_y**2
 
     def with_targets(self, b: Any) -> Any:
-        """Sums of d x'b, (sizes, q), of coefficients (p, sizes, q)."""
-        inside = self.test.space.xp.sum(b * self.test.C[:, None, :], axis=0)
-        return inside + self.test.weight * self.shift_y * self._offset(b)
+        """Sums of d x'b, (sizes, q), for coefficients (p, sizes, q)."""
+        centred_products = self.test.space.xp.sum(b * self.test.C[:, None, :], axis=0)
+        return centred_products + self.test.weight * self.shift_y * self._offset(b)
 
     def squares(self, b: Any) -> Any:
         """Sums of (x'b)^2, (sizes, q)."""
-        xp, flat = self.test.space.xp, self.test.space.xp.reshape(b, (b.shape[0], -1))
+        xp = self.test.space.xp
+        flat = xp.reshape(b, (b.shape[0], -1))
         quadratic = xp.reshape(xp.sum(flat * (self.test.G @ flat), axis=0), b.shape[1:])
         return quadratic + self.test.weight * self._offset(b) ** 2
 
@@ -73,10 +74,11 @@ class LeftOut:
 
     def products(self, b: Array) -> Array:
         """Mean products (sizes, sizes) of the errors of one target, on the host."""
-        offset, flat = self._offset(b)[:, 0], b[:, :, 0]
-        both = flat.T @ self.test.G @ flat + self.test.weight * np.outer(offset, offset)
+        offset = self._offset(b)[:, 0]
+        flat = b[:, :, 0]
+        predictions = flat.T @ self.test.G @ flat + self.test.weight * np.outer(offset, offset)
         cross = self.with_targets(b)[:, 0]
-        return np.asarray((self.targets[0] - cross - cross[:, None] + both) / self.test.weight)
+        return np.asarray((self.targets[0] - cross - cross[:, None] + predictions) / self.test.weight)
 
     def _offset(self, b: Any) -> Any:
         return self.test.space.xp.tensordot(self.shift_x, b, axes=1)
@@ -84,42 +86,43 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class FoldCurve:
-    """A risk curve of which the rows are folds, and the mean members that it is of."""
+    """A risk curve whose rows are folds, and the mean coefficients of the members in each fold."""
 
     curve: RowCurve
     coef: Any  # (folds, p, sizes, q), before any scale
-    left_out: list[LeftOut]
+    held_out: list[HeldOutMoments]
 
     def slope(self, at: int) -> tuple[float, float]:
         """Least-squares slope of targets on out-of-fold predictions at one size, and its variance.
 
-        The same as from rows, of which the errors are taken to have one variance; one and zero without predictions.
+        Errors of all rows are assumed to have equal variance. Without predictions the slope is one, its variance zero.
         """
         top = bottom = squares = 0.0
-        for f, fold in enumerate(self.left_out):
+        for f, fold in enumerate(self.held_out):
             b = self.coef[f, :, at : at + 1, :]
             total = fold.test.space.xp.sum
             top += float(total(fold.with_targets(b)))
             bottom += float(total(fold.squares(b)))
             squares += float(total(fold.targets))
-        count = sum(fold.test.n_rows for fold in self.left_out) * self.coef.shape[3]
+        count = sum(fold.test.n_rows for fold in self.held_out) * self.coef.shape[3]
         if not bottom > 1e-20 * squares or count < 3:
             return 1.0, 0.0
         slope = top / bottom
         return slope, max(0.0, squares - slope * top) / bottom / count
 
     def scaled(self, scale: float) -> RowCurve:
-        """The curve of members times a scale: an error e becomes (1 - scale) d + scale e."""
-        square, cross = [], []
-        for f, fold in enumerate(self.left_out):
+        """Scale the members: an error e becomes (1 - scale) d + scale e."""
+        square = []
+        cross = []
+        for f, fold in enumerate(self.held_out):
             get = fold.test.space.get
             square.append(np.full(self.coef.shape[2], get(fold.targets).mean() / fold.test.weight))
             cross.append(square[-1] - get(fold.with_targets(self.coef[f, :, :, :])).mean(axis=1) / fold.test.weight)
-        rest = 1 - scale
-        fixed = rest**2 * np.stack(square, axis=1) + 2 * scale * rest * np.stack(cross, axis=1)
-        products = fixed + scale**2 * self.curve.products
-        coefs = (scale * self.coef[f, :, :, :] for f in range(len(self.left_out)))
-        errors = [fold.test.space.get(fold.errors(b)) for fold, b in zip(self.left_out, coefs, strict=True)]
+        shrinkage = 1 - scale
+        target_terms = shrinkage**2 * np.stack(square, axis=1) + 2 * scale * shrinkage * np.stack(cross, axis=1)
+        products = target_terms + scale**2 * self.curve.products
+        coefs = (scale * self.coef[f, :, :, :] for f in range(len(self.held_out)))
+        errors = [fold.test.space.get(fold.errors(b)) for fold, b in zip(self.held_out, coefs, strict=True)]
         mean_square = np.stack(errors, axis=1) @ (self.curve.weight / self.curve.weight.sum())
         return self.curve.with_products(products, self.curve.residual).raised(mean_square)
 
@@ -127,130 +130,156 @@ class FoldCurve:
 def moment_kfold_curve(folds: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0) -> FoldCurve:
     """Risk curve of uniform members from moments of folds, times a scale; the rows of the curve are the folds."""
     training = training_moments(folds)
-    left_out = [LeftOut.from_moments(test, train) for test, train in zip(folds, training, strict=True)]
-    products, coef = _pair_means(left_out, training, sizes, paths)
-    found = FoldCurve(_curve(folds, sizes, paths, products), coef, left_out)
-    return found if scale == 1.0 else replace(found, curve=found.scaled(scale))
+    held_out = [HeldOutMoments.from_moments(test, train) for test, train in zip(folds, training, strict=True)]
+    products, coef = _pair_means(held_out, training, sizes, paths)
+    unscaled = FoldCurve(_curve(folds, sizes, paths, products), coef, held_out)
+    return unscaled if scale == 1.0 else replace(unscaled, curve=unscaled.scaled(scale))
 
 
 def moment_gcv_curve(moments: Moments, sizes: Indices, paths: Paths, scale: float = 1.0) -> RowCurve:
-    """GCV from the moments of all rows: no row is touched again, so n does not matter.
+    """GCV from the moments of all rows: the rows are not read again, so the cost does not depend on n.
 
-    Residual sums of squares of a coefficient vector b are y'y - 2 b'c + b'Gb. For n far above p, leverages are small
-    and GCV and leave-one-out agree.
+    The residual sum of squares of coefficients b is y'y - 2 b'c + b'Gb. For n far above p, leverages are small and GCV
+    and leave-one-out agree.
     """
-    whole = LeftOut(moments, 0.0 * moments.mean_x, 0.0 * moments.mean_y)
+    all_rows = HeldOutMoments(moments, 0.0 * moments.mean_x, 0.0 * moments.mean_y)
     require_rows_left(moments.n_rows, sizes, int(moments.centred))
-    rest = (1 - scale * (sizes + moments.centred) / moments.n_rows)[:, None] ** 2
-    return _curve([moments], sizes, paths, _pair_means([whole], [moments], sizes, paths, scale)[0] / rest)
+    denominator = (1 - scale * (sizes + moments.centred) / moments.n_rows)[:, None] ** 2
+    products, _ = _pair_means([all_rows], [moments], sizes, paths, scale=scale)
+    return _curve([moments], sizes, paths, products / denominator)
 
 
 def _curve(folds: list[Moments], sizes: Indices, paths: Paths, products: Array) -> RowCurve:
-    (p, q), weight = folds[0].C.shape, np.array([fold.weight for fold in folds])
-    no_rows = np.zeros((len(sizes), 0, q))
-    count = 2 * paths.batch * paths.min_batches  # members, whose mean residual has these squares
-    mean_square = (products[0] + products[1] + (count - 2) * products[2]) / count @ (weight / weight.sum())
-    return RowCurve.from_products(sizes, p, paths.design, weight, products, no_rows).raised(mean_square)
+    """Risk curve whose rows are folds, from A, S and C (3, sizes, folds)."""
+    p, q = folds[0].C.shape
+    weight = np.array([fold.weight for fold in folds])
+    k = 2 * paths.batch * paths.min_batches  # members in the mean residual
+    mean_square = (products[0] + products[1] + (k - 2) * products[2]) / k @ (weight / weight.sum())
+    curve = RowCurve.from_products(
+        sizes=sizes,
+        n_items=p,
+        design=paths.design,
+        weight=weight,
+        products=products,
+        residual=np.zeros((len(sizes), 0, q)),  # moments have no residuals of rows
+    )
+    return curve.raised(mean_square)
 
 
 def _pair_means(
-    left_out: list[LeftOut], training: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0
+    held_out: list[HeldOutMoments], training: list[Moments], sizes: Indices, paths: Paths, scale: float = 1.0
 ) -> tuple[Array, Any]:
     """A, S and C of antithetic pairs of members, (3, sizes, folds), and mean coefficients (folds, p, sizes, q)."""
-    space, p = training[0].space, training[0].C.shape[0]
-    xp, orders = space.xp, np.stack(paths.orders(p, 0, paths.min_batches))
+    space = training[0].space
+    xp = space.xp
+    p = training[0].C.shape[0]
+    orders = np.stack(paths.orders(p, 0, paths.min_batches))
 
     def errors(coefs: Any) -> Array:
-        """Sums over members of their errors, (sizes, folds), of coefficients (folds, p, members, sizes, q)."""
+        """Errors (sizes, folds), summed over members, of coefficients (folds, p, members, sizes, q)."""
         _, _, K, S, q = coefs.shape
-        found = [fold.errors(xp.reshape(coefs[f, ...], (p, K * S, q))) for f, fold in enumerate(left_out)]
-        return np.stack([space.get(e).reshape(K, S).sum(axis=0) for e in found], axis=1)
+        fold_errors = [fold.errors(xp.reshape(coefs[f, ...], (p, K * S, q))) for f, fold in enumerate(held_out)]
+        return np.stack([space.get(e).reshape(K, S).sum(axis=0) for e in fold_errors], axis=1)
 
     def follow(start: int, stop: int) -> tuple[Array, Array, Any]:
         coefs = scale * _prefix_coefficients(training, orders[2 * start : 2 * stop], sizes)
         pairs = (coefs[:, :, ::2, :, :] + coefs[:, :, 1::2, :, :]) / 2
         return errors(coefs), errors(pairs), xp.sum(coefs, axis=2)
 
-    count = len(orders) // 2
-    done = paths.mapper(follow, count) if space.on_host else [follow(0, count)]
-    own, pair, coef = (sum(terms) for terms in zip(*done, strict=True))
-    mean = coef / len(orders)
-    return pair_means(own / len(orders), pair / count, errors(mean[:, :, None, :, :]), count), mean
+    n_pairs = len(orders) // 2
+    chunks = paths.threads(follow, n_pairs) if space.on_host else [follow(0, n_pairs)]
+    single, pair, coef = (sum(terms) for terms in zip(*chunks, strict=True))
+    mean_coef = coef / len(orders)
+    mean_errors = errors(mean_coef[:, :, None, :, :])
+    return pair_means(single / len(orders), pair / n_pairs, mean_errors, n_pairs), mean_coef
 
 
 def _prefix_coefficients(training: list[Moments], orders: Indices, sizes: Indices) -> Any:
     """Coefficients (F, p, K, S, q) of the first columns of K orders, for F sets of training moments."""
-    space, (p, q), largest = training[0].space, training[0].C.shape, int(sizes[-1])
-    xp, F, S = space.xp, len(training), len(sizes)
+    space = training[0].space
+    xp = space.xp
+    p, q = training[0].C.shape
+    F = len(training)
+    S = len(sizes)
+    largest = int(sizes[-1])
     G = xp.reshape(xp.stack([m.G for m in training]), (F, p * p))
     C = xp.stack([m.C for m in training])
     cut = space.cast(space.put(np.arange(largest)[:, None] < sizes))[:, :, None]  # (largest, S, 1)
     step = max(1, int(space.batch_bytes(BATCH_BYTES) // (40 * F * largest**2)))
-    found = []
+    batches = []
     for start in range(0, len(orders), step):
-        own = orders[start : start + step]
-        K, here = len(own), space.put(np.ascontiguousarray(own[:, :largest]))
-        pairs = xp.reshape(here[:, :, None] * p + here[:, None, :], (-1,))
-        G_here = xp.reshape(xp.take(G, pairs, axis=1), (F * K, largest, largest))
-        C_here = xp.reshape(xp.take(C, xp.reshape(here, (-1,)), axis=1), (F * K, largest, q))
-        A, blocks = _factored(G_here, C_here, space)
+        batch_orders = orders[start : start + step]
+        K = len(batch_orders)
+        columns = space.put(np.ascontiguousarray(batch_orders[:, :largest]))
+        pairs = xp.reshape(columns[:, :, None] * p + columns[:, None, :], (-1,))
+        ordered_G = xp.reshape(xp.take(G, pairs, axis=1), (F * K, largest, largest))
+        ordered_C = xp.reshape(xp.take(C, xp.reshape(columns, (-1,)), axis=1), (F * K, largest, q))
+        A, blocks = _factored(ordered_G, ordered_C, space)
         z = xp.reshape(xp.matrix_transpose(A[:, largest:, :]), (F, K, largest, 1, q))
         B = _backward(A, blocks, xp.reshape(z * cut, (F * K, largest, S * q)), space)
-        found.append(_by_column(xp.reshape(B, (F, K, largest, S * q)), own, p, space))
-    whole = xp.concat(found, axis=2) if len(found) > 1 else found[0]
-    return xp.reshape(whole, (F, p, len(orders), S, q))
+        batches.append(_by_column(xp.reshape(B, (F, K, largest, S * q)), batch_orders, p, space))
+    coefs = xp.concat(batches, axis=2) if len(batches) > 1 else batches[0]
+    return xp.reshape(coefs, (F, p, len(orders), S, q))
 
 
 def _by_column(B: Any, orders: Indices, p: int, space: Space) -> Any:
-    """Coefficients (F, K, largest, c) in the order of the columns, (F, p, K, c); zero for columns left out."""
-    xp, (F, K, largest, c) = space.xp, B.shape
+    """Coefficients (F, K, largest, c) in the order of the columns, (F, p, K, c); zero for columns outside a path."""
+    xp = space.xp
+    F, K, largest, c = B.shape
     if largest < p:
         B = xp.concat([B, space.zeros((F, K, 1, c))], axis=2)
-    rows = B.shape[2]
-    places = np.full((K, p), rows - 1)
-    np.put_along_axis(places, orders[:, :largest], np.arange(largest)[None, :], axis=1)
-    flat = (np.arange(K) * rows + places.T).reshape(-1)
-    return xp.reshape(xp.take(xp.reshape(B, (F, K * rows, c)), space.put(flat), axis=1), (F, p, K, c))
+    n_positions = B.shape[2]
+    positions = np.full((K, p), n_positions - 1)  # the appended zero, unless the column is on the path
+    np.put_along_axis(positions, orders[:, :largest], np.arange(largest)[None, :], axis=1)
+    flat = (np.arange(K) * n_positions + positions.T).reshape(-1)
+    return xp.reshape(xp.take(xp.reshape(B, (F, K * n_positions, c)), space.put(flat), axis=1), (F, p, K, c))
 
 
 def _factored(A: Any, C: Any, space: Space) -> tuple[Any, list[tuple[slice, Any, Any]]]:
-    """Stacked lower factors, under them (L^-1 C)', and blocks: columns, inverse of the diagonal block, which add rank.
+    """Stacked lower factors with (L^-1 C)' below, and their blocks.
 
-    Columns that add no rank are unit vectors. What is above the diagonal is not to be read.
+    A block holds its columns, the inverse of its diagonal block, and ones for columns that add rank. Columns that add
+    no rank are unit vectors. Entries above the diagonal are undefined.
     """
-    xp, diagonal, size = space.xp, space.xp.linalg.diagonal(A), A.shape[1]
-    A, blocks = xp.concat([A, xp.matrix_transpose(C)], axis=1), []
-    for start in range(0, size, BLOCK):
-        here = slice(start, min(start + BLOCK, size))
-        panel = A[:, start:, here]
+    xp = space.xp
+    diagonal = xp.linalg.diagonal(A)
+    size = A.shape[1]
+    A = xp.concat([A, xp.matrix_transpose(C)], axis=1)
+    blocks = []
+    for start in range(0, size, BLOCK_COLUMNS):
+        stop = min(start + BLOCK_COLUMNS, size)
+        block = slice(start, stop)
+        panel = A[:, start:, block]
         if start:
-            panel = panel - A[:, start:, :start] @ xp.matrix_transpose(A[:, here, :start])
-        lower, good = _factor_block(panel[:, : here.stop - start, :], diagonal[:, here], space)
+            panel = panel - A[:, start:, :start] @ xp.matrix_transpose(A[:, block, :start])
+        lower, adds_rank = _factor_block(panel[:, : stop - start, :], diagonal[:, block], space)
         inverse = space.inverse_of_lower(lower)
-        A[:, here, here] = lower
-        A[:, here.stop :, here] = (panel[:, here.stop - start :, :] @ xp.matrix_transpose(inverse)) * good[:, None, :]
-        blocks.append((here, inverse, good))
+        A[:, block, block] = lower
+        A[:, stop:, block] = (panel[:, stop - start :, :] @ xp.matrix_transpose(inverse)) * adds_rank[:, None, :]
+        blocks.append((block, inverse, adds_rank))
     return A, blocks
 
 
 def _backward(A: Any, blocks: list[tuple[slice, Any, Any]], Z: Any, space: Space) -> Any:
-    """B of L' B = Z, (b, m, c)."""
-    xp, size = space.xp, Z.shape[1]
+    """Solution B of L' B = Z, (b, m, c)."""
+    xp = space.xp
+    size = Z.shape[1]
     out = xp.zeros_like(Z)
-    for here, inverse, good in reversed(blocks):
-        rest = Z[:, here, :]
-        if here.stop < size:
-            rest = rest - xp.matrix_transpose(A[:, here.stop : size, here]) @ out[:, here.stop :, :]
-        out[:, here, :] = (xp.matrix_transpose(inverse) @ rest) * good[:, :, None]
+    for block, inverse, adds_rank in reversed(blocks):
+        right = Z[:, block, :]
+        if block.stop < size:
+            right = right - xp.matrix_transpose(A[:, block.stop : size, block]) @ out[:, block.stop :, :]
+        out[:, block, :] = (xp.matrix_transpose(inverse) @ right) * adds_rank[:, :, None]
     return out
 
 
 def _factor_block(D: Any, diagonal: Any, space: Space) -> tuple[Any, Any]:
-    """Lower factors of stacked blocks and which columns add rank; `diagonal` is that of the matrices before.
+    """Lower factors of stacked blocks, and ones for columns that add rank.
 
-    The blocks may be overwritten.
+    `diagonal` is that of the matrices before elimination. The blocks may be overwritten.
     """
-    xp, lower = space.xp, space.cholesky(D)
+    xp = space.xp
+    lower = space.cholesky(D)
     if lower is not None:
         pivots = xp.linalg.diagonal(lower)
         if bool(xp.all(pivots * pivots > SMALLEST_PIVOT * diagonal)):
@@ -259,15 +288,18 @@ def _factor_block(D: Any, diagonal: Any, space: Space) -> tuple[Any, Any]:
 
 
 def _column_by_column(D: Any, diagonal: Any, space: Space) -> tuple[Any, Any]:
-    """The same where some columns depend on those before them; D is overwritten."""
-    xp, good = space.xp, []
+    """Factor blocks in which some columns depend on earlier ones, see `_factor_block`; D is overwritten."""
+    xp = space.xp
+    adds_rank = []
     for j in range(D.shape[1]):
-        pivot, rest = D[:, j, j], slice(j + 1, None)
-        adds = pivot > SMALLEST_PIVOT * diagonal[:, j]
-        root = xp.sqrt(xp.where(adds, pivot, xp.ones_like(pivot)))
-        column = D[:, rest, j] / root[:, None]
-        column = xp.where(adds[:, None], column, xp.zeros_like(column))
-        D[:, rest, rest] -= column[:, :, None] * column[:, None, :]
-        D[:, j, j], D[:, rest, j] = root, column
-        good.append(space.cast(adds))
-    return xp.tril(D), xp.stack(good, axis=1)
+        pivot = D[:, j, j]
+        below = slice(j + 1, None)
+        is_large = pivot > SMALLEST_PIVOT * diagonal[:, j]
+        root = xp.sqrt(xp.where(is_large, pivot, xp.ones_like(pivot)))
+        column = D[:, below, j] / root[:, None]
+        column = xp.where(is_large[:, None], column, xp.zeros_like(column))
+        D[:, below, below] -= column[:, :, None] * column[:, None, :]
+        D[:, j, j] = root
+        D[:, below, j] = column
+        adds_rank.append(space.cast(is_large))
+    return xp.tril(D), xp.stack(adds_rank, axis=1)

@@ -35,25 +35,26 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Splits = list[tuple[Indices, Indices]]  # rows to train on, rows to test on
 
-PATHS = 2  # stream of the seed for permutations of paths: members of the fitted ensemble use 0 (columns) and 1 (rows)
-PATH_ROWS = 3
-TURNED = 0.1  # relative rise above the minimum beyond which larger sizes are given up after the first batch
-ENOUGH = 0.015  # relative Monte-Carlo error of the curve at its minimum
-SHARED = 6  # times the columns of the longest path: up to so many columns one Gram matrix serves all paths
-AT_ONCE = 2_000_000  # residuals (sizes x rows) of batches that are followed at once
+PATH_STREAM = 2  # seed stream of the permutations of paths: a fitted ensemble uses 0 (columns) and 1 (rows)
+PATH_ROW_STREAM = 3  # seed stream of the row subsets of paths
+MAX_RELATIVE_RISE = 0.1  # above the minimum of the first batch: sizes beyond the last one below it are dropped
+MAX_RELATIVE_MC_ERROR = 0.015  # Monte-Carlo error of the curve at its minimum, at which batches are enough
+MAX_SHARED_GRAM_RATIO = 6  # columns of X over columns of the longest path up to which all paths share one Gram matrix
+MAX_BATCHED_RESIDUALS = 2_000_000  # residuals (sizes x rows) of the batches that are followed in one step
 
-# ``residuals(orders, sizes, first)`` of members number `first` and on: for every order of columns an array of shape
-# (sizes, rows, targets), of the members on its first columns
+# ``residuals(orders, sizes, first)``: residuals (sizes, rows, targets) for each order of the columns; the member of
+# size m uses the first m columns, and the members are numbered from `first`
 Residuals = Callable[[list[Indices], Indices, int], list[Array]]
-# ``sums(orders, sizes, batch)``: sums over batches of so many pairs of members, without the residuals of every member
+# ``sums(orders, sizes, n_pairs)``: sums over batches of `n_pairs` pairs, which need no residuals of single members
 Sums = Callable[[list[Indices], Indices, int], Array]
 
 
-def pair_means(own: Array, pair: Array, mean: Array, n_pairs: int) -> Array:
-    """A, S and C, (3, ...), from mean squares of single members, of the means of pairs, and of the mean of all."""
+def pair_means(single: Array, pair: Array, mean: Array, n_pairs: int) -> Array:
+    """A, S and C, (3, ...), from mean squares of single members, of pair means, and of the mean of all members."""
     k = 2 * n_pairs
-    same = 2 * pair - own
-    return np.stack([own, same, (k * k * mean - k * own - k * same) / (k * k - 2 * k)])
+    within = 2 * pair - single
+    between = (k * k * mean - k * single - k * within) / (k * k - 2 * k)
+    return np.stack([single, within, between])
 
 
 @dataclass(frozen=True)
@@ -67,53 +68,57 @@ class RiskCurve:
 
     @classmethod
     def mean_of(cls, curves: list[RiskCurve]) -> RiskCurve:
-        """Of several targets: over the sizes that all of them have."""
-        first, count = curves[0], min(len(curve.sizes) for curve in curves)
+        """Average the curves of several targets over the sizes that all curves have."""
+        first = curves[0]
         if len(curves) == 1:
             return first
-        products = np.mean([curve.products[:, :count] for curve in curves], axis=0)
-        return cls(first.sizes[:count], first.n_items, first.design, products)
+        n_sizes = min(len(curve.sizes) for curve in curves)
+        products = np.mean([curve.products[:, :n_sizes] for curve in curves], axis=0)
+        return cls(first.sizes[:n_sizes], first.n_items, first.design, products)
 
-    def lacking(self, mean_square: Array) -> Array:
-        """What A, S and C lack, (3, sizes): few pairs may put them below what can be.
+    def lower_bound_corrections(self, mean_square: Array) -> Array:
+        """Corrections (3, sizes) that lift A, S and C to their lower bounds, which few pairs may miss.
 
-        C is the squared mean residual of the members that were followed, less what sampling them adds to it. Where
-        members have huge residuals the difference is noise, and may even be negative; such a size must not look like
-        the best one, so that C is at least a quarter of that square. No group does better than infinitely many members,
-        but S comes from few pairs, and with hundreds of members in a group its noise would count most.
+        C is the squared mean residual of the members that were followed, minus the variance that sampling members adds.
+        Where members have huge residuals the difference is noise, and may even be negative. Such a size must not look
+        like the best one, so C is bounded below by a quarter of the squared mean residual. S is bounded because no
+        group does better than infinitely many members: with hundreds of members in a group, the noise of S, which comes
+        from few pairs, would dominate.
         """
-        own, same, other = self.products
-        of_other = np.maximum(0.0, mean_square / 4 - other)
-        least = other + of_other - (own - other - of_other) / np.maximum(self._groups - 1, 1)
-        return np.stack([np.zeros(len(own)), np.maximum(0.0, least - same), of_other])
+        single, within, between = self.products
+        between_lift = np.maximum(0.0, mean_square / 4 - between)
+        within_bound = between + between_lift - (single - between - between_lift) / np.maximum(self._group_sizes - 1, 1)
+        return np.stack([np.zeros(len(single)), np.maximum(0.0, within_bound - within), between_lift])
 
     def shifted(self, by: float) -> RiskCurve:
-        """With so much more error at every size; none becomes negative."""
-        return replace(self, products=self.products + max(by, -0.9 * float(self.products[2].min(initial=np.inf))))
+        """Add a constant to the error at every size; no error becomes negative."""
+        smallest_shift = -0.9 * float(self.products[2].min(initial=np.inf))
+        return replace(self, products=self.products + max(by, smallest_shift))
 
     @cached_property
-    def _groups(self) -> Indices:
-        """Members in a balanced group, for every size."""
+    def _group_sizes(self) -> Indices:
+        """Number of members in a balanced group, for every size."""
         return subsets.group_size(self.sizes / self.n_items)
 
     def combine(self, products: Array, k: float) -> Array:
         """R_k from A, S and C (3, sizes, ...); ``inf`` is allowed."""
-        own, same, other = products
+        single, within, between = products
         if np.isinf(k):
-            return np.asarray(other)
-        share = np.zeros(len(self.sizes))  # of all ordered pairs of members, those within a balanced group: s / k^2
+            return np.asarray(between)
+        within_fraction = np.zeros(len(self.sizes))  # s / k^2: fraction of ordered pairs within a balanced group
         if self.design == "balanced":
-            full, rest = np.divmod(int(k), self._groups)
-            share = (full * self._groups * (self._groups - 1) + rest * (rest - 1)) / k**2
-        share = share.reshape(-1, *[1] * (own.ndim - 1))
-        return np.asarray(own / k + share * same + (1 - 1 / k - share) * other)
+            group = self._group_sizes
+            n_full_groups, n_last_group = np.divmod(int(k), group)
+            within_fraction = (n_full_groups * group * (group - 1) + n_last_group * (n_last_group - 1)) / k**2
+        within_fraction = within_fraction.reshape(-1, *[1] * (single.ndim - 1))
+        return np.asarray(single / k + within_fraction * within + (1 - 1 / k - within_fraction) * between)
 
     def mse(self, k: float) -> Array:
         """Estimated error at every size for k members."""
         return self.combine(self.products, k)
 
     def members_for(self, index: int, excess: float) -> int:
-        """Members that keep the error at one size within `excess` of that of infinitely many."""
+        """Number of members whose error at one size exceeds that of infinitely many by a fraction of `excess`."""
         limit = (1 + excess) * self.mse(np.inf)[index]
         candidates = np.unique(np.rint(np.geomspace(10, 5000, 200)).astype(int))
         return next((int(k) for k in candidates if self.mse(k)[index] <= limit), 5000)
@@ -121,7 +126,7 @@ class RiskCurve:
 
 @dataclass(frozen=True)
 class RowCurve:
-    """A risk curve with what it is the average of, row by row."""
+    """A risk curve, and the products and residuals of every row that it averages."""
 
     average: RiskCurve
     weight: Array  # (n,)
@@ -132,27 +137,35 @@ class RowCurve:
     def from_products(
         cls, sizes: Indices, n_items: int, design: str, weight: Array, products: Array, residual: Array
     ) -> RowCurve:
-        """From A, S and C of every row."""
+        """Build the curve from A, S and C of every row."""
         average = RiskCurve(sizes, n_items, design, products @ (weight / weight.sum()))
         return cls(average, weight, products, residual)
 
     def with_products(self, products: Array, residual: Array) -> RowCurve:
-        """The same sizes and rows with other products."""
-        about = self.average
-        return RowCurve.from_products(about.sizes, about.n_items, about.design, self.weight, products, residual)
+        """Replace products and residuals; sizes and rows stay."""
+        return RowCurve.from_products(
+            sizes=self.average.sizes,
+            n_items=self.average.n_items,
+            design=self.average.design,
+            weight=self.weight,
+            products=products,
+            residual=residual,
+        )
 
     def raised(self, mean_square: Array | None = None) -> RowCurve:
-        """With C and S not below what can be; squared mean residuals (sizes,) must be given where rows have none."""
+        """Lift S and C to their lower bounds; curves without residuals need squared mean residuals (sizes,)."""
         if mean_square is None:
             square = np.einsum("slt,slt,l->s", self.residual, self.residual, self.weight / self.weight.sum())
             mean_square = square / self.residual.shape[2]
-        lacking = self.average.lacking(mean_square)
-        return self.with_products(self.products + lacking[:, :, None], self.residual)
+        corrections = self.average.lower_bound_corrections(mean_square)
+        return self.with_products(self.products + corrections[:, :, None], self.residual)
 
     def standard_error(self, k: float) -> Array:
         """Standard error of the estimated error over rows."""
-        rows, share = self.average.combine(self.products, k), self.weight / self.weight.sum()
-        return np.asarray(np.sqrt(np.sum(share**2 * (rows - self.average.mse(k)[:, None]) ** 2, axis=1)))
+        row_errors = self.average.combine(self.products, k)
+        row_weights = self.weight / self.weight.sum()
+        deviations = row_errors - self.average.mse(k)[:, None]
+        return np.asarray(np.sqrt(np.sum(row_weights**2 * deviations**2, axis=1)))
 
     def scaled(self, mu: float, deviation: Array) -> RowCurve:
         r"""The curve of members scaled about the mean target.
@@ -162,105 +175,120 @@ class RowCurve:
         """
         square = (1 - mu) ** 2 * np.mean(deviation**2, axis=1)
         cross = 2 * mu * (1 - mu) * np.mean(deviation * self.residual, axis=2)
-        products, residual = square + cross + mu**2 * self.products, (1 - mu) * deviation + mu * self.residual
-        return self.with_products(products, residual).raised()  # of few rows C is noise, and the sum may be negative
+        products = square + cross + mu**2 * self.products
+        residual = (1 - mu) * deviation + mu * self.residual
+        return self.with_products(products, residual).raised()  # with few rows C is noise, and may be negative
 
 
 @dataclass(frozen=True)
 class Paths:
-    """How many members are followed and how."""
+    """Number and design of the paths that estimate a risk curve."""
 
     seed: int
     design: str
-    mapper: Threads  # work(start, stop), n -> list: threads over members
-    batch: int = 4  # pairs in a batch
+    threads: Threads
+    batch: int = 4  # pairs of members in a batch
     min_batches: int = 3
     max_batches: int = 10
 
     def nested(
         self, n_items: int, sizes: Indices, weight: Array, residuals: Residuals, sums: Sums | None = None
     ) -> RowCurve:
-        """The curve of uniform members, all sizes of each from one path.
+        """Estimate the curve of uniform members, all sizes of a member from one path.
 
-        Batches of members are added until the curve is steady; several are followed at once where they will be needed.
-        After the first one, sizes far beyond the minimum are dropped: the curve has turned and larger members cost the
-        most.
+        Batches of members are added until the Monte-Carlo error is small; several batches are followed in one step
+        where all will be needed. After the first batch, sizes far beyond the minimum are dropped: the curve has turned,
+        and the largest members cost the most.
         """
-        share = weight / weight.sum()
+        row_weights = weight / weight.sum()
 
         def follow(first: int, last: int) -> Iterator[Array]:
-            orders, each = self.orders(n_items, first, last), 2 * self.batch
+            """Sums over the pairs of each batch from `first` to `last`, (3, sizes, rows, targets)."""
+            orders = self.orders(n_items, first, last)
             if sums is not None:
                 return iter(sums(orders, sizes, self.batch))
-            found = self.run(lambda a, b: residuals(orders[a:b], sizes, first * each + a), len(orders))
-            return (_added(found[i : i + each]) for i in range(0, len(found), each))
+            n_members = 2 * self.batch
+            by_member = self.run(lambda a, b: residuals(orders[a:b], sizes, first * n_members + a), len(orders))
+            return (_sum_of_pairs(by_member[i : i + n_members]) for i in range(0, len(by_member), n_members))
 
         def averaged(sums: Array, n_pairs: int) -> tuple[Array, Array]:
             """A, S and C (3, sizes), and the squared mean residual, averaged over rows and targets."""
-            (total, square, pair), per_row = sums, share / sums.shape[3]
-            own = np.einsum("slt,l->s", square, per_row) / (2 * n_pairs)
+            total, square, pair = sums
+            per_row = row_weights / sums.shape[3]
+            single = np.einsum("slt,l->s", square, per_row) / (2 * n_pairs)
             pair = np.einsum("slt,l->s", pair, per_row) / n_pairs
             mean_square = np.einsum("slt,slt,l->s", total, total, per_row) / (2 * n_pairs) ** 2
-            return pair_means(own, pair, mean_square, n_pairs), mean_square
+            return pair_means(single, pair, mean_square, n_pairs), mean_square
 
-        total, others, precision = np.zeros(()), list[Array](), np.inf
-        while len(others) < self.max_batches and precision >= ENOUGH:
-            done = len(others)
-            ahead = self._ahead(done, precision, len(sizes) * len(share)) if done else 1
-            for found in follow(done, done + ahead):
-                total = total + found
-                others.append(averaged(found, self.batch)[0][2])
-                done = len(others)
-                if 1 < done < self.min_batches:
+        total = np.zeros(())
+        limit_errors: list[Array] = []  # C of every batch, (sizes,)
+        mc_error = np.inf
+        while len(limit_errors) < self.max_batches and mc_error >= MAX_RELATIVE_MC_ERROR:
+            n_done = len(limit_errors)
+            n_next = self._next_batches(n_done, mc_error, len(sizes) * len(row_weights)) if n_done else 1
+            for batch_sums in follow(n_done, n_done + n_next):
+                total = total + batch_sums
+                limit_errors.append(averaged(batch_sums, self.batch)[0][2])
+                n_done = len(limit_errors)
+                if 1 < n_done < self.min_batches:
                     continue
-                products, mean_square = averaged(total, done * self.batch)
+                products, mean_square = averaged(total, n_done * self.batch)
                 curve = RiskCurve(sizes, n_items, self.design, products)
-                curve = replace(curve, products=products + curve.lacking(mean_square))
-                if done == 1:
-                    sizes = sizes[: _worth_following(curve.mse(100))]
-                    total, others = total[:, : len(sizes)], [others[0][: len(sizes)]]
+                curve = replace(curve, products=products + curve.lower_bound_corrections(mean_square))
+                if n_done == 1:
+                    sizes = sizes[: _n_sizes_to_follow(curve.mse(100))]
+                    total = total[:, : len(sizes)]
+                    limit_errors = [limit_errors[0][: len(sizes)]]
                 else:
-                    precision = _precision(curve.mse(np.inf), others)
-                    if precision < ENOUGH:
+                    mc_error = _relative_mc_error(curve.mse(np.inf), limit_errors)
+                    if mc_error < MAX_RELATIVE_MC_ERROR:
                         break
-        n_pairs = len(others) * self.batch
-        residual, square, pair = total[0] / (2 * n_pairs), total[1] / (2 * n_pairs), total[2] / n_pairs
+        n_pairs = len(limit_errors) * self.batch
+        residual = total[0] / (2 * n_pairs)
+        square = total[1] / (2 * n_pairs)
+        pair = total[2] / n_pairs
         products = pair_means(square, pair, residual**2, n_pairs).mean(axis=3)
-        return RowCurve.from_products(sizes, n_items, self.design, weight, products, residual).raised()
+        curve_by_row = RowCurve.from_products(
+            sizes=sizes, n_items=n_items, design=self.design, weight=weight, products=products, residual=residual
+        )
+        return curve_by_row.raised()
 
-    def _ahead(self, done: int, precision: float, residuals: int) -> int:
-        """How many batches, of so many residuals, to follow next: as many as will be needed and are no burden."""
-        needed = self.min_batches if done < self.min_batches else math.ceil(min(done * (precision / ENOUGH) ** 2, 1e6))
-        return max(1, min(needed - done, self.max_batches - done, AT_ONCE // residuals))
+    def _next_batches(self, n_done: int, mc_error: float, n_residuals: int) -> int:
+        """Number of batches to follow next: those that will be needed, within the limit on residuals in memory."""
+        n_needed = self.min_batches
+        if n_done >= self.min_batches:
+            n_needed = math.ceil(min(n_done * (mc_error / MAX_RELATIVE_MC_ERROR) ** 2, 1e6))
+        return max(1, min(n_needed - n_done, self.max_batches - n_done, MAX_BATCHED_RESIDUALS // n_residuals))
 
     def orders(self, n_items: int, start: int, stop: int) -> list[Indices]:
-        """Permutations of some batches, each followed by its reverse."""
-        first, last = start * self.batch, stop * self.batch
-        orders = subsets.permutations(n_items, last, seed=self.seed, start=first, stream=PATHS)
+        """Permutations of batches `start` to `stop`, each followed by its reverse."""
+        orders = subsets.permutations(
+            n_items, stop * self.batch, seed=self.seed, start=start * self.batch, stream=PATH_STREAM
+        )
         return [order for forward in orders for order in (forward, forward[::-1])]
 
-    def run(self, work: Callable[[int, int], list[Array]], count: int) -> list[Array]:
-        """``work(start, stop)`` on members, shared among threads, as one list."""
-        return list(chain.from_iterable(self.mapper(work, count)))
+    def run(self, work: Callable[[int, int], list[Array]], n_members: int) -> list[Array]:
+        """Results of ``work(start, stop)`` over all members, divided among threads, as one list."""
+        return list(chain.from_iterable(self.threads(work, n_members)))
 
 
-def _added(residuals: list[Array]) -> Array:
-    """Sums over pairs of members, which come one after the other."""
+def _sum_of_pairs(residuals: list[Array]) -> Array:
+    """Sums over pairs of consecutive members."""
     pairs = zip(residuals[::2], residuals[1::2], strict=True)
     return np.asarray(sum(pair_sums(first, second) for first, second in pairs))
 
 
-def _worth_following(mse: Array) -> int:
-    """Number of leading sizes up to the last whose error is near the smallest."""
-    near = mse <= mse.min() + TURNED * abs(mse.min())
-    return int(np.flatnonzero(near)[-1]) + 1 if near.any() else len(mse)
+def _n_sizes_to_follow(mse: Array) -> int:
+    """Number of leading sizes up to the last whose error is close to the smallest."""
+    close_to_minimum = mse <= mse.min() + MAX_RELATIVE_RISE * abs(mse.min())
+    return int(np.flatnonzero(close_to_minimum)[-1]) + 1 if close_to_minimum.any() else len(mse)
 
 
-def _precision(mse: Array, batches: list[Array]) -> float:
-    """Monte-Carlo error over batches at the minimum of the curve, relative to it; infinite where it is not known.
+def _relative_mc_error(mse: Array, batches: list[Array]) -> float:
+    """Monte-Carlo error over batches at the minimum of the curve, relative to it; infinite where it is unknown.
 
-    The standard error over rows would be the better yardstick, but it changes when a weight becomes repeated rows, and
-    with it the number of paths.
+    The standard error over rows would be the better yardstick. It changes when a weight becomes repeated rows, though,
+    and the number of paths would change too.
     """
     best = int(np.argmin(mse))
     if len(batches) < 2 or not mse[best] > 0:
@@ -277,33 +305,33 @@ def size_grid(largest: int, count: int) -> Indices:
     return np.unique(np.rint(np.concatenate([even, log])).astype(np.int64))
 
 
-def _path_data(problem: Problem, sizes: Indices, n_samples: int | None, mapper: Threads) -> PathData:
-    """One Gram matrix for all paths where that is cheaper than one for each."""
-    shared = n_samples is None and problem.shape[1] <= SHARED * int(sizes[-1])
+def _path_data(problem: Problem, sizes: Indices, n_samples: int | None, threads: Threads) -> PathData:
+    """Data of the paths, with one Gram matrix for all paths where that is cheaper than one per path."""
+    shared = n_samples is None and problem.shape[1] <= MAX_SHARED_GRAM_RATIO * int(sizes[-1])
     if shared:
-        problem.moments_by(mapper)  # by all threads, and kept for the members
+        problem.moments_by(threads)  # cached in the problem, for the members too
     return PathData.from_problem(problem, shared=shared)
 
 
 def _rows(paths: Paths, n: int, n_samples: int | None, first: int, count: int) -> list[Indices | None]:
-    """Rows of members number `first` and on; None: all."""
+    """Rows of `count` members from number `first` on; None for all rows."""
     if n_samples is None:
         return [None] * count
-    drawn = subsets.draw(
-        n, first + count, start=first, size=n_samples, design=paths.design, seed=paths.seed, stream=PATH_ROWS
+    row_subsets = subsets.draw(
+        n, first + count, start=first, size=n_samples, design=paths.design, seed=paths.seed, stream=PATH_ROW_STREAM
     )
-    return list(drawn)
+    return list(row_subsets)
 
 
 def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
-    """Exact leave-one-out; rows a member was not given count as they are."""
-    data = _path_data(problem, sizes, n_samples, paths.mapper)
+    """Exact leave-one-out; a member's residuals at rows outside its row subset are ordinary prediction errors."""
+    data = _path_data(problem, sizes, n_samples, paths.threads)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
-        rows = _rows(paths, problem.shape[0], n_samples, first, len(orders))
-        return [prefix_residuals(data, order, sizes, own) for order, own in zip(orders, rows, strict=True)]
+        row_subsets = _rows(paths, problem.shape[0], n_samples, first, len(orders))
+        return [prefix_residuals(data, order, sizes, rows) for order, rows in zip(orders, row_subsets, strict=True)]
 
-    sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.mapper)
+    sums = None if n_samples is not None else partial(sum_pairs, data, mapper=paths.threads)
     return paths.nested(problem.shape[1], sizes, problem.weights, residuals, sums)
 
 
@@ -315,85 +343,106 @@ def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = 
     .. math:: A \leftarrow A - \frac{(df/n)^2 (n/\tau - 1)}{(1-df/n)^2}
               \cdot \frac{\overline{r^2}}{1 - 2 df/n + df^2/(\tau n)}
     """
-    (n, p), lost = problem.shape, int(problem.fit_intercept)
-    require_rows_left(n, sizes, lost)
-    data = _path_data(problem, sizes, n_samples, paths.mapper)
+    n, p = problem.shape
+    n_intercepts = int(problem.fit_intercept)
+    require_rows_left(n, sizes, n_intercepts)
+    data = _path_data(problem, sizes, n_samples, paths.threads)
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
-        rows = _rows(paths, n, n_samples, first, len(orders))
-        X, left = (data.columns.A / data.columns.root)[:, :n].T, (1 - (sizes + lost) / n)[:, None, None]
-        fitted = (prefix_predictions(data, X, order, sizes, own) for order, own in zip(orders, rows, strict=True))
-        return [(problem.Y - f) / left for f in fitted]
+        row_subsets = _rows(paths, n, n_samples, first, len(orders))
+        X = (data.columns.A / data.columns.root)[:, :n].T
+        mean_denominator = (1 - (sizes + n_intercepts) / n)[:, None, None]
+        fitted = (
+            prefix_predictions(data, X, order, sizes, rows) for order, rows in zip(orders, row_subsets, strict=True)
+        )
+        return [(problem.Y - f) / mean_denominator for f in fitted]
 
     curve = paths.nested(p, sizes, problem.weights, residuals)
     if n_samples is None:
         return curve
-    df, (own, same, other) = (curve.average.sizes[:, None] + lost) / n, curve.products
-    own_risk = own * (1 - df) ** 2 / (1 - 2 * df + df**2 * n / n_samples)
-    correction = df**2 * (n / n_samples - 1) / (1 - df) ** 2 * own_risk
-    return curve.with_products(np.stack([own - correction, same, other]), curve.residual).raised()
+    df = (curve.average.sizes[:, None] + n_intercepts) / n
+    single, within, between = curve.products
+    single_risk = single * (1 - df) ** 2 / (1 - 2 * df + df**2 * n / n_samples)
+    correction = df**2 * (n / n_samples - 1) / (1 - df) ** 2 * single_risk
+    return curve.with_products(np.stack([single - correction, within, between]), curve.residual).raised()
 
 
-def require_rows_left(n_rows: int, sizes: Indices, lost: int) -> None:
-    """Refuse sizes of members that leave generalised cross-validation no rows to divide by."""
-    if sizes[-1] + lost >= n_rows:
+def require_rows_left(n_rows: int, sizes: Indices, n_intercepts: int) -> None:
+    """Refuse sizes of members that leave generalised cross-validation no degrees of freedom to divide by."""
+    if sizes[-1] + n_intercepts >= n_rows:
         raise ValueError(
-            f"cv='gcv' divides by the share of the rows that members do not use up, but {sizes[-1]} columns"
-            f"{' and the intercept' * lost} use up all {n_rows} rows. Use cv=None, or more rows."
+            f"cv='gcv' divides by the fraction of the rows that members do not use up, but {sizes[-1]} columns"
+            f"{' and the intercept' * n_intercepts} use up all {n_rows} rows. Use cv=None, or more rows."
         )
 
 
 def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) -> RowCurve:
-    """Out-of-bag pair products: only members that were not given a row speak about it, and pairs of them for C."""
+    """Out-of-bag pair products: a row is judged by the members without it, and C comes from pairs of such members."""
     n, q = problem.Y.shape
-    data = _path_data(problem, sizes, n_samples, paths.mapper)
-    total, square, count = np.zeros((len(sizes), n, q)), np.zeros((len(sizes), n, q)), np.zeros(n)
-    members = 2 * paths.batch * paths.max_batches
-    orders = subsets.permutations(problem.shape[1], members, seed=paths.seed, stream=PATHS)
-    given = _rows(paths, n, n_samples, 0, members)
-    found = paths.run(lambda a, b: [prefix_residuals(data, orders[i], sizes, given[i]) for i in range(a, b)], members)
-    for residual, rows in zip(found, given, strict=True):
+    p = problem.shape[1]
+    data = _path_data(problem, sizes, n_samples, paths.threads)
+    total = np.zeros((len(sizes), n, q))
+    square = np.zeros((len(sizes), n, q))
+    n_out_of_bag = np.zeros(n)
+    n_members = 2 * paths.batch * paths.max_batches
+    orders = subsets.permutations(p, n_members, seed=paths.seed, stream=PATH_STREAM)
+    row_subsets = _rows(paths, n, n_samples, 0, n_members)
+
+    def follow(start: int, stop: int) -> list[Array]:
+        return [prefix_residuals(data, orders[i], sizes, row_subsets[i]) for i in range(start, stop)]
+
+    for residual, rows in zip(paths.run(follow, n_members), row_subsets, strict=True):
         out = np.ones(n, dtype=bool)
         out[rows] = False
         total[:, out] += residual[:, out]
         square[:, out] += residual[:, out] ** 2
-        count += out
-    seen = count >= 2
-    times = np.where(seen, count, 2.0)[None, :, None]
-    own, other = (square / times).mean(axis=2), ((total**2 - square) / (times * (times - 1))).mean(axis=2)
-    products, weight = np.stack([own, other, other]), problem.weights * seen
-    return RowCurve.from_products(sizes, problem.shape[1], "independent", weight, products, total / times).raised()
+        n_out_of_bag += out
+    has_pairs = n_out_of_bag >= 2
+    count = np.where(has_pairs, n_out_of_bag, 2.0)[None, :, None]
+    single = (square / count).mean(axis=2)
+    between = ((total**2 - square) / (count * (count - 1))).mean(axis=2)
+    curve = RowCurve.from_products(
+        sizes=sizes,
+        n_items=p,
+        design="independent",
+        weight=problem.weights * has_pairs,
+        products=np.stack([single, between, between]),
+        residual=total / count,
+    )
+    return curve.raised()
 
 
 def kfold(
     problem: Problem, splits: Splits, training: list[Moments] | None, sizes: Indices, paths: Paths, drawn: int | None
 ) -> RowCurve:
-    """Cross-validation over given (train, test) splits; rows of the curve are the test rows of all splits in turn.
+    """Cross-validation over (train, test) splits; rows of the curve are the test rows of all splits in turn.
 
-    Moments of the training rows, if given, serve all paths; otherwise members make a Gram matrix each. With as many
-    members as from moments of folds, so that the choice is the same.
+    Moments of the training rows, if passed, serve all paths; otherwise each member computes its Gram matrix. The number
+    of members is that of the curve from moments of folds, so that both make the same choice.
     """
-    parts = []
+    folds = []
     for f, (train, test) in enumerate(splits):
         fold = problem.take(train, None if training is None else training[f])
         X = problem.X[test]
         X = (X.toarray() if hasattr(X, "toarray") else X) - fold.means[0]
-        parts.append((PathData.from_problem(fold, shared=training is not None), X, problem.Y[test]))
+        folds.append((PathData.from_problem(fold, shared=training is not None), X, problem.Y[test]))
 
     def residuals(orders: list[Indices], sizes: Indices, first: int) -> list[Array]:
-        found: list[list[Array]] = [[] for _ in orders]
-        for data, X, Y in parts:
+        by_member: list[list[Array]] = [[] for _ in orders]
+        for data, X, Y in folds:
             n = data.columns.n
-            rows = _rows(paths, n, None if drawn is None else min(drawn, n), first, len(orders))
-            for own, order, given in zip(found, orders, rows, strict=True):
-                own.append(Y - prefix_predictions(data, X, order, sizes, given))
-        return [np.concatenate(own, axis=1) for own in found]
+            row_subsets = _rows(paths, n, None if drawn is None else min(drawn, n), first, len(orders))
+            for fold_residuals, order, rows in zip(by_member, orders, row_subsets, strict=True):
+                fold_residuals.append(Y - prefix_predictions(data, X, order, sizes, rows))
+        return [np.concatenate(fold_residuals, axis=1) for fold_residuals in by_member]
 
-    packed = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in parts if drawn is None]
+    test_columns = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in folds if drawn is None]
 
-    def sums(orders: list[Indices], sizes: Indices, batch: int) -> Array:
-        folds = [sum_pairs(data, orders, sizes, batch, paths.mapper, rows) for data, rows in packed]
-        return np.concatenate(folds, axis=3)
+    def sums(orders: list[Indices], sizes: Indices, n_pairs: int) -> Array:
+        fold_sums = [
+            sum_pairs(data, orders, sizes, n_pairs, paths.threads, rows=columns) for data, columns in test_columns
+        ]
+        return np.concatenate(fold_sums, axis=3)
 
     weight = np.concatenate([problem.weights[test] for _, test in splits])
     paths = replace(paths, max_batches=paths.min_batches)

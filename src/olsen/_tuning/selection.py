@@ -200,7 +200,7 @@ class RowData:
             splits, repeats = random_splits(self.problem)
         else:
             splits, repeats = few_splits(self.splits, self.shape[0]), 1
-        data = folds_of_rows(self.problem, splits, repeats, how.mapper)
+        data = folds_of_rows(self.problem, splits, repeats, how.threads)
         first = splits[: data.first]
         training = None if data.training is None else data.training[: data.first]
         curve = self._kfold(first, self._sizes(options, first, self.shape[0]), how, training, None)
@@ -306,7 +306,7 @@ class MomentData:
 
     def in_folds(self, options: SizeOptions, how: Paths) -> _InFolds:
         """These folds, joined to a few."""
-        data = folds_of_moments(few_folds(self.folds), how.mapper)
+        data = folds_of_moments(few_folds(self.folds), how.threads)
         penalty = ridge_penalty_of_folds(data, options.fit_intercept)
         return self.curve(options, how).curve, self._trained_on(), data, penalty
 
