@@ -111,7 +111,7 @@ def error_products(folds: FoldData, fitted: dict[str, FoldFits]) -> FoldProducts
     """
     names = list(fitted)
     coefs = [_coefs_in_fold(fitted, f) for f in range(len(folds.folds))]
-    products = np.stack(folds.each(Fold.products, folds.folds, coefs))
+    products = np.stack(folds.map(Fold.products, folds.folds, coefs))
     result = FoldProducts(products, folds.weight, folds.repeats, folds.n_rows)
     for i, fits in enumerate(fitted.values()):
         if fits.errors is not None:
@@ -195,8 +195,8 @@ def _weighted_schemes(folds: FoldData, fitted: dict[str, FoldFits], weights: Arr
                     name=name,
                     weight=float(weight),
                     prior_variances=fits.prior_variances / folds.unit**2,
-                    penalty=fits.penalty * penalty_unit(folds.whole, fits.prior_variances),
-                    inclusion=inclusion(folds.whole, fits.prior_variances, fits.penalty),
+                    penalty=fits.penalty * penalty_unit(folds.all_rows, fits.prior_variances),
+                    inclusion=inclusion(folds.all_rows, fits.prior_variances, fits.penalty),
                 )
             )
     return tuple(schemes)
@@ -207,8 +207,8 @@ def _selection(folds: FoldData, sparse: FoldFits | None) -> tuple[NDArray[np.boo
     if sparse is None:
         return np.empty(0, dtype=bool), np.empty(0)
     assert sparse.prior_variances is not None and sparse.fold_prior_variances is not None
-    on_all_rows = inclusion(folds.whole, sparse.prior_variances, sparse.penalty)
-    in_folds = folds.each(inclusion, folds.fits[:-1], sparse.fold_prior_variances, repeat(sparse.penalty))
+    on_all_rows = inclusion(folds.all_rows, sparse.prior_variances, sparse.penalty)
+    in_folds = folds.map(inclusion, folds.fits[:-1], sparse.fold_prior_variances, repeat(sparse.penalty))
     kept = [probabilities >= SELECTION_PROBABILITY for probabilities in in_folds]
     return on_all_rows >= SELECTION_PROBABILITY, np.mean(kept, axis=0)
 

@@ -80,7 +80,7 @@ class Ridge:
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
         all_alike = np.ones(len(folds.unit))
         penalty = np.array([folds.ridge_penalty])
-        *in_folds, whole = folds.each(penalised, folds.fits, repeat(all_alike), repeat(penalty))
+        *in_folds, whole = folds.map(penalised, folds.fits, repeat(all_alike), repeat(penalty))
         return FoldFits(
             coefs=[coefs[0] for coefs in in_folds],
             whole=whole[0],
@@ -99,7 +99,7 @@ class Power:
         ridge = fitted["ridge"]
         assert ridge.whole is not None
         variances = [powers_of(coef, 1.0) for coef in ridge.coefs]
-        paths = folds.each(penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS))
+        paths = folds.map(penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS))
         best = folds.best(paths)
         on_all_rows = powers_of(ridge.whole, 1.0)
         return FoldFits(
@@ -117,18 +117,18 @@ class Lasso:
     requires: tuple[str, ...] = ()
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        first = folds.first
-        paths = folds.each(lasso_path, folds.fits[:first], repeat(LASSO_FRACTIONS))
+        first = folds.n_first
+        paths = folds.map(lasso_path, folds.fits[:first], repeat(LASSO_FRACTIONS))
         fractions = LASSO_FRACTIONS[: folds.best(paths) + 1 + LASSO_STEPS_BEYOND]
-        paths += folds.each(lasso_path, folds.fits[first:], repeat(fractions))
+        paths += folds.map(lasso_path, folds.fits[first:], repeat(fractions))
         best = folds.best([path[: len(paths[-1])] for path in paths])
         coef = paths[-1][best]
-        prior_variances = folds.whole.copies.mean(powers_of(coef, 1.0))
+        prior_variances = folds.all_rows.copies.mean(powers_of(coef, 1.0))
         return FoldFits(
             coefs=[path[best] for path in paths[:-1]],
             whole=coef,
             prior_variances=prior_variances,
-            penalty=lasso_penalty(folds.whole, coef[:, None], float(LASSO_FRACTIONS[best])),
+            penalty=lasso_penalty(folds.all_rows, coef[:, None], float(LASSO_FRACTIONS[best])),
             usable=bool(prior_variances.any()),
         )
 
@@ -143,9 +143,9 @@ class Sparse:
         lasso = fitted["lasso"]
         assert lasso.whole is not None
         variances = [powers_of(coef, 2.0) for coef in lasso.coefs]
-        paths = folds.each(penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS))
+        paths = folds.map(penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS))
         best = folds.best(paths)
-        prior_variances = folds.whole.copies.mean(powers_of(lasso.whole, 2.0))
+        prior_variances = folds.all_rows.copies.mean(powers_of(lasso.whole, 2.0))
         return FoldFits(
             coefs=[path[best] for path in paths],
             prior_variances=prior_variances,
@@ -167,17 +167,17 @@ class Uniform:
     requires: tuple[str, ...] = ("ridge",)  # whose lead in later repeats theirs is taken from
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        n_folds = len(folds.folds) if folds.n_rows < MANY_ROWS_FOR_UNIFORM else folds.first
+        n_folds = len(folds.folds) if folds.n_rows < MANY_ROWS_FOR_UNIFORM else folds.n_first
         p = len(folds.unit)
         affordable = min(MAX_PAIR_OPERATIONS / max(1.0, folds.uniform_size) ** 3, MAX_DRAWN_COLUMNS / p)
         pairs = int(np.clip(affordable, MIN_PAIRS, MAX_PAIRS))
         orders = np.random.default_rng(SEED).permuted(np.tile(np.arange(p), (pairs, 1)), axis=1)
         columns = [_both_ends(orders, _size_in(fold, folds)) for fold in folds.folds[:n_folds]]
-        coefs = folds.each(members, folds.fits, columns)
+        coefs = folds.map(members, folds.fits, columns)
         means = [of_members.mean(axis=0) for of_members in coefs]
         of_pairs = [(of_members[:pairs] + of_members[pairs:]) / 2 for of_members in coefs]
-        observed = np.concatenate(folds.each(Fold.errors, folds.folds, [mean[None] for mean in means]))
-        pair_errors = np.array([errors.mean() for errors in folds.each(Fold.errors, folds.folds, of_pairs)])
+        observed = np.concatenate(folds.map(Fold.errors, folds.folds, [mean[None] for mean in means]))
+        pair_errors = np.array([errors.mean() for errors in folds.map(Fold.errors, folds.folds, of_pairs)])
         extrapolated = observed - 2 * (pair_errors - observed) / (2 * pairs - 2)
         least = LEAST_EXTRAPOLATED * observed
         return FoldFits(

@@ -107,10 +107,10 @@ def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
     slope = np.sum(w * target * predicted) / bottom
     count = problem.distinct_rows() if Y.size < 1e5 else len(Y)
     variance = np.sum(w * (target - slope * predicted) ** 2) / bottom / (count * Y.shape[1])
-    return drawn_to_one(float(slope), float(variance))
+    return shrunk_to_one(float(slope), float(variance))
 
 
-def drawn_to_one(slope: float, variance: float) -> float:
+def shrunk_to_one(slope: float, variance: float) -> float:
     """A slope with its variance as a scale: drawn towards one by the positive-part rule, at least zero."""
     distance = (slope - 1) ** 2
     keep = max(0.0, 1 - variance / distance) if distance > 0 else 0.0

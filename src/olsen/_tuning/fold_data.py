@@ -1,8 +1,7 @@
 """Train and test folds for comparing sampling schemes.
 
-Folds are of rows in memory, or of rows of which only moments are known. Coefficients, shape (count, p), are for
-one target and standardised columns.
-
+A fold holds rows in memory, or only the moments of its rows. Coefficients, shape (count, p), are for one target and
+standardised columns.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,23 +30,24 @@ Indices = NDArray[np.int64]
 T = TypeVar("T")
 
 FOLDS = 3
-# below so many rows, so many times: few rows leave the choice to the folds, the fewest are left out one by one
+# (n_rows_below, n_repeats): for small n the choice depends on the split, so it is repeated; the smallest tables are
+# split row by row, which needs no repeat
 REPEATS = ((3 * FOLDS, 1), (100, 5), (300, 3), (1000, 2))
-MOST_FOLDS = 5  # of a splitter, in which schemes are compared; more are joined
-SEED = 2020  # of the folds, whatever random_state: the same data, the same choice
-GRAM = 2 / 3  # columns for each row up to which Gram matrices are cheaper than rows
-CONSTANT_TOL = 1e-5  # of a column's squares: with less left outside a fold, it counts as constant there
-WORTH_A_THREAD = 5e6  # operations of a fold, about
-SMALL_FLOPS = 5e9  # of a Gram matrix, a second or so with its eigenvectors, below which BLAS keeps to one thread
+MOST_FOLDS = 5  # folds of a splitter in which schemes are compared; further folds are merged
+SEED = 2020  # seed of the folds, whatever random_state: the same data give the same choice
+MAX_GRAM_COLUMNS_PER_ROW = 2 / 3  # up to which Gram matrices are cheaper than rows
+CONSTANT_TOL = 1e-5  # fraction of a column's sum of squares: with less in the training rows, it is constant there
+MIN_THREADED_OPERATIONS = 5e6  # operations of a fold above which a thread pays off, roughly
+MAX_SINGLE_THREAD_FLOPS = 5e9  # of a Gram matrix: below, about a second with its eigenvectors, BLAS uses one thread
 
 
 @dataclass(frozen=True)
 class TestRows:
-    """Left-out rows about the means of the training rows, columns in units."""
+    """Held-out rows, centred at the means of the training rows; columns are in units of their standard deviations."""
 
-    __test__ = False  # nothing for pytest
+    __test__ = False  # not a test class of pytest
 
-    rows: Indices
+    rows: Indices  # row indices
     X: Array  # (rows, p)
     Y: Array  # (rows, 1)
     weight: Array  # (rows,)
@@ -54,21 +55,21 @@ class TestRows:
 
 @dataclass(frozen=True)
 class Fold:
-    """Rows to fit on, and rows to judge by: rows in memory, or their moments."""
+    """Training and test rows of a fold: rows in memory, or their moments."""
 
     fits: Fits  # of the training rows
-    mean_x: Array  # (p,) of the training rows, in units
+    mean_x: Array  # (p,) means of the training rows, in units of the standard deviations
     mean_y: Array
-    weight: float  # of the test rows
+    weight: float  # total weight of the test rows
     test: HeldOutMoments | TestRows
 
     @property
     def rows(self) -> Indices | None:
-        """Numbers of the test rows; None where only their moments are known."""
+        """Row indices of the test rows; None where only their moments are known."""
         return None if isinstance(self.test, HeldOutMoments) else self.test.rows
 
     def residuals(self, coefs: Array) -> Array | None:
-        """Of the test rows, (rows, count); None where only moments are known."""
+        """Residuals of the test rows, (rows, count); None where only moments are known."""
         return None if isinstance(self.test, HeldOutMoments) else np.asarray(self.test.Y - self.test.X @ coefs.T)
 
     def errors(self, coefs: Array) -> Array:
@@ -87,43 +88,44 @@ class Fold:
 
 @dataclass(frozen=True)
 class FoldData:
-    """All rows, and train and test folds, each row `repeats` times in a test fold."""
+    """All rows, and train and test folds; each row is in a test fold once per repeat."""
 
-    whole: Fits
+    all_rows: Fits
     unit: Array  # (p,) standard deviations of the columns
     n_rows: int
     folds: list[Fold]
     repeats: int
-    sharing: Threads
-    training: list[Moments] | None = None  # of the training rows of all folds, where these were made
+    threads: Threads
+    training: list[Moments] | None = None  # moments of the training rows of all folds, if they were computed
     ridge_penalty: float = 0.0  # of least error, in units of the columns
     uniform_size: int = 1  # columns of uniform members on all rows
 
     @property
-    def first(self) -> int:
-        """Folds of the first repeat."""
+    def n_first(self) -> int:
+        """Number of folds of the first repeat."""
         return len(self.folds) // self.repeats
 
     @cached_property
     def weight(self) -> Array:
-        """Of the test rows of every fold."""
+        """Total weight of the test rows of every fold."""
         return np.array([fold.weight for fold in self.folds])
 
     @cached_property
     def fits(self) -> list[Fits]:
-        """Of the training rows of every fold, and last of all rows."""
-        return [*(fold.fits for fold in self.folds), self.whole]
+        """Fits of the training rows of every fold, then those of all rows."""
+        return [*(fold.fits for fold in self.folds), self.all_rows]
 
-    def each(self, work: Callable[..., T], fits: Iterable[Any], *arguments: Iterable[Any]) -> list[T]:
-        """Results of ``work(fit, ...)``; small ones are not worth a thread."""
+    def map(self, work: Callable[..., T], fits: Iterable[Any], *arguments: Iterable[Any]) -> list[T]:
+        """Results of ``work(fit, ...)`` in threads, or in turn where the data are too small for threads to pay off."""
         jobs = list(zip(fits, *arguments, strict=False))
-        if self.n_rows * len(self.unit) * min(self.n_rows, len(self.unit)) < WORTH_A_THREAD:
+        p = len(self.unit)
+        if self.n_rows * p * min(self.n_rows, p) < MIN_THREADED_OPERATIONS:
             return [work(*job) for job in jobs]
-        return self.sharing.quiet()(lambda i, _: work(*jobs[i]), len(jobs), chunk=1)
+        return self.threads.quiet()(lambda i, _: work(*jobs[i]), len(jobs), chunk=1)
 
     def best(self, coefs: list[Array]) -> int:
-        """Position of the least error over folds, as far as all of them have gone."""
-        errors = self.each(Fold.errors, self.folds, coefs)
+        """Position of the least error over folds, among the positions that all folds have."""
+        errors = self.map(Fold.errors, self.folds, coefs)
         count = min(len(e) for e in errors)
         return first_least(self.weight[: len(errors)] @ np.stack([e[:count] for e in errors]))
 
@@ -135,87 +137,99 @@ def first_least(errors: Array) -> int:
 
 def few_columns(shape: tuple[int, int]) -> bool:
     """Whether Gram matrices are cheaper than rows."""
-    return shape[1] <= GRAM * shape[0]
+    n, p = shape
+    return p <= MAX_GRAM_COLUMNS_PER_ROW * n
 
 
 def random_splits(problem: Problem) -> tuple[Splits, int]:
-    """Rows in random folds, divided anew in every repeat, and how often; with very few rows one by one.
+    """Random folds of the rows, a new division in every repeat, and the number of repeats; few rows go one by one.
 
-    The rows are those of an :class:`Arrangement`, so that folds depend neither on the order in which rows were given
+    The rows are those of an :class:`Arrangement`, so that folds depend neither on the order of the rows in the table
     nor on units.
     """
     n_rows = len(problem.Y)
-    repeats = next((repeats for most, repeats in REPEATS if n_rows < most), 1)
-    count, splits = FOLDS if n_rows >= 3 * FOLDS else n_rows, []
-    for repeat in range(repeats):
+    n_repeats = next((n_repeats for n_rows_below, n_repeats in REPEATS if n_rows < n_rows_below), 1)
+    n_folds = FOLDS if n_rows >= 3 * FOLDS else n_rows
+    splits = []
+    for repeat in range(n_repeats):
         fold = np.empty(n_rows, dtype=np.int64)
-        fold[np.random.default_rng([SEED, repeat]).permutation(n_rows)] = np.arange(n_rows) % count
-        splits += [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
-    return splits, repeats if len(splits) < n_rows else 1  # with so few rows all of them judge uniform members
+        fold[np.random.default_rng([SEED, repeat]).permutation(n_rows)] = np.arange(n_rows) % n_folds
+        splits += [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]
+    return splits, n_repeats if len(splits) < n_rows else 1  # few rows: all splits judge uniform members
 
 
 def few_splits(splits: Splits, n: int) -> Splits:
-    """So many splits of n rows at most, joined where there are more; where they are no partition, the first ones."""
+    """At most MOST_FOLDS splits of n rows: further ones are merged, or dropped if splits do not partition the rows."""
     if len(splits) <= MOST_FOLDS:
         return splits
     if not np.array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(n)):
         return splits[:MOST_FOLDS]
-    joined = [np.concatenate([test for _, test in splits[f::MOST_FOLDS]]) for f in range(MOST_FOLDS)]
-    return [(np.setdiff1d(np.arange(n), test), test) for test in joined]
+    merged = [np.concatenate([test for _, test in splits[f::MOST_FOLDS]]) for f in range(MOST_FOLDS)]
+    return [(np.setdiff1d(np.arange(n), test), test) for test in merged]
 
 
 def few_folds(folds: list[Moments]) -> list[Moments]:
-    """The same of moments."""
+    """At most MOST_FOLDS folds of moments; more are merged."""
     if len(folds) <= MOST_FOLDS:
         return folds
     return [Moments.merge_all(folds[f::MOST_FOLDS]) for f in range(MOST_FOLDS)]
 
 
 def moments_of_training_rows(
-    problem: Problem, splits: Splits, repeats: int = 1, sharing: Threads | None = None
+    problem: Problem, splits: Splits, n_repeats: int = 1, threads: Threads | None = None
 ) -> list[Moments]:
-    """Of every split; where test rows partition all rows in every repeat, merged from theirs, which cost one pass."""
-    n, each = problem.shape[0], len(splits) // repeats
-    tests = [np.sort(np.concatenate([test for _, test in splits[i : i + each]])) for i in range(0, len(splits), each)]
+    """Moments of the training rows of every split.
+
+    Where the test rows of every repeat partition all rows, the moments of test rows are merged: one pass per repeat.
+    """
+    n = problem.shape[0]
+    n_folds = len(splits) // n_repeats
+    repeats = [splits[i : i + n_folds] for i in range(0, len(splits), n_folds)]
+    test_rows = [np.sort(np.concatenate([test for _, test in repeat])) for repeat in repeats]
     partition = all(len(train) + len(test) == n for train, test in splits)
-    partition = partition and all(np.array_equal(rows, np.arange(n)) for rows in tests)
+    partition = partition and all(np.array_equal(rows, np.arange(n)) for rows in test_rows)
     parts = [test if partition else train for train, test in splits]
-    X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, problem.weight
-    found = []
-    with one_blas_thread():  # held once for all of them
+    X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
+    moments = []
+    with one_blas_thread():  # limits the threads once for all parts
         for rows in parts:
-            own = None if weight is None else weight[rows]
-            found.append(from_data(X[rows], Y[rows], own, centre=problem.fit_intercept, mapper=sharing))
+            weight = None if problem.weight is None else problem.weight[rows]
+            part = from_data(X[rows], problem.Y[rows], weight, centre=problem.fit_intercept, mapper=threads)
+            moments.append(part)
     if not partition:
-        return found
-    return [moments for i in range(0, len(found), each) for moments in training_moments(found[i : i + each])]
+        return moments
+    merged = (training_moments(moments[i : i + n_folds]) for i in range(0, len(moments), n_folds))
+    return list(chain.from_iterable(merged))
 
 
-def folds_of_rows(problem: Problem, splits: Splits, repeats: int, sharing: Threads) -> FoldData:
-    """From rows in memory: by Gram matrices, or by the rows themselves where columns are more."""
+def folds_of_rows(problem: Problem, splits: Splits, n_repeats: int, threads: Threads) -> FoldData:
+    """Folds of rows in memory: Gram matrices, or the rows themselves where there are more columns than rows."""
     n, p = problem.shape
-    X, Y, weight = problem.X.tocsr() if sp.issparse(problem.X) else problem.X, problem.Y, problem.weights
+    X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
+    weight = problem.weights
     training = None
     if few_columns((n, p)):
-        moments = problem.moments_by(sharing)
+        moments = problem.moments_by(threads)
         unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
-        training = moments_of_training_rows(problem, splits, repeats, sharing)
+        training = moments_of_training_rows(problem, splits, n_repeats, threads)
         fits: list[Fits] = [_gram_fits(part, unit, moments) for part in (*training, moments)]
         means = [(part.mean_x, part.mean_y) for part in training]
     else:
-        whole, unit = standardised_rows(problem)
-        fits = [*(whole.take(train, CONSTANT_TOL) for train, _ in splits), whole]
+        all_rows, unit = standardised_rows(problem)
+        fits = [*(all_rows.take(train, CONSTANT_TOL) for train, _ in splits), all_rows]
         means = [problem.take(train).means for train, _ in splits]
     folds = []
     for (_, test), fit, (mean_x, mean_y) in zip(splits, fits[:-1], means, strict=True):
-        away = ((X[test].toarray() if sp.issparse(X) else X[test]) - mean_x) / unit
-        rows = TestRows(test, away, Y[test] - mean_y, weight[test])
-        folds.append(Fold(fit, mean_x / unit, mean_y, float(weight[test].sum()), rows))
-    return FoldData(fits[-1], unit, n, folds, repeats, sharing, training)
+        dense = X[test].toarray() if sp.issparse(X) else X[test]
+        test_rows = TestRows(test, (dense - mean_x) / unit, problem.Y[test] - mean_y, weight[test])
+        folds.append(Fold(fit, mean_x / unit, mean_y, float(weight[test].sum()), test_rows))
+    return FoldData(
+        all_rows=fits[-1], unit=unit, n_rows=n, folds=folds, repeats=n_repeats, threads=threads, training=training
+    )
 
 
 def standardised_fits(problem: Problem, threads: Threads) -> tuple[Fits, Array]:
-    """Fits of all rows, from the Gram matrix or from the rows where columns are more, and the columns' units."""
+    """Fits of all rows, from the Gram matrix or from the rows where columns are more, and standard deviations."""
     if not few_columns(problem.shape):
         return standardised_rows(problem)
     moments = problem.moments_by(threads)
@@ -223,38 +237,46 @@ def standardised_fits(problem: Problem, threads: Threads) -> tuple[Fits, Array]:
     return _gram_fits(moments, unit, moments), unit
 
 
-def folds_of_moments(parts: list[Moments], sharing: Threads) -> FoldData:
-    """From moments of folds of rows, wherever these were summed."""
+def folds_of_moments(parts: list[Moments], threads: Threads) -> FoldData:
+    """Folds from moments, on the host or on a device."""
     parts = [part.on_host() for part in parts]
-    whole = Moments.merge_all(parts)
-    unit = standard_deviations(np.diagonal(whole.G) / whole.weight)
+    total = Moments.merge_all(parts)
+    unit = standard_deviations(np.diagonal(total.G) / total.weight)
     folds = []
-    for part, rest in zip(parts, training_moments(parts), strict=True):
-        held_out = HeldOutMoments.from_moments(part, rest)
-        scaled = replace(part, G=part.G / unit / unit[:, None], C=part.C / unit[:, None])
+    for test, train in zip(parts, training_moments(parts), strict=True):
+        held_out = HeldOutMoments.from_moments(test, train)
+        scaled = replace(test, G=test.G / unit / unit[:, None], C=test.C / unit[:, None])
         held_out = replace(held_out, test=scaled, shift_x=held_out.shift_x / unit)
-        folds.append(Fold(_gram_fits(rest, unit, whole), rest.mean_x / unit, rest.mean_y, float(part.weight), held_out))
-    return FoldData(_gram_fits(whole, unit, whole), unit, whole.n_rows, folds, 1, sharing)
+        fits = _gram_fits(train, unit, total)
+        folds.append(Fold(fits, train.mean_x / unit, train.mean_y, float(test.weight), held_out))
+    return FoldData(
+        all_rows=_gram_fits(total, unit, total), unit=unit, n_rows=total.n_rows, folds=folds, repeats=1, threads=threads
+    )
 
 
 def standard_deviations(variance: Array) -> Array:
+    """Roots of variances; one for constant columns."""
     return np.where(variance > 0, np.sqrt(np.maximum(variance, 0.0)), 1.0)
 
 
-def _gram_fits(moments: Moments, unit: Array, whole: Moments) -> GramFits:
-    """Of some of the rows; a column of which hardly anything is left in them is constant."""
-    G, C = moments.G / unit / unit[:, None], moments.C / unit[:, None]
-    gone = np.diagonal(moments.G) <= CONSTANT_TOL * np.diagonal(whole.G)
-    if gone.any():
-        G[gone], G[:, gone], C[gone] = 0.0, 0.0, 0.0
+def _gram_fits(moments: Moments, unit: Array, total: Moments) -> GramFits:
+    """Normal equations of a subset of rows; columns with almost no variance there count as constant."""
+    G = moments.G / unit / unit[:, None]
+    C = moments.C / unit[:, None]
+    constant = np.diagonal(moments.G) <= CONSTANT_TOL * np.diagonal(total.G)
+    if constant.any():
+        G[constant] = 0.0
+        G[:, constant] = 0.0
+        C[constant] = 0.0
     return GramFits(G, C, moments.n_rows, moments.weight)
 
 
 def standardised_rows(problem: Problem) -> tuple[RowFits, Array]:
-    """Of all rows, and the standard deviations of the columns; columns that hold one value are zero."""
+    """Fits of all rows, and the standard deviations of the columns; constant columns are zero."""
     dense = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
     root = np.ones(len(dense)) if problem.weight is None else np.sqrt(problem.weight)
-    (mean_x, mean_y), total = problem.means, problem.total_weight
+    mean_x, mean_y = problem.means
+    total = problem.total_weight
     A = np.subtract(dense, mean_x, order="F")
     if problem.weight is not None:
         A *= root[:, None]
@@ -268,6 +290,6 @@ def standardised_rows(problem: Problem) -> tuple[RowFits, Array]:
 
 
 def blas_for(shape: tuple[int, int]) -> AbstractContextManager[None]:
-    """One thread of BLAS for small matrices: further ones would spin for longer than they help."""
+    """Limit BLAS to one thread for small matrices, on which further threads would spin for longer than they help."""
     n, p = shape
-    return one_blas_thread() if n * p * min(n, p) < SMALL_FLOPS else nullcontext()
+    return one_blas_thread() if n * p * min(n, p) < MAX_SINGLE_THREAD_FLOPS else nullcontext()

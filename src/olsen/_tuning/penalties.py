@@ -155,7 +155,7 @@ class FoldErrors:
     @cached_property
     def s2(self) -> Array:
         """Squared singular values of all rows, falling."""
-        return eigenvalues(self.targets[0].whole.products)[0]
+        return eigenvalues(self.targets[0].all_rows.products)[0]
 
     @property
     def unit(self) -> Array:
@@ -236,7 +236,7 @@ class PenaltyPath:
 
 def ridge_penalty(problem: Problem, data: FoldData) -> float | None:
     """The penalty of least leave-one-out error, in units of the columns; None where all of them are constant."""
-    rows = LeaveOneOut.of(problem, data.whole, data.unit)
+    rows = LeaveOneOut.of(problem, data.all_rows, data.unit)
     if not len(rows.s2):
         return None
     limit = LARGEST_DEGREES * (len(rows.U) - problem.fit_intercept)
@@ -245,7 +245,7 @@ def ridge_penalty(problem: Problem, data: FoldData) -> float | None:
 
 def ridge_penalty_of_folds(data: FoldData, lost: int) -> float | None:
     """The penalty of least error over folds; `lost` degrees of freedom of the rows go to the intercept."""
-    s2, _ = eigenvalues(data.whole.products)
+    s2, _ = eigenvalues(data.all_rows.products)
     if not len(s2):
         return None
     limit = LARGEST_DEGREES * (min(fold.fits.n_rows for fold in data.folds) - lost)

@@ -118,7 +118,7 @@ class RiskCurve:
         return self.combine(self.products, k)
 
     def members_for(self, index: int, excess: float) -> int:
-        """Number of members whose error at one size exceeds that of infinitely many by a fraction of `excess`."""
+        """Number of members at which the error of one size is at most 1 + `excess` times that of infinitely many."""
         limit = (1 + excess) * self.mse(np.inf)[index]
         candidates = np.unique(np.rint(np.geomspace(10, 5000, 200)).astype(int))
         return next((int(k) for k in candidates if self.mse(k)[index] <= limit), 5000)
@@ -413,7 +413,13 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
 
 
 def kfold(
-    problem: Problem, splits: Splits, training: list[Moments] | None, sizes: Indices, paths: Paths, drawn: int | None
+    problem: Problem,
+    splits: Splits,
+    training: list[Moments] | None,
+    sizes: Indices,
+    *,
+    paths: Paths,
+    n_samples: int | None,
 ) -> RowCurve:
     """Cross-validation over (train, test) splits; rows of the curve are the test rows of all splits in turn.
 
@@ -431,12 +437,12 @@ def kfold(
         by_member: list[list[Array]] = [[] for _ in orders]
         for data, X, Y in folds:
             n = data.columns.n
-            row_subsets = _rows(paths, n, None if drawn is None else min(drawn, n), first, len(orders))
+            row_subsets = _rows(paths, n, None if n_samples is None else min(n_samples, n), first, len(orders))
             for fold_residuals, order, rows in zip(by_member, orders, row_subsets, strict=True):
                 fold_residuals.append(Y - prefix_predictions(data, X, order, sizes, rows))
         return [np.concatenate(fold_residuals, axis=1) for fold_residuals in by_member]
 
-    test_columns = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in folds if drawn is None]
+    test_columns = [(data, Columns.plain(X.T, Y - data.columns.mean_y)) for data, X, Y in folds if n_samples is None]
 
     def sums(orders: list[Indices], sizes: Indices, n_pairs: int) -> Array:
         fold_sums = [
@@ -446,4 +452,4 @@ def kfold(
 
     weight = np.concatenate([problem.weights[test] for _, test in splits])
     paths = replace(paths, max_batches=paths.min_batches)
-    return paths.nested(problem.shape[1], sizes, weight, residuals, sums if drawn is None else None)
+    return paths.nested(problem.shape[1], sizes, weight, residuals, sums if n_samples is None else None)

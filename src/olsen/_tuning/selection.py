@@ -1,9 +1,9 @@
 """Choose the size of members, their number and their scale.
 
-Members are judged by rows in memory, or by moments of folds. Uniform members are compared over sizes, which gives a
+The data for selection are rows in memory, or moments of folds. Uniform members are compared over sizes, which gives a
 risk curve; determinantal members over penalties of ridge regression.
 
-Everything that chooses uses constant seeds: the same data give the same choice.
+All random choices use constant seeds: the same data give the same choice.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from .risk_curves import Paths, RiskCurve, RowCurve, Splits
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-EXCESS = 0.01  # of a finite ensemble over an infinite one, where the number of members is to be found
+MAX_EXCESS_ERROR = 0.01  # error of a finite ensemble relative to an infinite one, where the number is chosen
 LARGEST_ROW_FRACTION = 0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
-MUCH_WORK = 1e9  # operations of one path
-SEED = 11  # of the paths
+MANY_PATH_OPERATIONS = 1e9  # operations of one path above which a batch has fewer pairs
+SEED = 11  # seed of the paths
 MAX_SIZES = 50  # candidate sizes of uniform members
 
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions:
-    """What is fixed about uniform members whose size is to be chosen."""
+    """Settings of the search for the size of uniform or determinantal members."""
 
     fit_intercept: bool
     design: str = "balanced"
@@ -66,15 +66,15 @@ class SizeOptions:
     max_sizes: int = MAX_SIZES  # of the grid
     max_samples: int | float = 1.0
     scale: float | None = 1.0  # None: estimated from the data
-    clip_sizes: bool = False  # refits of parts of the rows, which may be too few for the sizes that were given
+    clip_sizes: bool = False  # for refits of subsets of the rows, which may be too few for the sizes asked for
 
     def candidate_sizes(self, p: int, rows: int) -> Indices:
         """Sizes of uniform members to compare, clear of the interpolation peak."""
         freedom = rows - self.fit_intercept
         largest = max(1, min(p, int(LARGEST_ROW_FRACTION * freedom)))
         if self.sizes is None:
-            most = max(1, min(largest, freedom - 2))  # few rows: 85 % of them are near the peak
-            return risk_curves.size_grid(most, self.max_sizes)
+            largest_on_grid = max(1, min(largest, freedom - 2))  # few rows: 85 % of them are near the peak
+            return risk_curves.size_grid(largest_on_grid, self.max_sizes)
         sizes = np.unique([resolve_size(size, p, "max_features") for size in self.sizes])
         if self.clip_sizes:
             sizes = np.unique(np.minimum(sizes, largest))
@@ -128,28 +128,28 @@ class PenaltySelection:
 
     criterion: str
     path: PenaltyPath
-    prior_variances: Array  # (p,) of the columns as given: one over their variances
+    prior_variances: Array  # (p,) for the columns in their original units: one over their variances
     scale: float
     prediction: Array | None  # (n, q) of held-out rows
 
 
 @dataclass(frozen=True)
 class _Curve:
-    """A risk curve of uniform members, at the scale that was given, at one where it is to be estimated."""
+    """A risk curve of uniform members, at the scale asked for, or at a scale of one if it is to be estimated."""
 
     criterion: str
     curve: RowCurve
-    residuals: Array | None = None  # (sizes, n, q) unscaled; None where they are not known of all rows
-    folds: FoldCurve | None = None  # with its mean members, where it comes from moments of folds
+    residuals: Array | None = None  # (sizes, n, q) unscaled; None unless all rows have residuals
+    folds: FoldCurve | None = None  # the curve with its mean members, if it comes from moments of folds
 
 
-# uniform members in the folds of the first repeat, the rows these are trained on, all folds, ridge regression's penalty
+# curve of uniform members in the folds of the first repeat, number of training rows, all folds, penalty of ridge
 _InFolds = tuple[RowCurve, int, FoldData, float | None]
 
 
 @dataclass(frozen=True)
 class RowData:
-    """Rows in memory that members are judged by, with splits for k-fold."""
+    """Data for selection: rows in memory, with splits for k-fold cross-validation."""
 
     problem: Problem
     splits: Splits | None
@@ -160,125 +160,134 @@ class RowData:
         return self.problem.shape
 
     def targets(self) -> list[RowData]:
-        """The same for each of several targets."""
-        count = self.problem.Y.shape[1]
-        return [self] if count == 1 else [replace(self, problem=self.problem.target(t)) for t in range(count)]
+        """Data of each target."""
+        n_targets = self.problem.Y.shape[1]
+        return [self] if n_targets == 1 else [replace(self, problem=self.problem.target(t)) for t in range(n_targets)]
 
     def arranged(self) -> tuple[RowData, Arrangement]:
-        """Rows and columns in an order that depends on content; repeated rows are merged where no splits are given."""
+        """Rows and columns in an order that depends on content; repeated rows are merged if there are no splits."""
         arrangement = Arrangement.of(self.problem, merge_rows=self.splits is None)
         return replace(self, problem=arrangement.apply(self.problem)), arrangement
 
-    def curve(self, options: SizeOptions, how: Paths) -> _Curve:
-        """Of uniform members, by the criterion that was asked for."""
-        problem, (n, _) = self.problem, self.shape
-        drawn = resolve_size(options.max_samples, n, "max_samples")
-        sizes, rows = self._sizes(options, self.splits, drawn), None if drawn == n else drawn
+    def curve(self, options: SizeOptions, paths: Paths) -> _Curve:
+        """Risk curve of uniform members, by the criterion asked for."""
+        problem = self.problem
+        n = self.shape[0]
+        n_samples = resolve_size(options.max_samples, n, "max_samples")
+        sizes = self._sizes(options, self.splits, n_samples)
+        subsample = None if n_samples == n else n_samples
         if options.criterion == "oob":
-            if rows is None:
+            if subsample is None:
                 raise ValueError(
                     f"cv='oob' needs out-of-bag rows, but max_samples={options.max_samples}; set max_samples below 1.0 "
                     f"or use another cv."
                 )
-            name, curve = "oob", risk_curves.oob_curve(problem, sizes, how, rows)
+            name = "oob"
+            curve = risk_curves.oob_curve(problem, sizes, paths, subsample)
         elif self.splits is not None:
-            name, curve = "kfold", self._kfold(self.splits, sizes, how, None, rows)
+            name = "kfold"
+            curve = self._kfold(self.splits, sizes, paths, None, subsample)
         elif options.criterion == "gcv":
-            name, curve = "gcv", risk_curves.gcv(problem, sizes, how, rows)
+            name = "gcv"
+            curve = risk_curves.gcv(problem, sizes, paths, subsample)
         else:
-            # So many rows and columns differ little from one member to the next; if not, more batches follow.
-            how = replace(how, batch=2) if n * float(sizes[-1]) ** 2 > MUCH_WORK else how
-            name, curve = "loo", risk_curves.leave_one_out(problem, sizes, how, rows)
+            # Members of many rows and columns differ little; if they do not, more batches follow.
+            if n * float(sizes[-1]) ** 2 > MANY_PATH_OPERATIONS:
+                paths = replace(paths, batch=2)
+            name = "loo"
+            curve = risk_curves.leave_one_out(problem, sizes, paths, subsample)
         residuals = self._by_row(curve.residual)
         if options.scale is not None:
             curve = curve.scaled(options.scale, self._deviations())
         return _Curve(name, curve, residuals)
 
-    def in_folds(self, options: SizeOptions, how: Paths) -> _InFolds:
-        """Folds of a splitter, at most a few, or random ones."""
+    def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
+        """Compare uniform members and ridge in at most a few folds of the splitter, or in random folds."""
         if self.splits is None:
-            splits, repeats = random_splits(self.problem)
+            splits, n_repeats = random_splits(self.problem)
         else:
-            splits, repeats = few_splits(self.splits, self.shape[0]), 1
-        data = folds_of_rows(self.problem, splits, repeats, how.threads)
-        first = splits[: data.first]
-        training = None if data.training is None else data.training[: data.first]
-        curve = self._kfold(first, self._sizes(options, first, self.shape[0]), how, training, None)
+            splits = few_splits(self.splits, self.shape[0])
+            n_repeats = 1
+        data = folds_of_rows(self.problem, splits, n_repeats, paths.threads)
+        first = splits[: data.n_first]
+        training = None if data.training is None else data.training[: data.n_first]
+        curve = self._kfold(first, self._sizes(options, first, self.shape[0]), paths, training, None)
         if self.splits is None:
             penalty = ridge_penalty(self.problem, data)
         else:
             penalty = ridge_penalty_of_folds(data, options.fit_intercept)
         return curve, min(len(train) for train, _ in first), data, penalty
 
-    def scaled(self, found: _Curve, at: int) -> tuple[RowCurve, float]:
-        """The curve at the scale that is best for one size, and that scale."""
-        if found.residuals is None:
-            return found.curve, 1.0
-        scale = self.scale_from(found.residuals[at])
-        return found.curve.scaled(scale, self._deviations()), scale
+    def scaled(self, unscaled: _Curve, best: int) -> tuple[RowCurve, float]:
+        """The curve at the scale that is best for the size at position `best`, and that scale."""
+        if unscaled.residuals is None:
+            return unscaled.curve, 1.0
+        scale = self.scale_from(unscaled.residuals[best])
+        return unscaled.curve.scaled(scale, self._deviations()), scale
 
     def scale_from(self, residuals: Array) -> float:
         """The scale that fits held-out residuals (n, q) best."""
         return combining.loo_scale(self.problem, residuals, self._mean_of_others())
 
-    def prediction(self, found: _Curve, at: int, scale: float) -> Array | None:
-        """Of every row by uniform members of one size without it, (n, q); None where they are not all known."""
-        return None if found.residuals is None else self.held_out_prediction(found.residuals[at], scale)
+    def prediction(self, unscaled: _Curve, best: int, scale: float) -> Array | None:
+        """Held-out predictions (n, q) of uniform members of one size; None unless all rows have residuals."""
+        return None if unscaled.residuals is None else self.held_out_prediction(unscaled.residuals[best], scale)
 
     def held_out_prediction(self, residuals: Array, scale: float) -> Array:
-        """Prediction (n, q) of every row without it, from residuals of unscaled predictions."""
+        """Held-out predictions (n, q) from the held-out residuals of unscaled predictions."""
         centre = self._mean_of_others()
         return np.asarray(centre + scale * (self.problem.Y - residuals - centre))
 
     def penalty_criterion(self, criterion: str | None, threads: Threads) -> LeaveOneOut | FoldErrors:
-        """How penalties of ridge regression are compared: by leave-one-out, GCV, or the folds of the splits."""
+        """Criterion that compares penalties of ridge regression: leave-one-out, GCV, or the folds of the splits."""
         if self.splits is None:
-            whole, unit = standardised_fits(self.problem, threads)
-            return LeaveOneOut.of(self.problem, whole, unit, generalised=criterion == "gcv")
+            all_rows, unit = standardised_fits(self.problem, threads)
+            return LeaveOneOut.of(self.problem, all_rows, unit, generalised=criterion == "gcv")
         folds = [folds_of_rows(target.problem, self.splits, 1, threads) for target in self.targets()]
         return FoldErrors(folds, min(self.problem.distinct_rows(train) for train, _ in self.splits))
 
-    def _sizes(self, options: SizeOptions, splits: Splits | None, rows: int) -> Indices:
-        if splits is not None:  # repeated rows add no rank, so they do not count
-            rows = min(rows, *(self.problem.distinct_rows(train) for train, _ in splits))
-        return options.candidate_sizes(self.problem.shape[1], rows)
+    def _sizes(self, options: SizeOptions, splits: Splits | None, n_rows: int) -> Indices:
+        if splits is not None:  # repeated rows add no rank, so only distinct rows count
+            n_rows = min(n_rows, *(self.problem.distinct_rows(train) for train, _ in splits))
+        return options.candidate_sizes(self.problem.shape[1], n_rows)
 
     def _kfold(
-        self, splits: Splits, sizes: Indices, how: Paths, training: list[Moments] | None, drawn: int | None
+        self, splits: Splits, sizes: Indices, paths: Paths, training: list[Moments] | None, n_samples: int | None
     ) -> RowCurve:
-        # one Gram matrix for all paths where that is cheaper than one for each
-        if training is None and drawn is None and self.shape[1] <= 3 * int(sizes[-1]):
+        # one Gram matrix for all paths where that is cheaper than one per path
+        if training is None and n_samples is None and self.shape[1] <= 3 * int(sizes[-1]):
             training = moments_of_training_rows(self.problem, splits)
-        return risk_curves.kfold(self.problem, splits, training, sizes, how, drawn)
+        return risk_curves.kfold(self.problem, splits, training, sizes, paths=paths, n_samples=n_samples)
 
     def _by_row(self, residual: Array) -> Array | None:
-        """Residuals (sizes, n, q) in the order of the rows, or None where some row has none."""
+        """Residuals (sizes, n, q) in the order of the rows, or None unless all rows have residuals."""
         if self.splits is not None:
-            whole = np.full((len(residual), *self.problem.Y.shape), np.nan)
-            whole[:, np.concatenate([test for _, test in self.splits])] = residual
-            residual = whole
+            by_row = np.full((len(residual), *self.problem.Y.shape), np.nan)
+            by_row[:, np.concatenate([test for _, test in self.splits])] = residual
+            residual = by_row
         return residual if residual.shape[1] == self.shape[0] and np.isfinite(residual).all() else None
 
     def _mean_of_others(self) -> Array:
         """Mean target without each row, or without the fold that it is in, (n, q); zeros without intercept."""
-        Y, weight = self.problem.Y, self.problem.weights
+        Y = self.problem.Y
+        weight = self.problem.weights
         if not self.problem.fit_intercept:
             return np.zeros_like(Y)
-        share = (weight / weight.sum())[:, None]
-        mean: Array = (weight @ Y / weight.sum() - share * Y) / (1 - share)
+        fraction = (weight / weight.sum())[:, None]
+        mean: Array = (weight @ Y / weight.sum() - fraction * Y) / (1 - fraction)
         for train, test in self.splits or ():
             mean[test] = weight[train] @ Y[train] / weight[train].sum()
         return mean
 
     def _deviations(self) -> Array:
-        """Targets less these means, in the order of the rows of a curve: with splits, the test rows of each in turn."""
-        found = self.problem.Y - self._mean_of_others()
-        return found if self.splits is None else np.concatenate([found[test] for _, test in self.splits])
+        """Targets minus the mean of the other rows, in the row order of a curve: test rows of each split in turn."""
+        deviations = self.problem.Y - self._mean_of_others()
+        return deviations if self.splits is None else np.concatenate([deviations[test] for _, test in self.splits])
 
 
 @dataclass(frozen=True)
 class MomentData:
-    """The same where only moments of folds of rows are known."""
+    """Data for selection where only moments of folds of rows are known."""
 
     folds: list[Moments]
 
@@ -290,43 +299,47 @@ class MomentData:
         return sum(fold.n_rows for fold in self.folds), self.folds[0].C.shape[0]
 
     def targets(self) -> list[MomentData]:
-        """The same for each of several targets."""
-        count = self.folds[0].C.shape[1]
-        return [replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(count)]
+        """Data of each target."""
+        n_targets = self.folds[0].C.shape[1]
+        return [replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(n_targets)]
 
-    def curve(self, options: SizeOptions, how: Paths) -> _Curve:
-        """Of uniform members, by k-fold cross-validation or GCV."""
-        (_, p), scale = self.shape, 1.0 if options.scale is None else options.scale
+    def curve(self, options: SizeOptions, paths: Paths) -> _Curve:
+        """Risk curve of uniform members, by k-fold cross-validation or GCV."""
+        n, p = self.shape
+        scale = 1.0 if options.scale is None else options.scale
         if options.criterion == "gcv":
-            sizes, whole = options.candidate_sizes(p, self.shape[0]), Moments.merge_all(self.folds)
-            return _Curve("gcv", moment_curves.moment_gcv_curve(whole, sizes, how, scale))
-        sizes = options.candidate_sizes(p, self._trained_on())
-        found = moment_curves.moment_kfold_curve(self.folds, sizes, how, scale)
-        return _Curve("kfold", found.curve, folds=found)
+            sizes = options.candidate_sizes(p, n)
+            all_rows = Moments.merge_all(self.folds)
+            return _Curve("gcv", moment_curves.moment_gcv_curve(all_rows, sizes, paths, scale))
+        sizes = options.candidate_sizes(p, self._n_training_rows())
+        fold_curve = moment_curves.moment_kfold_curve(self.folds, sizes, paths, scale)
+        return _Curve("kfold", fold_curve.curve, folds=fold_curve)
 
-    def in_folds(self, options: SizeOptions, how: Paths) -> _InFolds:
-        """These folds, joined to a few."""
-        data = folds_of_moments(few_folds(self.folds), how.threads)
+    def in_folds(self, options: SizeOptions, paths: Paths) -> _InFolds:
+        """Compare uniform members and ridge in the folds, merged to at most a few."""
+        data = folds_of_moments(few_folds(self.folds), paths.threads)
         penalty = ridge_penalty_of_folds(data, options.fit_intercept)
-        return self.curve(options, how).curve, self._trained_on(), data, penalty
+        return self.curve(options, paths).curve, self._n_training_rows(), data, penalty
 
-    def scaled(self, found: _Curve, at: int) -> tuple[RowCurve, float]:
-        """The curve at the scale that is best for one size, and that scale."""
-        if found.folds is None:
-            return found.curve, 1.0
-        scale = combining.drawn_to_one(*found.folds.slope(at))
-        return found.folds.scaled(scale), scale
+    def scaled(self, unscaled: _Curve, best: int) -> tuple[RowCurve, float]:
+        """The curve at the scale that is best for the size at position `best`, and that scale."""
+        if unscaled.folds is None:
+            return unscaled.curve, 1.0
+        scale = combining.shrunk_to_one(*unscaled.folds.slope(best))
+        return unscaled.folds.scaled(scale), scale
 
     def penalty_criterion(self, criterion: str | None, threads: Threads) -> FoldErrors:
-        """How penalties of ridge regression are compared: by the folds."""
+        """Criterion that compares penalties of ridge regression: k-fold cross-validation."""
         if criterion == "gcv":
             raise ValueError(
                 "cv='gcv' with sampling='determinantal' needs X as an array in memory; elsewhere sizes are compared by "
                 "k-fold cross-validation. Leave cv at None or give a number of folds."
             )
-        return FoldErrors([folds_of_moments(target.folds, threads) for target in self.targets()], self._trained_on())
+        folds = [folds_of_moments(target.folds, threads) for target in self.targets()]
+        return FoldErrors(folds, self._n_training_rows())
 
-    def _trained_on(self) -> int:
+    def _n_training_rows(self) -> int:
+        """Number of training rows of the fold that has fewest."""
         return self.shape[0] - max(fold.n_rows for fold in self.folds)
 
 
@@ -334,14 +347,14 @@ SelectionData = RowData | MomentData
 
 
 def select_size(data: SelectionData, options: SizeOptions, k: float, threads: Threads) -> SizeSelection:
-    """Choose the size of uniform members for an ensemble of k of them.
+    """Choose the size of uniform members for an ensemble of k members.
 
-    Infinitely many are as many as keep the excess over infinitely many below one per cent.
+    For infinite k, the number is chosen too: the error exceeds that of infinitely many by at most one per cent.
     """
     criterion = data.curve(options, Paths(SEED, options.design, threads))
     average = criterion.curve.average
     best = first_least(average.mse(k))
-    number = average.members_for(best, EXCESS) if np.isinf(k) else int(k)
+    n_estimators = average.members_for(best, MAX_EXCESS_ERROR) if np.isinf(k) else int(k)
     curve = criterion.curve
     scale = options.scale
     if scale is None:
@@ -349,9 +362,9 @@ def select_size(data: SelectionData, options: SizeOptions, k: float, threads: Th
     return SizeSelection(
         criterion=criterion.criterion,
         curve=curve.average,
-        standard_error=_standard_error(curve, number, data.shape[0]),
+        standard_error=_standard_error(curve, n_estimators, data.shape[0]),
         best=best,
-        n_estimators=number,
+        n_estimators=n_estimators,
         scale=scale,
         prediction=data.prediction(criterion, best, scale) if isinstance(data, RowData) else None,
     )
@@ -373,8 +386,8 @@ def select_penalty(data: SelectionData, options: SizeOptions, threads: Threads) 
         scale = data.scale_from(residuals) if options.scale is None else options.scale
         prediction = data.held_out_prediction(residuals, scale)
     else:
-        scale = combining.drawn_to_one(*criterion.slope(penalty)) if options.scale is None else options.scale
-    if options.scale is None and scale != 1:  # the errors of the model that is fitted, which has this scale
+        scale = combining.shrunk_to_one(*criterion.slope(penalty)) if options.scale is None else options.scale
+    if options.scale is None and scale != 1:  # the reported errors are those of the fitted model, which is scaled
         path = replace(path, errors=criterion.errors(path.penalties, scale))
     return PenaltySelection(
         criterion=criterion.name, path=path, prior_variances=1 / criterion.unit**2, scale=scale, prediction=prediction
@@ -382,7 +395,7 @@ def select_penalty(data: SelectionData, options: SizeOptions, threads: Threads) 
 
 
 def _standard_error(curve: RowCurve, k: float, n_rows: int) -> Array:
-    """Of the estimated error; from moments of all rows together only its order is known."""
+    """Standard error of the estimated error; GCV from moments knows only its order, that of Gaussian errors."""
     if curve.products.shape[2] == 1:
         return np.asarray(curve.average.mse(k) * np.sqrt(2 / n_rows))
     return curve.standard_error(k)
