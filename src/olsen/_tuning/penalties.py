@@ -11,8 +11,8 @@ the data gives every penalty, down to 1e-9 of the largest eigenvalue.
                {g_l + \sum_k U_{lk}^2 \, \lambda / (s_k + \lambda)},
 
 where :math:`r = y - UU'y` and :math:`g_l = 1 - w_l / \sum w - \sum_k U_{lk}^2` are zero for rows that columns can fit
-exactly (status: exact). Written with 1 - h, both would be rounding there, and decide about the penalty.
-Generalised cross-validation has the mean of all denominators in place of each.
+exactly (status: exact). Written with 1 - h, both would be rounding errors there, and would decide the penalty.
+Generalised cross-validation replaces every denominator by the mean of all.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Array = NDArray[np.float64]
 
 LARGEST_DEGREES = 0.7  # degrees of freedom of ridge regression for each row, at most
 SMALLEST_SIZE = 0.05  # degrees of freedom below which a penalty is not tried
-COARSE_PENALTIES = 49  # on twelve decades
-FINE_PENALTIES = 7  # between the neighbours of the best of them
-SQUARED_ACCURACY = 1e-6  # of the largest eigenvalue of products: smaller ones lost ten digits, and come from the data
-EXACT_ROW = 1e-10  # of a row outside the span of the columns: less is rounding
-SMALLEST_LEFT = 1e-200  # so that rows that nothing is left of do not divide by zero
-BLOCK_ENTRIES = 1 << 18  # numbers in a block of rows: it stays in a cache
+COARSE_PENALTIES = 49  # number on twelve decades
+FINE_PENALTIES = 7  # number between the neighbours of the best coarse penalty
+SQUARED_ACCURACY = 1e-6  # fraction of the largest eigenvalue: smaller ones lost ten digits, and need an SVD of the rows
+EXACT_ROW_TOL = 1e-10  # squared length of a row outside the span of the columns: less is rounding
+SMALLEST_DENOMINATOR = 1e-200  # so that rows that columns fit exactly do not divide by zero
+BLOCK_ENTRIES = 1 << 18  # numbers in a block of rows, which stays in a cache
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Mean squared errors of prediction of some penalties, and their standard errors over rows, (penalties,) each."""
+    """Mean squared errors of prediction by penalty, and their standard errors over rows, (penalties,) each."""
 
     mse: Array
     standard_error: Array
@@ -55,39 +55,47 @@ ErrorsOf = Callable[[Array], Errors]
 
 @dataclass(frozen=True)
 class LeaveOneOut:
-    """Ridge regression of standardised, centred, sqrt-weighted rows without each of them, for any penalty."""
+    """Leave-one-out errors of ridge regression of standardised, centred, sqrt-weighted rows, for any penalty."""
 
     s2: Array  # (r,) squared singular values, falling; empty where all columns are constant
     unit: Array  # (p,) standard deviations of the columns
     U: Array  # (n, r) left singular vectors
     along: Array  # (r, q) U'Y
-    outside: Array  # (n,) of every row, what neither columns nor intercept can fit
-    rest: Array  # (n, q) of the targets, likewise
-    deviation: Array  # (n, q) of the targets from the mean of the other rows, times the roots of the weights
-    root: Array  # (n,) roots of the weights
-    jitter: float  # on top of every penalty, as in the fits
+    unfitted: Array  # (n,) g: one minus the leverage of a row without penalty
+    residual: Array  # (n, q) r: residuals without penalty
+    deviation: Array  # (n, q) deviations of the targets from the mean of the other rows, sqrt-weighted
+    root: Array  # (n,) square roots of the weights
+    jitter: float  # added to every penalty, as in the fits
     generalised: bool = False  # cross-validation with the mean of all denominators
 
     @classmethod
-    def of(cls, problem: Problem, whole: Fits, unit: Array, *, generalised: bool = False) -> LeaveOneOut:
-        """From fits of all rows, and the units of their columns."""
-        s2, E = eigenvalues(whole.products)
-        rows = whole if isinstance(whole, RowFits) else standardised_rows(problem)[0]
+    def of(cls, problem: Problem, fits: Fits, unit: Array, *, generalised: bool = False) -> LeaveOneOut:
+        """Decompose the rows of a problem, from fits of all rows and the standard deviations of the columns."""
+        s2, E = eigenvalues(fits.products)
+        rows = fits if isinstance(fits, RowFits) else standardised_rows(problem)[0]
         if len(s2) and s2[-1] < SQUARED_ACCURACY * s2[0]:
             U, s, _ = np.linalg.svd(rows.A, full_matrices=False)
             U = U[:, : len(s2)]
             s2 = s[: len(s2)] ** 2
         else:
-            U = E if isinstance(whole, RowFits) else rows.A @ (E / np.sqrt(s2))
+            U = E if isinstance(fits, RowFits) else rows.A @ (E / np.sqrt(s2))
         along = U.T @ rows.B
-        intercept_share = rows.root**2 / rows.weight * rows.centred
-        outside = 1 - intercept_share - np.einsum("lk,lk->l", U, U)
-        exact = outside <= EXACT_ROW
-        outside[exact] = 0.0
-        rest = np.where(exact[:, None], 0.0, rows.B - U @ along)
-        jitter = JITTER * float(np.trace(whole.products)) / len(whole.products)
-        deviation = rows.B / (1 - intercept_share)[:, None]
-        return cls(s2, unit, U, along, outside, rest, deviation, rows.root, jitter, generalised)
+        intercept_leverage = rows.root**2 / rows.weight * rows.centred
+        unfitted = 1 - intercept_leverage - np.einsum("lk,lk->l", U, U)
+        exact = unfitted <= EXACT_ROW_TOL
+        unfitted[exact] = 0.0
+        return cls(
+            s2=s2,
+            unit=unit,
+            U=U,
+            along=along,
+            unfitted=unfitted,
+            residual=np.where(exact[:, None], 0.0, rows.B - U @ along),
+            deviation=rows.B / (1 - intercept_leverage)[:, None],
+            root=rows.root,
+            jitter=JITTER * float(np.trace(fits.products)) / len(fits.products),
+            generalised=generalised,
+        )
 
     @property
     def name(self) -> str:
@@ -96,60 +104,61 @@ class LeaveOneOut:
 
     @property
     def n_rows(self) -> int:
-        """Rows that penalties are chosen for."""
+        """Number of rows that penalties are chosen for."""
         return len(self.U)
 
-    def _lost(self, penalties: Array) -> Array:
-        """What a penalty takes of every direction, (r, penalties)."""
+    def _shrinkage(self, penalties: Array) -> Array:
+        """Fraction by which a penalty shrinks the fit along every singular vector, (r, penalties)."""
         shifted = penalties + self.jitter
         return np.asarray(shifted / (self.s2[:, None] + shifted))
 
     def errors(self, penalties: Array, scale: float = 1.0) -> Errors:
-        """Leave-one-out errors of predictions with a scale, in two products for each block of rows and target."""
-        lost = self._lost(penalties)
-        mean_left = self.outside.mean() + np.mean(self.U**2, axis=0) @ lost
+        """Leave-one-out errors of scaled predictions, in two matrix products per block of rows and target."""
+        shrinkage = self._shrinkage(penalties)
+        mean_denominator = self.unfitted.mean() + np.mean(self.U**2, axis=0) @ shrinkage
         weight = self.root**2
         total = float(weight.sum())
-        n_targets = self.rest.shape[1]
+        n_targets = self.residual.shape[1]
         squares = np.zeros(len(penalties))  # sums over rows of w e, w^2 e and w^2 e^2, with mean squared errors e
         weighted = np.zeros(len(penalties))
         fourth = np.zeros(len(penalties))
         step = max(1, BLOCK_ENTRIES // (self.U.shape[1] + len(penalties)))
         for start in range(0, len(self.U), step):
-            here = slice(start, start + step)
-            U = self.U[here]
-            divisor = mean_left if self.generalised else self.outside[here, None] + U**2 @ lost
-            of_rows = np.zeros((len(U), len(penalties)))  # w e
+            block = slice(start, start + step)
+            U = self.U[block]
+            denominator = mean_denominator if self.generalised else self.unfitted[block, None] + U**2 @ shrinkage
+            row_errors = np.zeros((len(U), len(penalties)))  # w e
             for t in range(n_targets):
-                residual = self.rest[here, t, None] + U @ (lost * self.along[:, t, None])
-                residual /= np.maximum(divisor, SMALLEST_LEFT)
+                residual = self.residual[block, t, None] + U @ (shrinkage * self.along[:, t, None])
+                residual /= np.maximum(denominator, SMALLEST_DENOMINATOR)
                 if scale != 1:
-                    residual = scale * residual + (1 - scale) * self.deviation[here, t, None]
-                of_rows += residual**2 / n_targets
-            squares += of_rows.sum(axis=0)
-            weighted += weight[here] @ of_rows
-            fourth += np.einsum("lp,lp->p", of_rows, of_rows)
+                    residual = scale * residual + (1 - scale) * self.deviation[block, t, None]
+                row_errors += residual**2 / n_targets
+            squares += row_errors.sum(axis=0)
+            weighted += weight[block] @ row_errors
+            fourth += np.einsum("lp,lp->p", row_errors, row_errors)
         mse = squares / total
         variance = (fourth - 2 * mse * weighted + mse**2 * float(weight @ weight)) / total**2
         return Errors(mse, np.sqrt(np.maximum(variance, 0.0)))
 
     def slope(self, penalty: float) -> tuple[float, float]:
-        """Not needed: the scale comes from the residuals."""
+        """Slope and variance of no shrinkage; the scale comes from the residuals instead."""
         return 1.0, 0.0
 
     def residuals(self, penalty: float) -> Array:
         """Leave-one-out residuals of the targets, (n, q)."""
-        lost = self._lost(np.array([penalty]))[:, 0]
-        left = np.maximum(self.outside + self.U**2 @ lost, SMALLEST_LEFT)
-        return np.asarray((self.rest + self.U @ (lost[:, None] * self.along)) / (left * self.root)[:, None])
+        shrinkage = self._shrinkage(np.array([penalty]))[:, 0]
+        denominator = np.maximum(self.unfitted + self.U**2 @ shrinkage, SMALLEST_DENOMINATOR)
+        numerator = self.residual + self.U @ (shrinkage[:, None] * self.along)
+        return np.asarray(numerator / (denominator * self.root)[:, None])
 
 
 @dataclass(frozen=True)
 class FoldErrors:
-    """Ridge regression of one or several targets without each fold of rows."""
+    """Errors over folds of ridge regression of one or several targets."""
 
-    targets: list[FoldData]  # one for each target, of the same folds
-    n_rows: int  # of the smallest training set, repeated rows once: they add no rank
+    targets: list[FoldData]  # one per target, with the same folds
+    n_rows: int  # distinct rows of the smallest training set: repeated rows add no rank
     name = "kfold"
 
     @cached_property
@@ -163,7 +172,7 @@ class FoldErrors:
         return self.targets[0].unit
 
     def residuals(self, penalty: float) -> Array | None:
-        """Residuals (n, q) of all rows in their test folds; None where some are in none or only moments are known."""
+        """Residuals (n, q) of all rows in test folds; None if rows are in no test fold or only moments are known."""
         data = self.targets[0]
         out = np.full((data.n_rows, len(self.targets)), np.nan)
         for t, of_target in enumerate(self.targets):
@@ -191,7 +200,7 @@ class FoldErrors:
         return slope, max(0.0, squares - slope * top) / bottom / count
 
     def errors(self, penalties: Array, scale: float = 1.0) -> Errors:
-        """Errors over all folds of predictions with a scale."""
+        """Errors of scaled predictions over all folds."""
         coefs = [[scale * b for b in ridge_coefs(data, penalties)] for data in self.targets]
         of_targets = [
             [fold.errors(b) for fold, b in zip(data.folds, coefs_of_target, strict=True)]
@@ -202,7 +211,7 @@ class FoldErrors:
         return Errors(mse, self._standard_error(coefs, mse))
 
     def _standard_error(self, coefs: list[list[Array]], mse: Array) -> Array:
-        """Standard error of the errors over rows; of moments its order is known, that of Gaussian errors."""
+        """Standard error of the errors over rows; moments only give its order, that of Gaussian errors."""
         data = self.targets[0]
         variance = np.zeros(len(mse))
         for number, fold in enumerate(data.folds):
@@ -213,20 +222,20 @@ class FoldErrors:
                 residuals = of_target.folds[number].residuals(coefs_of_target[number])
                 assert residuals is not None
                 squares += residuals**2 / len(self.targets)
-            share = fold.test.weight / data.weight.sum()
-            variance += np.sum((share[:, None] * (squares - mse)) ** 2, axis=0)
+            row_weights = fold.test.weight / data.weight.sum()
+            variance += np.sum((row_weights[:, None] * (squares - mse)) ** 2, axis=0)
         return np.asarray(np.sqrt(variance))
 
 
 def ridge_coefs(data: FoldData, penalties: Array) -> list[Array]:
     """Coefficients (penalties, p) of ridge regression on the training rows of every fold."""
-    all_alike = np.ones(len(data.unit))
-    return [fold.fits.system(all_alike).coefficients(penalties, JITTER)[:, :, 0] for fold in data.folds]
+    prior_variances = np.ones(len(data.unit))
+    return [fold.fits.system(prior_variances).coefficients(penalties, JITTER)[:, :, 0] for fold in data.folds]
 
 
 @dataclass(frozen=True)
 class PenaltyPath:
-    """Penalties that were compared, from the largest to the smallest, with the sizes and errors that go with them."""
+    """Penalties that were compared, from the largest to the smallest, with their expected sizes and errors."""
 
     sizes: Array  # (count,) expected sizes, rising
     penalties: Array  # (count,)
@@ -235,7 +244,7 @@ class PenaltyPath:
 
 
 def ridge_penalty(problem: Problem, data: FoldData) -> float | None:
-    """The penalty of least leave-one-out error, in units of the columns; None where all of them are constant."""
+    """The penalty of least leave-one-out error, in units of the columns; None if all columns are constant."""
     rows = LeaveOneOut.of(problem, data.all_rows, data.unit)
     if not len(rows.s2):
         return None
@@ -243,17 +252,17 @@ def ridge_penalty(problem: Problem, data: FoldData) -> float | None:
     return _searched(rows.errors, rows.s2, limit) / len(data.unit)
 
 
-def ridge_penalty_of_folds(data: FoldData, lost: int) -> float | None:
-    """The penalty of least error over folds; `lost` degrees of freedom of the rows go to the intercept."""
+def ridge_penalty_of_folds(data: FoldData, n_intercepts: int) -> float | None:
+    """The penalty of least error over folds; each intercept takes a degree of freedom of the rows."""
     s2, _ = eigenvalues(data.all_rows.products)
     if not len(s2):
         return None
-    limit = LARGEST_DEGREES * (min(fold.fits.n_rows for fold in data.folds) - lost)
+    limit = LARGEST_DEGREES * (min(fold.fits.n_rows for fold in data.folds) - n_intercepts)
     systems = [(fold, fold.fits.system(np.ones(len(data.unit)))) for fold in data.folds]
 
     def errors(penalties: Array) -> Errors:
-        of_folds = [fold.errors(system.coefficients(penalties, JITTER)[:, :, 0]) for fold, system in systems]
-        mse = np.asarray(data.weight @ np.stack(of_folds))
+        fold_errors = [fold.errors(system.coefficients(penalties, JITTER)[:, :, 0]) for fold, system in systems]
+        mse = np.asarray(data.weight @ np.stack(fold_errors))
         return Errors(mse, mse)
 
     return _searched(errors, s2, limit) / len(data.unit)
@@ -265,16 +274,16 @@ def _searched(errors: ErrorsOf, s2: Array, limit: float) -> float:
 
 
 def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
-    """Compare a coarse grid of penalties over twelve decades, then a fine one between the neighbours of its best.
+    """Compare a coarse grid of penalties over twelve decades, then a fine grid between the neighbours of its best.
 
-    Degrees of freedom are at most `limit`. Of tied penalties the largest is the best.
+    Degrees of freedom are at most `limit`. The largest of tied penalties is the best.
     """
     if not len(s2):
         raise ValueError("every column of X is constant, so there is no size of members to choose. Check the columns.")
     grid = np.geomspace(s2[0] * 1e-9, s2[0] * 1e3, COARSE_PENALTIES)
     sizes = expected_sizes(s2, grid)
-    inside = grid[(sizes <= limit) & (sizes > SMALLEST_SIZE)]
-    grid = inside if sizes[0] <= limit else np.r_[penalty_of_size(s2, limit), inside]
+    allowed = grid[(sizes <= limit) & (sizes > SMALLEST_SIZE)]
+    grid = allowed if sizes[0] <= limit else np.r_[penalty_of_size(s2, limit), allowed]
     if not len(grid):
         grid = s2[:1]
     grid = grid[::-1]
@@ -290,11 +299,12 @@ def search(errors: ErrorsOf, s2: Array, limit: float) -> PenaltyPath:
 
 
 def compare(errors: ErrorsOf, s2: Array, sizes: Array) -> PenaltyPath:
-    """Compare the penalties of given expected sizes."""
+    """Compare the penalties of a list of expected sizes."""
     penalties = np.array([penalty_of_size(s2, size) for size in sizes])
-    found = errors(penalties)
+    compared = errors(penalties)
     largest_first = np.argsort(-penalties)
-    return path_of(s2, penalties, found, penalties[largest_first[first_least(found.mse[largest_first])]])
+    best = largest_first[first_least(compared.mse[largest_first])]
+    return path_of(s2, penalties, compared, penalties[best])
 
 
 def path_of(s2: Array, penalties: Array, errors: Errors, chosen: float) -> PenaltyPath:
@@ -312,7 +322,7 @@ def expected_sizes(s2: Array, penalties: Array) -> Array:
 
 
 def eigenvalues(G: Array) -> tuple[Array, Array]:
-    """Eigenvalues in falling order and eigenvectors, without those that are rounding."""
+    """Eigenvalues above rounding in falling order, and their eigenvectors."""
     s2, E = np.linalg.eigh(G)
     rounding = max(1e-13, 8 * EPS * len(s2))  # of the largest eigenvalue
     keep = s2 > s2[-1] * rounding if len(s2) and s2[-1] > 0 else np.zeros(len(s2), dtype=bool)
