@@ -1,4 +1,4 @@
-r"""Subset size and ridge penalty on given data: which ridge is this ensemble, and which ensemble is this ridge?
+r"""Subset size and ridge penalty on a data set: the ridge regression of an ensemble, and the ensemble of a ridge.
 
 Given `X`, with :math:`G = X^\top X`, the large ensemble of least-squares fits on columns drawn with inclusion
 probabilities :math:`\alpha_j` applies :math:`B = E[S G_{SS}^{-1} S^\top]` to :math:`X^\top y`, and exactly
@@ -30,13 +30,13 @@ __all__ = [
     "ridge_penalty",
 ]
 
-STEPS = 50  # of Newton's method; fewer than ten were needed on all data tried
+MAX_NEWTON_STEPS = 50  # fewer than ten were needed on all data tried
 
 System: TypeAlias = tuple[float, Floats, Callable[[Floats], Floats]]  # f, its gradient, a solver with its Hessian
 
 
 def ridge_penalty(X: ArrayLike, max_features: ArrayLike, *, center: bool = True) -> Floats:
-    r"""The diagonal ridge penalty equivalent to a large ensemble on these data.
+    r"""The diagonal ridge penalty equivalent to a large ensemble on the rows X.
 
     .. math:: [G(G+D)^{-1}]_{jj} = \alpha_j \quad\text{for every } j, \qquad \text{uniform: } \alpha_j = m/p
 
@@ -203,7 +203,7 @@ def determinantal_risk(
     n_subsets: int = 1000,
     random_state: int = 0,
 ) -> Floats:
-    r"""Risk of `k` determinantal members on the rows X: ridge regression's, and what a finite number of them adds.
+    r"""Risk of `k` determinantal members on the rows X: that of ridge regression, plus the excess of a finite number.
 
     With :math:`M = (G + D)^{-1}`, D the `determinantal_penalty`, and :math:`P_S` the inverse of a member's Gram matrix,
     zero outside its columns S,
@@ -212,7 +212,7 @@ def determinantal_risk(
               R_1 = E_S\bigl[\|(P_S G - I)\beta\|_\Sigma^2 + \sigma^2\,\mathrm{tr}(\Sigma P_S)\bigr], \quad
               R_k = R_\infty + \frac{R_1 - R_\infty}{k} ,
 
-    over the noise and the draw of members, for new rows about their mean.
+    over the noise and the draw of members, for new, centred rows.
 
     Parameters
     ----------
@@ -230,14 +230,14 @@ def determinantal_risk(
     center : bool, default=True
         Centre the columns first, as members with an intercept do.
     n_subsets : int, default=1000
-        Subsets that the risk of a member is averaged over, for finite `k`.
+        Number of subsets that the risk of a member is averaged over, for finite `k`.
     random_state : int, default=0
-        Their seed.
+        Seed of the subsets.
 
     Returns
     -------
     risk : ndarray
-        In the shape of `sigma` and `k` together.
+        Shape of `sigma` and `k` broadcast together.
 
     Notes
     -----
@@ -259,24 +259,26 @@ def determinantal_risk(
         raise ValueError(
             f"determinantal_risk: X has {p} columns, but beta has shape {beta.shape} and Sigma {Sigma.shape}."
         )
-    for name, value, least in (("n_subsets", n_subsets, 1), ("random_state", random_state, 0)):
+    for name, value, minimum in (("n_subsets", n_subsets, 1), ("random_state", random_state, 0)):
         _arguments.scalar(
-            "determinantal_risk", name, value, _arguments.ROWS._replace(words="a whole number", least=least)
+            "determinantal_risk", name, value, _arguments.ROWS._replace(words="a whole number", least=minimum)
         )
     process = _process(X, max_features)
-    G, M = X.T @ X, process.mean_inverse()
+    G = X.T @ X
+    M = process.mean_inverse()
     error = M @ (G @ beta) - beta
     limit = error @ Sigma @ error + sigma**2 * np.sum(Sigma * (M @ G @ M))
     if np.all(np.isinf(k)):
         return np.asarray(limit + 0 / k)[()]
-    drawn = process.draw(0, int(n_subsets), seed=random_state)
-    bias, noise = np.mean([_member_risk(G, Sigma, beta, S) for S in drawn], axis=0)
+    members = process.draw(0, int(n_subsets), seed=random_state)
+    bias, noise = np.mean([_member_risk(G, Sigma, beta, S) for S in members], axis=0)
     return np.asarray(limit + (bias + sigma**2 * noise - limit) / k)[()]
 
 
 def _member_risk(G: Floats, Sigma: Floats, beta: Floats, S: Counts) -> tuple[float, float]:
     """Bias and variance, for noise of variance one, of least squares on the columns S: P G P = P."""
-    inverse, error = np.linalg.inv(G[np.ix_(S, S)]), -beta
+    inverse = np.linalg.inv(G[np.ix_(S, S)])
+    error = -beta
     error[S] += inverse @ (G[S] @ beta)
     return float(error @ Sigma @ error), float(np.sum(Sigma[np.ix_(S, S)] * inverse))
 
@@ -294,16 +296,17 @@ def _columns(X: ArrayLike, center: bool) -> Floats:
             f"{np.sum(~np.isfinite(X))} entries nan or infinite."
         )
     largest = np.abs(X).max(axis=0)
-    odd = np.flatnonzero((largest > MOST) | ((largest > 0) & (largest < LEAST)))
-    if len(odd):
+    out_of_range = np.flatnonzero((largest > MOST) | ((largest > 0) & (largest < LEAST)))
+    if len(out_of_range):
+        column = out_of_range[0]
         raise ValueError(
-            f"column {odd[0]} of X is at most {largest[odd[0]]:.6g}, where squares lose digits: from {LEAST:g} to "
+            f"column {column} of X is at most {largest[column]:.6g}, where squares lose digits: from {LEAST:g} to "
             f"{MOST:g} they keep them. Use other units."
         )
     if not center:
         return X
     centred: Floats = X - X.mean(axis=0)
-    # What centring leaves of a constant column is rounding; make it the zero it stands for.
+    # A constant column is rounding errors after centring; make it exactly zero.
     rounding = 8 * np.finfo(float).eps * np.linalg.norm(X, axis=0)
     centred[:, np.linalg.norm(centred, axis=0) <= rounding] = 0.0
     return centred
@@ -323,7 +326,7 @@ def _probabilities(max_features: ArrayLike, p: int) -> Floats:
 
 
 def _refuse_collinear(X: Floats) -> None:
-    """Raise, naming the columns, when some are constant, proportional, or (n >= p) a combination of others."""
+    """Raise, naming the columns, if columns are constant, proportional, or (n >= p) a combination of others."""
     norms = np.linalg.norm(X, axis=0)
     constant = np.flatnonzero(norms == 0)
     if len(constant):
@@ -331,17 +334,17 @@ def _refuse_collinear(X: Floats) -> None:
     unit = X / norms
     relation = _combination(unit) if X.shape[0] >= X.shape[1] else _proportional(unit)
     if relation:
-        column, others = relation
+        column, combined = relation
         raise ValueError(
-            f"column {column} is an exact linear combination of columns {others}: least squares on all of them has no "
-            "unique solution, and no penalty matches it. Remove or merge them."
+            f"column {column} is an exact linear combination of columns {combined}: least squares on all of them has "
+            "no unique solution, and no penalty matches it. Remove or merge them."
         )
 
 
 def _combination(unit: Floats) -> tuple[int, list[int]] | None:
     """The first dependent column and the columns it depends on, from a pivoted QR; None at full rank."""
     p = unit.shape[1]
-    try:  # eigenvalues above 1e-10 exclude dependence, and the Gram matrix shows them at a fraction of the price
+    try:  # eigenvalues above 1e-10 exclude dependence, and the Gram matrix shows this at a fraction of the cost
         np.linalg.cholesky(unit.T @ unit - 1e-10 * np.eye(p))
         return None
     except np.linalg.LinAlgError:
@@ -360,8 +363,8 @@ def _proportional(unit: Floats) -> tuple[int, list[int]] | None:
     n = unit.shape[0]
     score = np.abs(np.cos(np.arange(1, n + 1) ** 2) @ unit)
     order = np.argsort(score)
-    close = np.flatnonzero(np.diff(score[order]) <= 1e-12 * np.sqrt(n))
-    for i, j in zip(order[close], order[close + 1], strict=True):
+    candidates = np.flatnonzero(np.diff(score[order]) <= 1e-12 * np.sqrt(n))
+    for i, j in zip(order[candidates], order[candidates + 1], strict=True):
         if abs(abs(unit[:, i] @ unit[:, j]) - 1) <= 1e-14 * n:
             return int(max(i, j)), [int(min(i, j))]
     return None
@@ -376,7 +379,7 @@ def _newton(X: Floats, alpha: Floats, n_rows: int) -> Floats:
     """Minimise f over u = log d from the isotropic guess; steps clipped to 2, halved while f would rise."""
     u: Floats = np.log((1 - alpha) / alpha * (1 - alpha.sum() / (n_rows + 1.0)))
     value, gradient, solve = _system(X, u, alpha)
-    for _ in range(STEPS + 1):
+    for _ in range(MAX_NEWTON_STEPS + 1):
         if np.abs(gradient).max() <= 1e-10:
             return u
         step = np.clip(solve(gradient), -2.0, 2.0)
@@ -389,8 +392,8 @@ def _newton(X: Floats, alpha: Floats, n_rows: int) -> Floats:
         value, gradient, solve = trial
     worst = np.argsort(u)[:5].tolist()
     raise ValueError(
-        f"no penalty found in {STEPS} Newton steps (largest error {np.abs(gradient).max():.2g}): that of columns "
-        f"{worst} tends to zero, so they are nearly collinear. Remove or merge them, or ask for fewer columns."
+        f"no penalty found in {MAX_NEWTON_STEPS} Newton steps (largest error {np.abs(gradient).max():.2g}): that of "
+        f"columns {worst} tends to zero, so they are nearly collinear. Remove or merge them, or ask for fewer columns."
     )
 
 
@@ -399,7 +402,7 @@ def _system(X: Floats, u: Floats, alpha: Floats) -> System:
     W = X * np.exp(-u / 2)
     factor = np.linalg.cholesky(np.eye(len(X)) + W @ W.T)
     half = cho_solve((factor, True), W)  # M W: the residual is I - W'MW
-    own = 1 - np.sum(W * half, axis=0)
+    exclusion = 1 - np.sum(W * half, axis=0)  # d_j A_jj
     value = 2 * np.sum(np.log(np.diag(factor))) + alpha @ u
-    hessian = np.diag(own) - (np.eye(len(u)) - W.T @ half) ** 2
-    return value, own - (1 - alpha), lambda g: np.linalg.solve(hessian, g)
+    hessian = np.diag(exclusion) - (np.eye(len(u)) - W.T @ half) ** 2
+    return value, exclusion - (1 - alpha), lambda g: np.linalg.solve(hessian, g)

@@ -24,7 +24,7 @@ def leverage(X, penalty):
 
 
 def test_penalty_satisfies_its_equations(monkeypatch):
-    monkeypatch.setattr(equivalence, "STEPS", 9)  # more are an error
+    monkeypatch.setattr(equivalence, "MAX_NEWTON_STEPS", 9)  # more are an error
     for kind, (n, p, m) in product(["iid", "ar", "scaled"], [(60, 20, 8), (60, 20, 19), (30, 50, 12), (30, 50, 27)]):
         X = problem(n, p, kind)
         penalty = equivalence.ridge_penalty(X, m)
@@ -34,7 +34,7 @@ def test_penalty_satisfies_its_equations(monkeypatch):
     with threadpool_limits(1):
         assert equivalence.ridge_penalty(problem(1200, 1000, "ar"), 300).min() > 0
     wide = problem(40, 300, "ar")
-    monkeypatch.setattr(equivalence, "STEPS", 1)
+    monkeypatch.setattr(equivalence, "MAX_NEWTON_STEPS", 1)
     with pytest.raises(ValueError, match="1 Newton steps"):
         equivalence.ridge_penalty(wide, 20)
 

@@ -42,11 +42,11 @@ def test_chunks_and_threads_do_not_change_the_draw(monkeypatch):
             how |= {"design": design, "sampling": sampling, "start": 5}
             alone = draw(20, 60, **how)
             patch.setattr(_drawing, "CHUNK_ITEMS", 120)
-            patch.setattr(_drawing, "WORTH_SHARING", 0)
+            patch.setattr(_drawing, "MIN_THREADED_ITEMS", 0)
             if probabilities is None and sampling == "fixed":  # groups of others are as large as chunks allow
                 np.testing.assert_array_equal(draw(20, 60, **how).indices, alone.indices)
             patch.undo()
-            patch.setattr(_drawing, "WORTH_SHARING", 0)
+            patch.setattr(_drawing, "MIN_THREADED_ITEMS", 0)
             shared = draw(20, 60, mapper=Threads(3), **how)
             np.testing.assert_array_equal(shared.indices, alone.indices)
             np.testing.assert_array_equal(shared.indptr, alone.indptr)

@@ -43,10 +43,10 @@ class Subsets(Sequence[NDArray[np.int64]]):
 
     @classmethod
     def from_lists(cls, lists: Sequence[ArrayLike], n_items: int) -> Subsets:
-        """Collect given index lists; each is sorted and must hold distinct items of ``range(n_items)``."""
+        """Collect index lists; each is sorted and must hold distinct items of ``range(n_items)``."""
         arrays = [np.unique(np.asarray(items, dtype=np.int64)) for items in lists]
-        for number, (given, unique) in enumerate(zip(lists, arrays, strict=True)):
-            if np.size(given) != len(unique):
+        for number, (items, unique) in enumerate(zip(lists, arrays, strict=True)):
+            if np.size(items) != len(unique):
                 raise ValueError(f"subset {number} names an item twice; subsets are drawn without replacement.")
             if len(unique) and (unique[0] < 0 or unique[-1] >= n_items):
                 raise ValueError(
@@ -79,7 +79,7 @@ class Subsets(Sequence[NDArray[np.int64]]):
         return len(self.indptr) - 1
 
     def __getitem__(self, i: int | slice) -> Any:
-        """A subset, or for a slice several of them."""
+        """A subset, or for a slice several subsets."""
         k = len(self)
         if isinstance(i, slice):
             return self.take(range(*i.indices(k)))
@@ -93,7 +93,7 @@ class Subsets(Sequence[NDArray[np.int64]]):
         return np.diff(self.indptr)
 
     def counts(self) -> NDArray[np.int64]:
-        """How many subsets hold each item."""
+        """Number of subsets that hold each item."""
         return np.bincount(self.indices, minlength=self.n_items)
 
     def mask(self) -> NDArray[np.bool_]:
@@ -104,14 +104,15 @@ class Subsets(Sequence[NDArray[np.int64]]):
         return mask
 
     def complement(self) -> Subsets:
-        """What each subset leaves out."""
+        """Items that each subset lacks."""
         return self.from_mask(~self.mask())
 
     def take(self, members: Sequence[int] | NDArray[np.int64] | range) -> Subsets:
-        """Only these members, in this order."""
+        """Selected members, in the order of `members`."""
         return self.stack([self[i] for i in members], self.n_items)
 
     def slice(self, start: int, stop: int) -> Subsets:
         """Members ``start`` to ``stop``, without copying the indices."""
-        first, last = self.indptr[start], self.indptr[stop]
+        first = self.indptr[start]
+        last = self.indptr[stop]
         return Subsets(self.n_items, self.indptr[start : stop + 1] - first, self.indices[first:last])

@@ -1,4 +1,4 @@
-"""Everything that draws the members of one ensemble, so that they can be drawn again at any time."""
+"""The sampling design of an ensemble, from which its members can be drawn again at any time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._drawing import draw_members, resolve_size
 
 @dataclass(frozen=True)
 class Design:
-    """How members are drawn: from which rows and columns, by which law, with which seed.
+    """Sampling design of an ensemble: its rows and columns, sampling schemes and seed.
 
     Parameters
     ----------
@@ -35,22 +35,22 @@ class Design:
     fit_intercept : bool, default=True
         Whether members lose a row to an intercept (it counts in the rejection rule of coin flips).
     distinct_rows : int or None, default=None
-        Different rows, for that rule, where rows are in memory; None: all rows.
+        Number of distinct rows, for that rule, if rows are in memory; None: all rows.
     n_given : int or None, default=None
-        Rows that were handed over, those of weight zero included; None: `n_rows`.
+        Number of rows passed to ``fit``, including rows of weight zero; None: `n_rows`.
     kept_rows : ndarray or None, default=None
-        Numbers of the rows with positive weight among those handed over, where they are known and not all.
-    shares : ndarray of shape (n_laws,) or None, default=None
-        Share of the members that each law has, where there are several: determinantal ones, then one of uniform
-        members of size `max_features` if there is one share more.
+        Indices of the rows with positive weight among the rows passed to ``fit``; None: all rows, or unknown.
+    shares : ndarray of shape (n_schemes,) or None, default=None
+        Fraction of the members drawn by each scheme of a mixture: determinantal schemes, then uniform members of size
+        `max_features` if there is one more entry than `penalties`.
     spreads : ndarray of shape (n_determinantal, n_columns) or None, default=None
-        Of the determinantal laws.
+        Prior variances of the columns, for each determinantal scheme.
     penalties : ndarray of shape (n_determinantal,) or None, default=None
-        Of the same.
+        Penalty of each determinantal scheme.
     process : tuple of Determinantal or None, default=None
-        What determinantal members are drawn from, made from the data once: members can be drawn again without them.
+        Processes that determinantal members are drawn from, computed once: drawing again does not need the data.
     column_order : ndarray of shape (n_columns,) or None, default=None
-        Column that stands at each position from which uniform members are drawn; None: the order of the data.
+        Column at each position from which uniform members are drawn; None: the order of the data.
 
     Examples
     --------
@@ -80,12 +80,12 @@ class Design:
 
     @property
     def uniform(self) -> Design:
-        """Of several laws, that of uniform members."""
+        """Design of the uniform members of a mixture."""
         return replace(self, sampling="fixed", shares=None, spreads=None, penalties=None, process=None)
 
     @property
     def uniform_share(self) -> float:
-        """Of several laws, the share of uniform members."""
+        """Fraction of uniform members in a mixture."""
         assert self.shares is not None and self.penalties is not None
         return float(self.shares[-1]) if len(self.shares) > len(self.penalties) else 0.0
 
@@ -98,31 +98,44 @@ class Design:
         """Columns of members `start` to `stop`, and their rows; None: all rows."""
         if self.sampling == "determinantal" or self.shares is not None:
             assert self.process is not None
-            return self._draw_laws(self.process, start, stop, mapper), None
+            return self._draw_schemes(self.process, start, stop, mapper), None
         features, samples = draw_members(
-            self.n_rows, self.n_columns, stop, start=start, seed=self.seed, max_features=self.max_features,
-            max_samples=self.max_samples, sampling=self.sampling, design=self.kind,
-            fit_intercept=self.fit_intercept, distinct_rows=self.distinct_rows, mapper=mapper,
-        )  # fmt: skip
+            self.n_rows,
+            self.n_columns,
+            stop,
+            start=start,
+            seed=self.seed,
+            max_features=self.max_features,
+            max_samples=self.max_samples,
+            sampling=self.sampling,
+            design=self.kind,
+            fit_intercept=self.fit_intercept,
+            distinct_rows=self.distinct_rows,
+            mapper=mapper,
+        )
         if self.column_order is not None:
             features = Subsets.stack([np.sort(self.column_order[subset]) for subset in features], self.n_columns)
         return features, samples
 
-    def _draw_laws(self, process: tuple[Determinantal, ...], start: int, stop: int, mapper: Mapper | None) -> Subsets:
-        """Columns of determinantal members, of several laws where there are shares, uniform ones last."""
+    def _draw_schemes(
+        self, process: tuple[Determinantal, ...], start: int, stop: int, mapper: Mapper | None
+    ) -> Subsets:
+        """Columns of determinantal members, or of the members of a mixture."""
         if self.shares is None:
             return process[0].draw(start, stop, seed=self.seed, mapper=mapper)
-        law, drawn = laws_of_members(self.shares, stop), []
+        scheme = laws_of_members(self.shares, stop)
+        members = []
         for i in range(len(self.shares)):
-            first, last = (int(np.sum(law[:end] == i)) for end in (start, stop))
+            first = int(np.sum(scheme[:start] == i))
+            last = int(np.sum(scheme[:stop] == i))
             if i < len(process):
-                drawn.append(iter(process[i].draw(first, last, seed=self.seed, mapper=mapper, law=i)))
+                members.append(iter(process[i].draw(first, last, seed=self.seed, mapper=mapper, law=i)))
             else:
-                drawn.append(iter(self.uniform.draw(first, last, mapper)[0]))
-        return Subsets.stack([next(drawn[i]) for i in law[start:].tolist()], self.n_columns)
+                members.append(iter(self.uniform.draw(first, last, mapper)[0]))
+        return Subsets.stack([next(members[i]) for i in scheme[start:].tolist()], self.n_columns)
 
     def fixed_shape(self) -> tuple[int, int] | None:
-        """Rows and columns of every member; None where sizes differ from member to member."""
+        """Number of rows and columns of every member; None if sizes differ from member to member."""
         if self.sampling != "fixed" or self.shares is not None:
             return None
         if np.ndim(self.max_features):
@@ -139,7 +152,7 @@ class Design:
         return MemberLists(lambda start, stop: self.draw(start, stop)[0]) if k == np.inf else self.draw(0, int(k))[0]
 
     def member_rows(self, k: float) -> list[NDArray[np.int64]] | MemberLists:
-        """Rows of the first k members, numbered as they were handed over."""
+        """Indices of the rows of the first k members, among the rows passed to ``fit``."""
         count = self.n_rows if self.n_given is None else self.n_given
         rows = np.arange(count) if self.kept_rows is None else self.kept_rows
 
@@ -154,7 +167,7 @@ class Design:
 
     @property
     def expected_size(self) -> float:
-        """Columns of a member; a fraction is not rounded."""
+        """Expected number of columns of a member; a fraction is not rounded."""
         columns = self.max_features
         if np.ndim(columns):
             return float(np.sum(columns))
@@ -162,7 +175,7 @@ class Design:
 
 
 class MemberLists:
-    """Rows or columns of infinitely many members, drawn as they are asked for: ``lists[3]``, ``lists[:100]``."""
+    """Rows or columns of infinitely many members, drawn on access: ``lists[3]``, ``lists[:100]``."""
 
     def __init__(self, draw: Callable[[int, int], Any]) -> None:
         self._draw = draw
@@ -175,10 +188,11 @@ class MemberLists:
 
 
 def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
-    """Law of each of the first members: whatever their number, every law has its share but for about one member.
+    """Sampling scheme of each of the first `stop` members of a mixture, in the proportions `shares`.
 
-    The member j of a law with share w is due at (j + 1/2) / w, and members come as they are due. So a member's law does
-    not depend on how many follow. Of L laws, each is at most 1/2 + L w / 2 members off its share.
+    Member j of a scheme with fraction w is due at (j + 1/2) / w, and members come as they are due. So the scheme of a
+    member does not depend on the number of members. With L schemes, the number of members of each is off by at most
+    1/2 + L w / 2.
 
     Examples
     --------
@@ -186,8 +200,9 @@ def laws_of_members(shares: ArrayLike, stop: int) -> NDArray[np.int64]:
     >>> laws_of_members([0.5, 0.25, 0.25], 8).tolist()
     [0, 1, 2, 0, 0, 1, 2, 0]
     """
-    share = np.asarray(shares, dtype=np.float64)
-    count = np.where(share > 0, np.ceil(share * (stop + len(share))) + 1, 0).astype(np.int64)
-    law = np.repeat(np.arange(len(share)), count)
-    number = np.arange(len(law)) - np.repeat(np.cumsum(count) - count, count)
-    return law[np.argsort((number + 0.5) / share[law], kind="stable")[:stop]]
+    fraction = np.asarray(shares, dtype=np.float64)
+    count = np.where(fraction > 0, np.ceil(fraction * (stop + len(fraction))) + 1, 0).astype(np.int64)
+    scheme = np.repeat(np.arange(len(fraction)), count)
+    number = np.arange(len(scheme)) - np.repeat(np.cumsum(count) - count, count)
+    due = (number + 0.5) / fraction[scheme]
+    return scheme[np.argsort(due, kind="stable")[:stop]]

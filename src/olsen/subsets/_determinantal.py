@@ -1,6 +1,6 @@
-r"""Subsets of columns that repel each other as the geometry of the data asks: determinantal sampling.
+r"""Determinantal sampling: subsets of columns in which similar columns repel each other.
 
-With :math:`G = X^\top X` (centred with an intercept), spreads :math:`d_j > 0`, :math:`D = \mathrm{diag}(d)` and
+With :math:`G = X^\top X` (centred with an intercept), prior variances :math:`d_j > 0`, :math:`D = \mathrm{diag}(d)` and
 :math:`L = D^{1/2} G D^{1/2} / \lambda`, a subset S is drawn with probability :math:`\det(L_{SS}) / \det(I + L)`. The
 mean of least-squares fits on such subsets **is** generalised ridge regression, for every X, y, rank and penalty:
 
@@ -30,14 +30,14 @@ from ._drawing import DETERMINANTAL
 
 Array = NDArray[np.float64]
 
-ROUNDING = 1e-13  # of the largest eigenvalue, for each of the columns or rows: eigenvalues that are zeros
-DOUBT = 1e-9  # penalty over the largest eigenvalue, below which products of columns have lost what decides
-ALIKE = 1e-6  # of the larger: eigenvalues whose eigenvectors rounding could turn among each other
+ZERO_EIGENVALUE_TOL = 1e-13  # fraction of the largest eigenvalue, per column or row, below which one counts as zero
+SMALLEST_GRAM_PENALTY = 1e-9  # fraction of the largest eigenvalue, below which a Gram matrix is not accurate enough
+EQUAL_EIGENVALUE_TOL = 1e-6  # relative difference at which rounding could rotate eigenvectors within their span
 
 
 @dataclass(frozen=True, eq=False)
 class Tridiagonal:
-    """A symmetric matrix A = Q T Q', T tridiagonal and Q a product of reflections: all that ridge regression needs."""
+    """A symmetric matrix A = Q T Q' with T tridiagonal and Q a product of reflections, enough for ridge regression."""
 
     reflections: Array
     diagonal: Array
@@ -46,19 +46,21 @@ class Tridiagonal:
 
     @classmethod
     def of(cls, A: Array) -> Tridiagonal:
-        """From a matrix in the order of LAPACK, which is overwritten."""
+        """Reduce a matrix in column order, which is overwritten."""
         return cls(*la.lapack.dsytrd(A, lower=1, lwork=64 * len(A), overwrite_a=1)[:4])
 
     def times_q(self, C: Array, trans: str) -> Array:
         """Q C, or Q'C."""
         below = np.asfortranarray(self.reflections[1:, :-1])
-        turned = la.lapack.dormqr("L", trans, below, self.factors, C[1:], 64 * max(C.shape))[0] if len(below) else C[1:]
-        return np.concatenate([C[:1], turned])
+        rotated = C[1:]
+        if len(below):
+            rotated = la.lapack.dormqr("L", trans, below, self.factors, C[1:], lwork=64 * max(C.shape))[0]
+        return np.concatenate([C[:1], rotated])
 
 
 @dataclass(frozen=True, eq=False)
 class Determinantal:
-    """A determinantal process over columns, by the eigenvalues and eigenvectors of its matrix.
+    """A determinantal process over columns, represented by the eigenvalues and eigenvectors of its matrix.
 
     Parameters
     ----------
@@ -67,10 +69,10 @@ class Determinantal:
     penalty : float
         Lambda.
     spreads : ndarray of shape (n_columns,)
-        The diagonal of D; zero for columns that are never drawn.
+        Prior variances, the diagonal of D; zero for columns that are never drawn.
     eigenvectors : ndarray of shape (n_columns, rank) or Tridiagonal
-        Of the same; or a tridiagonal form of it, from which they are found when they are needed: the limit does
-        without them.
+        Eigenvectors of the same matrix, or its tridiagonal form, from which eigenvectors are computed on access: the
+        limit of infinitely many members does not need eigenvectors.
 
     Examples
     --------
@@ -93,13 +95,13 @@ class Determinantal:
     def from_gram(
         cls, G: Array, size: float | None = None, spreads: Array | None = None, *, penalty: float | None = None
     ) -> Determinantal:
-        """From products of the columns, for an expected `size` or a penalty.
+        """Build the process from products of the columns, for an expected `size` or a penalty.
 
-        Spreads are one over the squared lengths by default: columns count in units of their standard deviation.
+        By default `spreads` are one over the squared lengths, so that units of the columns do not matter.
         """
         spreads = _spreads(np.diagonal(G), spreads)
         root = np.sqrt(spreads)
-        scaled = (root[:, None] * G).T  # in the order of LAPACK
+        scaled = (root[:, None] * G).T  # in column order, as LAPACK expects
         scaled *= root[:, None]
         form = Tridiagonal.of(scaled)
         values = _above_rounding(la.eigvalsh_tridiagonal(form.diagonal, form.beside, check_finite=False))
@@ -109,32 +111,34 @@ class Determinantal:
     def from_rows(
         cls, Z: Array, size: float | None = None, spreads: Array | None = None, *, penalty: float | None = None
     ) -> Determinantal:
-        """The same from rows (n, p), about their means with an intercept: for more columns than rows.
+        """Build the process from rows (n, p), centred with an intercept: for more columns than rows.
 
-        Where the penalty is so small that products of columns would not tell, from singular values.
+        Singular values are used where the penalty is too small for the accuracy of a Gram matrix.
         """
         spreads = _spreads(np.einsum("lj,lj->j", Z, Z), spreads)
         scaled = Z * np.sqrt(spreads)
 
-        def found(values: Array, vectors: Array) -> Determinantal:
-            chosen = _penalty(values, size) if penalty is None else penalty
-            return cls(values, chosen, spreads, np.ascontiguousarray(_canonical(values, vectors)))
+        def process_of(values: Array, vectors: Array) -> Determinantal:
+            resolved = _penalty(values, size) if penalty is None else penalty
+            return cls(values, resolved, spreads, np.ascontiguousarray(_canonical(values, vectors)))
 
         if len(Z) <= Z.shape[1]:
             values, left = la.eigh(row_products(scaled), check_finite=False)
             values = _above_rounding(values)
-            with suppress(ValueError):  # a rank that products do not tell
-                process = found(values, scaled.T @ left[:, len(left) - len(values) :] / np.sqrt(values))
+            with suppress(ValueError):  # products may show too low a rank for the size
+                vectors = scaled.T @ left[:, len(left) - len(values) :] / np.sqrt(values)
+                process = process_of(values, vectors)
                 if not process.doubtful:
                     return process
-        _, lengths, rows = la.svd(scaled, full_matrices=False, check_finite=False)
-        kept = int(np.sum(lengths > np.finfo(float).eps * max(Z.shape) * lengths.max(initial=0.0)))
-        return found(lengths[:kept][::-1] ** 2, rows[:kept][::-1].T)
+        _, singular_values, right = la.svd(scaled, full_matrices=False, check_finite=False)
+        rounding = np.finfo(float).eps * max(Z.shape) * singular_values.max(initial=0.0)
+        rank = int(np.sum(singular_values > rounding))
+        return process_of(singular_values[:rank][::-1] ** 2, right[:rank][::-1].T)
 
     @property
     def doubtful(self) -> bool:
-        """Whether products of columns have lost what decides here, in double precision."""
-        return bool(len(self.values) and self.penalty < DOUBT * self.values[-1])
+        """Whether the penalty is too small for the accuracy of a Gram matrix in double precision."""
+        return bool(len(self.values) and self.penalty < SMALLEST_GRAM_PENALTY * self.values[-1])
 
     @cached_property
     def vectors(self) -> Array:
@@ -147,7 +151,7 @@ class Determinantal:
 
     @property
     def chances(self) -> NDArray[np.float64]:
-        """Probability of every eigenvector to be kept, (rank,); their sum is the expected size."""
+        """Probability of every eigenvector to be selected, (rank,); the sum is the expected size."""
         return self.values / (self.values + self.penalty)
 
     @property
@@ -157,7 +161,8 @@ class Determinantal:
 
     def mean_coefficients(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
         """Mean of all members, (p, q), from products C = X'y: the exact limit of many members, ridge regression."""
-        root, form = np.sqrt(self.spreads)[:, None], self.eigenvectors
+        root = np.sqrt(self.spreads)[:, None]
+        form = self.eigenvectors
         if isinstance(form, Tridiagonal) and len(C) > 1 and not self.doubtful:  # SciPy has no band of one number
             banded = np.stack([form.diagonal + self.penalty, np.append(form.beside, 0.0)])
             solved = la.solveh_banded(banded, form.times_q(root * C, "T"), lower=True, check_finite=False)
@@ -171,13 +176,15 @@ class Determinantal:
         return row_products(half)
 
     def draw(self, start: int, stop: int, *, seed: int, mapper: Mapper | None = None, law: int = 0) -> Subsets:
-        """Members `start` to `stop`: each a function of the process, the seed, its number and that of the law."""
+        """Members `start` to `stop`: each a function of the process, the seed, its number and `law`, its scheme."""
         spawn = (DETERMINANTAL, law) if law else (DETERMINANTAL,)
         key = np.random.SeedSequence(seed, spawn_key=spawn).generate_state(2, np.uint64).view(np.int64)
-        p, chances = len(self.spreads), self.chances
+        p = len(self.spreads)
+        chances = self.chances
 
         def batch(first: int, last: int) -> Subsets:
-            drawn, sizes = np.empty((last - first, len(chances)), np.int64), np.empty(last - first, np.int64)
+            drawn = np.empty((last - first, len(chances)), np.int64)
+            sizes = np.empty(last - first, np.int64)
             kernels.draw_determinantal(
                 begin=start + first,
                 end=start + last,
@@ -198,7 +205,7 @@ class Determinantal:
 
 
 def _spreads(squares: Array, spreads: Array | None) -> Array:
-    """One over the squared lengths of the columns, zero for those that are constant; or as given."""
+    """Checked prior variances; by default one over the squared lengths of the columns, zero for constant columns."""
     if spreads is None:
         return np.divide(1.0, squares, out=np.zeros(len(squares)), where=squares > 0)
     spreads = np.asarray(spreads, dtype=np.float64)
@@ -208,8 +215,8 @@ def _spreads(squares: Array, spreads: Array | None) -> Array:
 
 
 def _above_rounding(values: Array) -> Array:
-    """Eigenvalues, ascending, without those that are zeros."""
-    return values[values > ROUNDING * len(values) * max(float(values[-1]), 0.0)]
+    """Eigenvalues, ascending, without rounding errors of zeros."""
+    return values[values > ZERO_EIGENVALUE_TOL * len(values) * max(float(values[-1]), 0.0)]
 
 
 def _penalty(values: Array, size: float | None) -> float:
@@ -218,13 +225,13 @@ def _penalty(values: Array, size: float | None) -> float:
     if not 0 < size < len(values):
         raise ValueError(
             f"members of {size:g} columns on average cannot be drawn: determinantal members are smaller than the rank "
-            f"of the columns, {len(values)} (about their means, if an intercept is fitted). Use a smaller max_features."
+            f"of the columns, {len(values)} (centred, if an intercept is fitted). Use a smaller max_features."
         )
     return penalty_of_size(values, size)
 
 
 def penalty_of_size(values: NDArray[np.float64], size: float) -> float:
-    r"""The penalty at which ridge regression has so many degrees of freedom, given the eigenvalues of the Gram matrix.
+    r"""The penalty at which ridge regression has `size` degrees of freedom, from the eigenvalues of the Gram matrix.
 
     .. math:: \sum_k g_k / (g_k + \lambda) = m
 
@@ -239,22 +246,24 @@ def penalty_of_size(values: NDArray[np.float64], size: float) -> float:
     def excess(log_penalty: float) -> float:
         return float(np.sum(values / (values + np.exp(log_penalty))) - size)
 
-    low, high = np.log(values.min()) - 60.0, np.log(values.sum() / size) + 1.0
+    low = np.log(values.min()) - 60.0
+    high = np.log(values.sum() / size) + 1.0
     return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
 
 
 def _canonical(values: Array, vectors: Array) -> Array:
-    """Eigenvectors of equal eigenvalues, which rounding may turn among each other, in a position of their own.
+    """Eigenvectors in a canonical basis: equal eigenvalues have eigenvectors that rounding may rotate in their span.
 
-    What is drawn would otherwise depend on the order in which the products were summed. The projections of fixed random
-    directions on their span, made orthonormal, depend on the span alone.
+    Members would otherwise depend on the order in which the products were summed. The projections of fixed random
+    directions on the span, made orthonormal, depend on the span alone.
     """
-    same = np.diff(values) <= ALIKE * values[1:]
-    edges = np.flatnonzero(np.concatenate([[True], ~same, [True]]))
+    equal = np.diff(values) <= EQUAL_EIGENVALUE_TOL * values[1:]
+    edges = np.flatnonzero(np.concatenate([[True], ~equal, [True]]))
     out = vectors.copy()
     directions = np.random.default_rng(20200608).standard_normal((len(vectors), int(np.diff(edges).max(initial=1))))
     for first, last in pairwise(edges.tolist()):
         if last - first > 1:
-            own = vectors[:, first:last]
-            out[:, first:last] = own @ la.qr(own.T @ directions[:, : last - first], mode="economic")[0]
+            basis = vectors[:, first:last]
+            projections = basis.T @ directions[:, : last - first]
+            out[:, first:last] = basis @ la.qr(projections, mode="economic")[0]
     return out

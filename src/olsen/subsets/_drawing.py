@@ -1,6 +1,6 @@
-"""Members drawn from random keys: fixed sizes and coin flips, independent and balanced, rejected ones drawn again.
+"""Members drawn from random keys: fixed sizes and coin flips, independent and balanced; rejected members are redrawn.
 
-Keys come from a counter-based generator (Philox): those of a row are a function of the seed and of the row's number.
+Keys come from a counter-based generator (Philox): the keys of a row are a function of the seed and of the row's number.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from ._compressed import Mapper, Subsets
 
 Keys = NDArray[np.uint64]
 
-COLUMNS, ROWS, GROUPS, DETERMINANTAL = range(4)  # streams of a seed: columns, rows, groups of rows
-WORTH_SHARING = 1 << 19  # random numbers, about six milliseconds, from which threads pay
+COLUMNS = 0  # stream of a seed for the columns of members
+ROWS = 1  # stream for the rows of members
+GROUPS = 2  # stream for groups of rows
+DETERMINANTAL = 3  # stream for determinantal members
+MIN_THREADED_ITEMS = 1 << 19  # random numbers, about six milliseconds, from which threads pay off
 CHUNK_ITEMS = 1 << 22  # random numbers held at a time
-MAX_ATTEMPTS = 1000
+MAX_ATTEMPTS = 1000  # draws of a member before the settings are refused
 
 
 def resolve_size(size: object, n_items: int, name: str) -> int:
@@ -46,7 +49,8 @@ def resolve_size(size: object, n_items: int, name: str) -> int:
 def group_size(fraction: ArrayLike) -> NDArray[np.int64]:
     """Members that share one permutation in the balanced design, for one fraction or several.
 
-    Up to one half, disjoint blocks: floor(1/fraction). Above, disjoint *left-out* blocks: floor(1/(1-fraction)).
+    Up to one half, members are disjoint blocks: floor(1/fraction). Above, their *complements* are disjoint blocks:
+    floor(1/(1-fraction)).
 
     Examples
     --------
@@ -55,8 +59,8 @@ def group_size(fraction: ArrayLike) -> NDArray[np.int64]:
     [4, 5, 1]
     """
     smaller = np.minimum(fraction, 1 - np.asarray(fraction))
-    whole = np.floor(1 / np.where(smaller > 0, smaller, 1.0) + 1e-9)
-    return np.asarray(np.maximum(1, whole), dtype=np.int64)
+    n_blocks = np.floor(1 / np.where(smaller > 0, smaller, 1.0) + 1e-9)
+    return np.asarray(np.maximum(1, n_blocks), dtype=np.int64)
 
 
 def permutations(n_items: int, stop: int, *, seed: int, start: int = 0, stream: int = COLUMNS) -> NDArray[np.int64]:
@@ -134,8 +138,9 @@ def draw(
     fraction = float(np.mean(chance)) if size is None else size / n_items
     per_group = int(group_size(fraction)) if design == "balanced" else 1
     if sampling == "bernoulli" or size is None:
-        per_group = min(per_group, max(1, CHUNK_ITEMS // n_items))  # the group is laid out as a mask
-    first, last = start // per_group, -(-stop // per_group)
+        per_group = min(per_group, max(1, CHUNK_ITEMS // n_items))  # the mask of a group must fit into memory
+    first = start // per_group
+    last = -(-stop // per_group)
 
     def group(raw: Keys) -> Subsets:
         if sampling == "bernoulli":
@@ -148,8 +153,11 @@ def draw(
         keys = (raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt) for a, b in bounds)
         return Subsets.joined([group(raw) for raw in keys], n_items)
 
-    count = last - first
-    parts = [work(0, count)] if mapper is None or count * n_items < WORTH_SHARING else mapper(work, count)
+    n_groups = last - first
+    if mapper is None or n_groups * n_items < MIN_THREADED_ITEMS:
+        parts = [work(0, n_groups)]
+    else:
+        parts = mapper(work, n_groups)
     skip = start - first * per_group
     return Subsets.joined(parts, n_items).slice(skip, skip + stop - start)
 
@@ -219,56 +227,70 @@ def draw_members(
     rows = _size_or_chances(max_samples, n_rows, "max_samples")
 
     def draw_both(first: int, last: int, attempt: int) -> tuple[Subsets, Subsets | None]:
-        how: dict[str, Any] = {"seed": seed, "sampling": sampling, "design": design, "start": first}
-        how |= {"attempt": attempt, "mapper": mapper}
-        features = draw(n_columns, last, **columns, **how)
-        return features, None if rows.get("size") == n_rows else draw(n_rows, last, stream=ROWS, **rows, **how)
+        settings: dict[str, Any] = {
+            "seed": seed,
+            "sampling": sampling,
+            "design": design,
+            "start": first,
+            "attempt": attempt,
+            "mapper": mapper,
+        }
+        features = draw(n_columns, last, **(settings | columns))
+        if rows.get("size") == n_rows:
+            return features, None
+        return features, draw(n_rows, last, stream=ROWS, **(settings | rows))
 
     features, samples = draw_both(start, stop, 0)
     if sampling == "fixed":
         return features, samples
     expected_columns = columns.get("size", np.sum(columns.get("probabilities", 0.0)))
-    all_rows = distinct_rows or n_rows
-    overdetermined = expected_columns <= (all_rows if samples is None else rows["size"]) - 1 - fit_intercept
-    size, lists = features.sizes.copy(), [list(features), list(samples or ())]
-    left = (np.full(len(size), all_rows) if samples is None else samples.sizes) - fit_intercept  # rows of each member
+    n_distinct = distinct_rows or n_rows
+    expected_rows = n_distinct if samples is None else rows["size"]
+    overdetermined = expected_columns <= expected_rows - 1 - fit_intercept
+    column_lists = list(features)
+    row_lists = list(samples or ())
+    size = features.sizes.copy()
+    n_member_rows = np.full(len(size), n_distinct) if samples is None else samples.sizes
+    freedom = n_member_rows - fit_intercept  # rows of each member minus one for the intercept
     for attempt in range(1, MAX_ATTEMPTS + 1):
-        wrong_side = size >= left - 1 if overdetermined else size <= left + 1
-        rejected = np.flatnonzero(wrong_side | (left < 1)).tolist()
+        wrong_side = size >= freedom - 1 if overdetermined else size <= freedom + 1
+        rejected = np.flatnonzero(wrong_side | (freedom < 1)).tolist()
         if not rejected:
-            found = Subsets.stack(lists[0], n_columns)
-            return found, None if samples is None else Subsets.stack(lists[1], n_rows)
+            accepted = Subsets.stack(column_lists, n_columns)
+            return accepted, None if samples is None else Subsets.stack(row_lists, n_rows)
         for i in rejected:
             new_features, new_samples = draw_both(start + i, start + i + 1, attempt)
-            lists[0][i], size[i] = new_features[0], new_features.sizes[0]
+            column_lists[i] = new_features[0]
+            size[i] = new_features.sizes[0]
             if new_samples is not None:
-                lists[1][i], left[i] = new_samples[0], new_samples.sizes[0] - fit_intercept
+                row_lists[i] = new_samples[0]
+                freedom[i] = new_samples.sizes[0] - fit_intercept
     raise ValueError(
         f"coin flips were rejected {MAX_ATTEMPTS} times in a row: a member must have at least two rows more than "
         f"columns (or, interpolating, two columns more than rows), but about {np.mean(features.sizes):.1f} columns "
-        f"meet {np.mean(left):.1f} rows. Move max_features or max_samples apart, or use sampling='fixed'."
+        f"meet {np.mean(freedom):.1f} rows. Move max_features or max_samples apart, or use sampling='fixed'."
     )
 
 
 def _size_or_chances(size: Any, n_items: int, name: str) -> dict[str, Any]:
-    """`size` or `probabilities` for :func:`draw`, from what the user wrote."""
+    """Argument `size` or `probabilities` of :func:`draw`, from the user's setting."""
     if np.ndim(size) == 0:
         return {"size": resolve_size(size, n_items, name)}
     chance = np.asarray(size, dtype=float)
     if chance.shape != (n_items,):
         raise ValueError(f"{name} has shape {chance.shape}, but {n_items} inclusion probabilities are needed.")
-    bad = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
-    if len(bad):
+    invalid = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
+    if len(invalid):
         raise ValueError(
-            f"{name} holds inclusion probabilities and they must lie in [0, 1]; {len(bad)} do not, the first is "
-            f"{chance[bad[0]]} for column {bad[0]}."
+            f"{name} holds inclusion probabilities and they must lie in [0, 1]; {len(invalid)} do not, the first is "
+            f"{chance[invalid[0]]} for column {invalid[0]}."
         )
     if not chance.any():
         raise ValueError(f"{name} gives every column probability 0, so no member would see any column.")
     return {"probabilities": chance}
 
 
-# Sampling schemes: from random keys, one row for each group, to the subsets of the groups' members
+# Sampling schemes: each turns random keys, one row per group, into the subsets of the groups' members
 
 
 def _cut_blocks(raw: Keys, size: int, per_group: int) -> Subsets:
@@ -280,9 +302,9 @@ def _cut_blocks(raw: Keys, size: int, per_group: int) -> Subsets:
         items = np.sort(order.astype(np.int32), axis=1)  # half as many bytes sort several times as fast
         indptr = np.arange(len(items) + 1, dtype=np.int64) * size
         return Subsets(n_items, indptr, items.astype(np.int64).reshape(-1))
-    kept = np.ones((len(order), n_items), dtype=bool)
-    np.put_along_axis(kept, order, False, axis=1)
-    return Subsets.from_mask(kept)
+    mask = np.ones((len(order), n_items), dtype=bool)
+    np.put_along_axis(mask, order, False, axis=1)
+    return Subsets.from_mask(mask)
 
 
 def _flip_coins(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subsets:
@@ -294,19 +316,22 @@ def _flip_coins(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subse
 def _systematic(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subsets:
     """Systematic sampling in random order: lay the probabilities end to end and pick at unit steps.
 
-    Member b of a group starts its steps at frac(u + b / per_group). Item j, laid on [low_j, high_j), is picked when a
-    point u + integer falls there, which has probability exactly chance_j.
+    Member b of a group starts its steps at frac(u + b / per_group). Item j, which covers [low_j, high_j), is picked
+    when a point u + integer falls into that interval, which has probability exactly chance_j.
     """
-    n_groups, n_items = len(raw), len(chance)
-    order, start = key_order(raw[:, :n_items]), _uniform(raw[:, n_items])
+    n_groups = len(raw)
+    n_items = len(chance)
+    order = key_order(raw[:, :n_items])
+    start = _uniform(raw[:, n_items])
     # a search for the points of every order costs less than a look at all items
     high = np.cumsum(chance[order], axis=1)
     steps = np.arange(int(np.ceil(high[:, -1].max(initial=0.0))) + 1)
     points = ((start[:, None] + np.arange(per_group) / per_group) % 1.0)[:, :, None] + steps  # (groups, members, steps)
-    there = points < high[:, -1, None, None]
-    group, member, _ = np.nonzero(there)
-    places = [np.searchsorted(high[g], points[g][there[g]], side="right") for g in range(n_groups)]
-    items = order[group, np.minimum(np.concatenate([np.empty(0, np.int64), *places]), n_items - 1)]
+    in_range = points < high[:, -1, None, None]
+    group, member, _ = np.nonzero(in_range)
+    by_group = [np.searchsorted(high[g], points[g][in_range[g]], side="right") for g in range(n_groups)]
+    positions = np.concatenate([np.empty(0, np.int64), *by_group])
+    items = order[group, np.minimum(positions, n_items - 1)]
     picked = np.sort((group * per_group + member) * n_items + items)
     owner, items = np.divmod(picked[np.diff(picked, prepend=-1) > 0], n_items)  # rounding may pick an item twice
     return Subsets._from_sizes(n_items, np.bincount(owner, minlength=n_groups * per_group), [items])
@@ -316,7 +341,7 @@ def _systematic(raw: Keys, chance: NDArray[np.float64], per_group: int) -> Subse
 
 
 def raw_keys(width: int, start: int, stop: int, seed: int, stream: int, attempt: int = 0) -> NDArray[np.uint64]:
-    """Rows `start` to `stop` of an endless table of 64-bit keys; row r starts at its own counter value."""
+    """Rows `start` to `stop` of an endless table of 64-bit keys; each row starts at a separate counter value."""
     counters = -(-width // 4)  # Philox gives four numbers for each counter value
     key = np.random.SeedSequence(seed, spawn_key=(stream, attempt)).generate_state(2, np.uint64)
     bits = np.random.Philox(key=key, counter=start * counters)
@@ -328,16 +353,16 @@ def key_order(raw: Keys) -> NDArray[np.int64]:
     if raw.shape[1] > 1000:
         return _numbered_order(raw)[0]
     # half of the bits sort several times as fast, and few rows have ties
-    found, tied = _numbered_order((raw >> np.uint64(32)).astype(np.uint32))
-    found[tied] = _numbered_order(raw[tied])[0]
-    return found
+    order, tied = _numbered_order((raw >> np.uint64(32)).astype(np.uint32))
+    order[tied] = _numbered_order(raw[tied])[0]
+    return order
 
 
 def _numbered_order(keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Items in the order of keys whose last bits are replaced by the item's number, and rows with ties.
 
-    Sorting values, twice as fast as sorting indices, then gives the order; of whole keys enough bits stay for ties to
-    be out of the question.
+    Sorting values, twice as fast as sorting indices, then gives the order; full keys retain enough bits that ties are
+    practically impossible.
     """
     mask = keys.dtype.type((1 << max(1, (keys.shape[1] - 1).bit_length())) - 1)
     numbered = np.sort((keys & ~mask) | np.arange(keys.shape[1], dtype=keys.dtype), axis=1)
@@ -351,7 +376,7 @@ def _uniform(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def row_groups(first: int, count: int, n_groups: int, seed: int) -> NDArray[np.uint64]:
-    """Groups of `count` rows from row `first` on: each depends on the seed and on the row's number alone."""
+    """Groups of `count` rows from row `first` on: each depends on the seed and on the row index alone."""
     key = np.random.SeedSequence(seed, spawn_key=(GROUPS,)).generate_state(2, np.uint64)
     skip = first % 4  # Philox gives four numbers for each counter value
     raw = np.random.Philox(key=key, counter=first // 4).random_raw(skip + count)[skip:]
