@@ -1,4 +1,4 @@
-"""Where the data are. One door, :func:`engine_of`; behind it engines that answer the same few questions."""
+"""Engines, which hold the training data and solve members; :func:`engine_of` chooses the engine for the data."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Checks = Callable[..., tuple[Any, Any, Any]]
 
 
 def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Checks, *, min_rows: int = 2) -> Engine:
-    """The engine for these data; ``checks(X, y, sample_weight)`` makes arrays of what is to be held in memory.
+    """Engine for the data; ``checks(X, y, sample_weight)`` converts data that are held in memory to arrays.
 
     ==========================================================  ==================
     X                                                           engine
     ==========================================================  ==================
     Dask array or data frame, more rows than columns            Blocks
-    array of another library, if scikit-learn follows those     Device
+    array of another library, if scikit-learn dispatches on it  Device
     path, large memory map, blocks (see ``sources``)            Blocks
     array, sparse matrix or data frame                          Memory
     an engine                                                   itself
     ==========================================================  ==================
     """
-    if type(X) is np.ndarray and type(y) is np.ndarray:  # the usual case needs no look
+    if type(X) is np.ndarray and type(y) is np.ndarray:  # the usual case takes no further tests
         return Memory.of(*checks(X, y, sample_weight), options, min_rows)
     if isinstance(X, (Blocks, Device, Memory)):
         return X
@@ -52,7 +52,7 @@ def engine_of(X: Any, y: Any, sample_weight: Any, options: Options, checks: Chec
 
 
 def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> Any | None:
-    """Predictions where X is, after a check of its columns; None for ordinary arrays, which scikit-learn checks."""
+    """Predictions on the device or cluster of X, after a check of its columns; None for ordinary arrays."""
     if not is_dask(X) and lives_elsewhere(X, coef):
         return device.predict(X, coef, intercept, check)
     device.refuse_unfollowed(X, coef)

@@ -1,11 +1,11 @@
-r"""Rows in blocks: one pass for the moments, then any members, in memory that does not grow with the number of rows.
+r"""Rows in blocks: moments from one pass, then any members, in memory that does not grow with the number of rows.
 
-All rows are in every member. For folds every row is thrown into one of a few groups by a counter-based random number,
-and moments are kept for each. Members whose Gram matrix is not to be trusted are solved from a triangular factor, made
-in a second pass over the data, never from the moments.
+Every member uses all rows. For folds, a counter-based random number assigns every row to a group, and each group has
+separate moments. Members with an ill-conditioned Gram matrix are not solved from the moments but from a triangular
+factor, which takes a second pass over the data.
 
-A source has ``collect(work, merge)``: what a function makes of all blocks. Here blocks are passed to it one by one; on
-a cluster it runs on each chunk and the results are merged in chunk order.
+A source has ``collect(work, merge)``, which applies a function to all blocks. A local source passes its blocks to the
+function one by one; on a cluster the function runs on each chunk, and the results are merged in chunk order.
 """
 
 from __future__ import annotations
@@ -36,102 +36,110 @@ from .sources import Block, BlockSource, require_positive
 
 Array = NDArray[np.float64]
 T = TypeVar("T")
-MOST_LANES, LANES_BYTES = 16, 1 << 26  # sums that are made side by side
-
+MAX_LANES = 16  # sets of accumulators that are filled in parallel
+MAX_LANES_BYTES = 1 << 26
 
 Source = BlockSource | DaskRows
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What one pass over the rows gives; two of these merge."""
+    """Result of one pass over the rows; summaries of consecutive rows can be merged."""
 
-    parts: list[Moments]  # of every group of rows
-    n_given: int = 0  # rows read, those of weight zero included
+    parts: list[Moments]  # moments of every group of rows
+    n_given: int = 0  # rows read, including rows of weight zero
     single_target: bool = False
     dtype: Any = np.float64
-    names: list[str] | None = None  # of the columns, where the rows came with them
+    names: list[str] | None = None  # column names if the blocks were data frames
 
     @property
     def n_rows(self) -> int:
-        """Rows with positive weight."""
+        """Number of rows with positive weight."""
         return sum(part.n_rows for part in self.parts)
 
     @staticmethod
     def merge(summaries: list[Summary]) -> Summary:
-        """Of all rows together."""
-        parts = _merge_groups(Moments.merge_all, [one.parts for one in summaries])
-        return replace(summaries[0], parts=parts, n_given=sum(one.n_given for one in summaries))
+        """Summary of all rows together."""
+        parts = _merge_groups(Moments.merge_all, [summary.parts for summary in summaries])
+        return replace(summaries[0], parts=parts, n_given=sum(summary.n_given for summary in summaries))
 
 
 def _sum_rows(blocks: Generator[Block], n_threads: int = 1, *, n_groups: int, seed: int, centre: bool) -> Summary:
     """Moments of random groups of rows.
 
-    Blocks go in turn to a few lanes, each with accumulators of every group, which are summed side by side by as many
-    threads as there are. The number of lanes depends on the shape alone, so threads do not change the result.
+    Blocks are assigned in turn to lanes. A lane has an accumulator for every group, and lanes are summed in parallel.
+    The number of lanes depends on the shape alone, so the number of threads does not change the result.
     """
-    lanes, n_given, about = list[list[Accumulator]](), 0, tuple[Any, ...]()
+    lanes: list[list[Accumulator]] = []
+    n_given = 0
+    summary = Summary([])
 
-    def add(some: list[Block], i: int, _: int) -> None:
-        for g, *rows in some[i].groups(n_groups, seed):
-            if not lanes[some[i].number % len(lanes)][g].add(*rows):
-                some[i].refuse()
+    def add(batch: list[Block], i: int, _: int) -> None:
+        block = batch[i]
+        lane = lanes[block.number % len(lanes)]
+        for g, *rows in block.groups(n_groups, seed):
+            if not lane[g].add(*rows):
+                block.refuse()
 
-    # blocks are closed within the limit on BLAS: they may be within one of their own, and would restore ours
+    # Blocks are closed inside our limit on BLAS threads: reading may set a limit too, and its end would restore ours.
     with one_blas_thread() if n_threads > 1 else nullcontext(), closing(blocks):
-        while some := list(islice(blocks, min(n_threads, len(lanes) or 1))):  # of different lanes
+        while batch := list(islice(blocks, min(n_threads, len(lanes) or 1))):  # blocks of different lanes
             if not lanes:
-                (p, q), dtype = (some[0].X.shape[1], some[0].y.shape[1]), some[0].X.dtype
-                lanes = _lanes(p, q, n_groups, centre)
-                about = (some[0].single, np.float32 if dtype == np.float32 else np.float64, some[0].names)
-            Threads(n_threads)(partial(add, some), len(some), chunk=1, uses_blas=False)
-            n_given += sum(len(block.X) for block in some)
+                lanes = _lanes(batch[0].X.shape[1], batch[0].y.shape[1], n_groups, centre)
+                dtype = np.float32 if batch[0].X.dtype == np.float32 else np.float64
+                summary = Summary([], single_target=batch[0].single_target, dtype=dtype, names=batch[0].names)
+            Threads(n_threads)(partial(add, batch), len(batch), chunk=1, uses_blas=False)
+            n_given += sum(len(block.X) for block in batch)
     if not lanes:
-        return Summary([])
+        return summary
     for lane in lanes[1:]:
-        for group, other in zip(lanes[0], lane, strict=True):
-            group.absorb(other)
-    return Summary([group.moments() for group in lanes[0]], n_given, *about)
+        for total, accumulator in zip(lanes[0], lane, strict=True):
+            total.absorb(accumulator)
+    return replace(summary, parts=[total.moments() for total in lanes[0]], n_given=n_given)
 
 
 def _lanes(p: int, q: int, n_groups: int, centre: bool) -> list[list[Accumulator]]:
-    each = 8.0 * n_groups * (p + q + 1) ** 2
-    memory.require(3 * each, f"{n_groups} Gram matrices of {p} columns", "Use fewer columns.")
-    count = int(min(MOST_LANES, max(1, LANES_BYTES // each)))
-    return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(count)]
+    lane_bytes = 8.0 * n_groups * (p + q + 1) ** 2
+    memory.require(3 * lane_bytes, f"{n_groups} Gram matrices of {p} columns", "Use fewer columns.")
+    n_lanes = int(min(MAX_LANES, max(1, MAX_LANES_BYTES // lane_bytes)))
+    return [[Accumulator(p, q, centre) for _ in range(n_groups)] for _ in range(n_lanes)]
 
 
 def _triangles_of(blocks: Iterator[Block], p: int, q: int, n_groups: int, seed: int, centre: bool) -> list[Triangle]:
-    """Triangular factors of the same groups of rows."""
-    out = [Triangle.empty(p, q) for _ in range(n_groups)]
+    """Triangular factors of the groups of rows whose moments :func:`_sum_rows` returns."""
+    triangles = [Triangle.empty(p, q) for _ in range(n_groups)]
     for block in blocks:
         if (block.X.shape[1], block.y.shape[1]) != (p, q):
             raise ValueError(_reread(block.kind, f"{p} columns", f"{block.X.shape[1]}"))
         for g, X, Y, weight in block.groups(n_groups, seed):
-            out[g] = out[g].add(X, Y, weight, centre)
-    return out
+            triangles[g] = triangles[g].add(X, Y, weight, centre)
+    return triangles
 
 
-def _fold_errors(blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows: int, most: int) -> list[Array]:
-    """Errors of the fit without each fold for its rows; of many rows only some, chosen by their numbers."""
+def _fold_errors(blocks: Iterator[Block], fits: list[FoldFit], seed: int, n_rows: int, max_rows: int) -> list[Array]:
+    """Held-out errors of every fold; if there are more than `max_rows` rows, of a random subset of about that size.
+
+    Whether a row belongs to the subset depends on the seed and the row index alone.
+    """
     errors: list[list[Array]] = [[np.zeros((0, len(fit.coef)))] for fit in fits]
     for block in blocks:
-        if n_rows > most:
-            parts = 1 << 16
-            kept = row_groups(block.first, len(block.X), parts, seed ^ 0x5EED) < parts * most / n_rows
-            block = replace(block, weight=np.where(kept, 1.0 if block.weight is None else block.weight, 0.0))
+        if n_rows > max_rows:
+            n_parts = 1 << 16
+            parts = row_groups(block.first, len(block.X), n_parts, seed ^ 0x5EED)
+            selected = parts < n_parts * max_rows / n_rows
+            block = replace(block, weight=np.where(selected, 1.0 if block.weight is None else block.weight, 0.0))
         for g, X, Y, _ in block.groups(len(fits), seed):
             errors[g].append(fits[g].residuals(X, Y))
-    return [np.concatenate(own) for own in errors]
+    return [np.concatenate(fold_errors) for fold_errors in errors]
 
 
 def _merge_groups(merge: Callable[[list[T]], T], parts: list[list[T]]) -> list[T]:
-    """What belongs to each group of rows, from that of consecutive rows."""
-    return [merge(list(own)) for own in zip(*parts, strict=True)]
+    """Merge the values of each group over consecutive chunks; ``parts[chunk][group]``."""
+    return [merge(list(group_parts)) for group_parts in zip(*parts, strict=True)]
 
 
 class Blocks(Engine):
-    """A source of row blocks, summed in one pass when the first question is asked; or moments, without a source."""
+    """Engine of a source of row blocks, which is summed in one pass on first use; or of moments without a source."""
 
     why_no_rows = "rows in blocks are read once and not kept; load X as an array in memory to have them"
 
@@ -142,16 +150,19 @@ class Blocks(Engine):
         summary: Summary | None = None,
         triangles: Callable[[], list[Triangle]] | None = None,
     ) -> None:
-        self.source, self.options, self._summary, self._triangles = source, options, summary, triangles
+        self.source = source
+        self.options = options
+        self._summary = summary
+        self._triangles = triangles
 
     @classmethod
     def from_moments(cls, parts: list[Moments], options: Options) -> Blocks:
-        """Rows of which no more is known than moments of groups."""
+        """Engine of data that are known by the moments of their groups of rows alone."""
         return cls(None, options, Summary(parts, sum(part.n_rows for part in parts)))
 
     @property
     def summary(self) -> Summary:
-        """What the pass gave; there has been one once a design is complete or folds were asked for."""
+        """Result of the pass, which `complete` and `folds` make."""
         assert self._summary is not None
         return self._summary
 
@@ -162,8 +173,9 @@ class Blocks(Engine):
 
     @property
     def names(self) -> list[str] | None:
-        known = None if self.source is None else self.source.names
-        return self.summary.names if known is None else known
+        if self.source is not None and self.source.names is not None:
+            return self.source.names
+        return self.summary.names
 
     @property
     def n_columns(self) -> int:
@@ -183,8 +195,8 @@ class Blocks(Engine):
                 f"max_samples={design.max_samples!r} needs X as an array in memory, or on a device: rows in blocks are "
                 f"read once, so members cannot draw them. Use max_samples=1.0."
             )
-        found = self._summary or self._sum(1, design.seed)
-        return replace(design, n_rows=found.n_rows, n_columns=self.n_columns, n_given=found.n_given)
+        summary = self._summary or self._sum(1, design.seed)
+        return replace(design, n_rows=summary.n_rows, n_columns=self.n_columns, n_given=summary.n_given)
 
     def folds(self, count: int, seed: int) -> list[Moments]:
         if self.source is not None:
@@ -208,38 +220,49 @@ class Blocks(Engine):
     def moments(self) -> Moments:
         return Moments.merge_all((self._summary or self._sum(1, 0)).parts)
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:
-        whole, fits = Blocks(self.source, self.options), []
-        summary = whole._sum(count, seed)
+    def left_out(self, refit: Refit, count: int, seed: int, max_rows: int) -> tuple[Members, list[FoldFit]]:
+        all_rows = Blocks(self.source, self.options)
+        summary = all_rows._sum(count, seed)
+        fits = []
         for f in range(count):
-            parts = [part for g, part in enumerate(summary.parts) if g != f]
-            rest = Blocks(None, self.options, replace(summary, parts=parts), partial(whole.triangles, without=f))
-            members = rest.solve(refit.design_for(rest.summary.n_rows), 0, refit.number)
+            training = replace(summary, parts=[part for g, part in enumerate(summary.parts) if g != f])
+            triangles = partial(all_rows.triangles, without=f)
+            engine = Blocks(None, self.options, training, triangles)
+            members = engine.solve(refit.design_for(training.n_rows), 0, refit.number)
             fits.append(FoldFit.from_members(members, refit.scale))
-        return whole.solve(refit.design, 0, refit.number), self.errors_of(fits, seed, most, summary.n_given)
+        members = all_rows.solve(refit.design, 0, refit.number)
+        return members, self.errors_of(fits, seed, max_rows, summary.n_given)
 
-    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
+    def errors_of(self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int) -> list[FoldFit]:
         assert self.source is not None
-        work = partial(_fold_errors, fits=fits, seed=seed, n_rows=n_rows, most=most)
+        work = partial(_fold_errors, fits=fits, seed=seed, n_rows=n_rows, max_rows=max_rows)
         errors = self.source.collect(work, partial(_merge_groups, np.concatenate))
-        return [fit._replace(residual=own) for fit, own in zip(fits, errors, strict=True)]
+        return [fit._replace(residual=residuals) for fit, residuals in zip(fits, errors, strict=True)]
 
     def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
-        k, moments = len(features), self.moments()
+        k = len(features)
+        moments = self.moments()
         solver = "gram" if self.options.solver == "auto" else self.options.solver
-        thin = features.sizes.max() <= moments.n_rows - self.options.fit_intercept
-        if self._triangles is None or (solver == "gram" and thin):
+        overdetermined = features.sizes.max() <= moments.n_rows - self.options.fit_intercept
+        if self._triangles is None or (solver == "gram" and overdetermined):
             solution = gram.from_moments(moments, features, self.options.sharing("members", k))
-            again = np.flatnonzero(solution.refitted)
-            solution.refitted[again] = False
-            if len(again) and self._triangles is not None:  # without rows, doubtful members stay what moments say
-                part = self._solve_factored(features.take(again), solver)
-                solution.put(again, features.sizes, part, refitted=False)
+            ill_conditioned = np.flatnonzero(solution.refitted)
+            solution.refitted[ill_conditioned] = False
+            if len(ill_conditioned) and self._triangles is not None:  # without rows, the solution from moments remains
+                refit = self._solve_factored(features.take(ill_conditioned), solver)
+                solution.put(ill_conditioned, features.sizes, refit, refitted=False)
         else:
             solution = self._solve_factored(features, solver)
-        coef, n_fallbacks = member_sum(features, solution.values) / k, int(solution.refitted.sum())
-        intercept, equal = moments.mean_y - moments.mean_x @ coef, np.full(k, 1 / k)
-        return Members(coef, intercept, moments.mean_y, features.counts(), equal, solution.solver, n_fallbacks)
+        coef = member_sum(features, solution.values) / k
+        return Members(
+            coef=coef,
+            intercept=moments.mean_y - moments.mean_x @ coef,
+            mean_y=moments.mean_y,
+            counts=features.counts(),
+            weights=np.full(k, 1 / k),
+            solver=solution.solver,
+            n_fallbacks=int(solution.refitted.sum()),
+        )
 
     def _solve_factored(self, features: Subsets, solver: str) -> Solution:
         """Members solved from the triangular factor of all rows."""
@@ -248,63 +271,71 @@ class Blocks(Engine):
         return _members.solve(problem, features, None, solver=solver, sharing=self.options.quietly)
 
     def triangles(self, without: int | None = None) -> list[Triangle]:
-        """Triangular factors of the groups: another pass, at the first member that needs it."""
+        """Triangular factors of the groups except `without`; the first call makes another pass over the data."""
         assert self._triangles is not None
         return [triangle for g, triangle in enumerate(self._triangles()) if g != without]
 
     def _sum(self, n_groups: int, seed: int) -> Summary:
         assert self.source is not None
-        how: dict[str, Any] = {"n_groups": n_groups, "seed": seed, "centre": self.options.fit_intercept}
-        found: Summary = self.source.collect(partial(_sum_rows, **how), Summary.merge, self.options)
-        if found.n_given > found.n_rows:
-            require_positive(found.n_rows, found.n_given)
-        if found.n_rows < 2:
-            raise ValueError(f"the {self.source.kind} has {found.n_rows} rows; at least two are needed.")
-        if min(part.n_rows for part in found.parts) == 0:
+        settings: dict[str, Any] = {"n_groups": n_groups, "seed": seed, "centre": self.options.fit_intercept}
+        summary: Summary = self.source.collect(partial(_sum_rows, **settings), Summary.merge, self.options)
+        if summary.n_given > summary.n_rows:
+            require_positive(summary.n_rows, summary.n_given)
+        if summary.n_rows < 2:
+            raise ValueError(f"the {self.source.kind} has {summary.n_rows} rows; at least two are needed.")
+        if min(part.n_rows for part in summary.parts) == 0:
             raise ValueError(
-                f"{found.n_rows} rows are too few for {n_groups} folds of random rows; use fewer folds, or load the "
+                f"{summary.n_rows} rows are too few for {n_groups} folds of random rows; use fewer folds, or load the "
                 f"rows as an array."
             )
-        self._summary, self._triangles = found, cache(partial(self._read_triangles, found.parts, how))
-        return found
+        self._summary = summary
+        self._triangles = cache(partial(self._read_triangles, summary.parts, settings))
+        return summary
 
-    def _read_triangles(self, parts: list[Moments], how: dict[str, Any]) -> list[Triangle]:
-        """Of the groups whose moments are given, by a second pass, which must give the same rows."""
+    def _read_triangles(self, parts: list[Moments], settings: dict[str, Any]) -> list[Triangle]:
+        """Triangular factors of the groups with moments `parts`, from a second pass, which must give the same rows."""
         assert self.source is not None
-        kind, before = self.source.kind, sum(part.n_rows for part in parts)
+        kind = self.source.kind
         if not self.source.rereadable:
             raise ValueError(
                 f"members are to be solved from the data (solver={self.options.solver!r}, or their columns are nearly "
                 f"dependent and the Gram matrix is not to be trusted), but the {kind} cannot be read again. Pass a "
                 f"function that returns the iterator, or a file, or use partial_fit, which keeps a triangular factor."
             )
-        (p, q), merge = parts[0].C.shape, partial(_merge_groups, partial(reduce, Triangle.join))
-        found: list[Triangle] = self.source.collect(partial(_triangles_of, p=p, q=q, **how), merge)
-        now = sum(one.n_rows for one in found)
-        if not all(map(_same_sums, parts, found)):
-            raise ValueError(
-                _reread(kind, f"{before} rows", f"{now} whose sums are others" if now == before else f"{now}")
-            )
-        return found
+        p, q = parts[0].C.shape
+        work = partial(_triangles_of, p=p, q=q, **settings)
+        triangles: list[Triangle] = self.source.collect(work, partial(_merge_groups, partial(reduce, Triangle.join)))
+        if not all(map(_same_sums, parts, triangles)):
+            n_first = sum(part.n_rows for part in parts)
+            n_second = sum(triangle.n_rows for triangle in triangles)
+            second = f"{n_second} whose sums are others" if n_second == n_first else f"{n_second}"
+            raise ValueError(_reread(kind, f"{n_first} rows", second))
+        return triangles
 
 
-def _reread(kind: str, before: str, now: str) -> str:
+def _reread(kind: str, first: str, second: str) -> str:
     return (
-        f"the {kind} gave {before} at its first reading and {now} at its second, which is made for members with nearly "
-        f"dependent columns. It must give the same rows in the same order at every reading: a function must return a "
-        f"fresh iterator each time, and draw nothing at random."
+        f"the {kind} gave {first} at its first reading and {second} at its second, which is made for members with "
+        f"nearly dependent columns. It must give the same rows in the same order at every reading: a function must "
+        f"return a fresh iterator each time, and draw nothing at random."
     )
 
 
-def _same_sums(part: Moments, again: Triangle) -> bool:
+def _same_sums(part: Moments, triangle: Triangle) -> bool:
     """Whether moments and a triangular factor are of the same rows, up to rounding."""
-    if part.n_rows != again.n_rows:
+    if part.n_rows != triangle.n_rows:
         return False
-    before = np.r_[np.diagonal(part.G), part.yy]
-    R, mean = again.R[:, 1:], np.r_[part.mean_x, part.mean_y]
-    now, moved = (R * R).sum(axis=0), np.zeros_like(mean)
+    mean = np.r_[part.mean_x, part.mean_y]
+    first_squares = np.r_[np.diagonal(part.G), part.yy]
+    R = triangle.R[:, 1:]
     if part.centred:
-        now, moved = (R[1:] * R[1:]).sum(axis=0), again.shift + R[0] / again.R[0, 0] - mean
-    squares, size = np.maximum(before, now), part.weight * mean**2
-    same_means = part.weight * moved**2 <= 1e-14 * squares + 1e-18 * size
-    return bool(same_means.all() and (abs(now - before) <= 1e-6 * squares + 1e-12 * size).all())
+        second_squares = (R[1:] * R[1:]).sum(axis=0)
+        mean_change = triangle.shift + R[0] / triangle.R[0, 0] - mean
+    else:
+        second_squares = (R * R).sum(axis=0)
+        mean_change = np.zeros_like(mean)
+    squares = np.maximum(first_squares, second_squares)
+    mean_squares = part.weight * mean**2
+    same_means = part.weight * mean_change**2 <= 1e-14 * squares + 1e-18 * mean_squares
+    same_squares = abs(second_squares - first_squares) <= 1e-6 * squares + 1e-12 * mean_squares
+    return bool(same_means.all() and same_squares.all())

@@ -1,10 +1,10 @@
-r"""Dask arrays and data frames: only sums travel, nothing of the length of the data is sent to the client.
+r"""Dask arrays and data frames: workers send sums to the client, and nothing whose size grows with the rows.
 
-Moments of every chunk are merged as a tree, and 8 p^2 bytes are sent to the client, once. Collections with no more
-rows than columns are loaded instead: their products would be larger than they are.
+The moments of the chunks are merged as a tree, and the client receives 8 p^2 bytes once. A collection with no more
+rows than columns is loaded instead, because its Gram matrix would be larger than the data.
 
-Chunks are merged in their order whatever worker had them, so a lost worker changes nothing: Dask recomputes its
-chunks.
+The merge follows the order of the chunks, whichever worker held a chunk. A lost worker therefore does not change the
+result: Dask recomputes its chunks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from .._execution.arrays import HOST, predictions
 from .engine import Options
-from .sources import Block, checked, named_columns, refuse_text, refuse_times, split_columns
+from .sources import Block, Triple, checked, named_columns, refuse_text, refuse_times, split_columns
 
 
 def is_dask(X: Any) -> bool:
@@ -27,14 +27,14 @@ def is_dask(X: Any) -> bool:
 
 @dataclass(frozen=True)
 class DaskRows:
-    """Rows on a cluster, a source of blocks: Dask arrays of which X and y have chunks of the same rows.
+    """Source of blocks on a cluster: Dask arrays X and y whose chunks hold the same rows.
 
     Parameters
     ----------
     X, y, weight : Dask arrays
-        Whole rows in every chunk; `weight` may be None.
+        Every chunk holds complete rows; `weight` may be None.
     kind : str
-        What it is, for messages.
+        Description of the source, for messages.
     names : list of str or None
         Names of the columns.
     """
@@ -48,8 +48,13 @@ class DaskRows:
 
     @classmethod
     def of(cls, X: Any, y: Any, weight: Any) -> DaskRows:
-        """Of a data frame the rows are counted, which is a pass over the data; y and weights may be columns of it."""
-        frame, names, kind = X, None, "Dask array"
+        """Source from a Dask array, or from a data frame of which y and weights may be columns.
+
+        The rows of a data frame are counted, which takes a pass over the data.
+        """
+        frame = X
+        names = None
+        kind = "Dask array"
         if hasattr(X, "columns"):
             kind = "Dask data frame"
             X = X[split_columns(list(X.columns), y, weight, f"the {kind}")[0]]
@@ -66,20 +71,26 @@ class DaskRows:
                 f"X has shape {X.shape}; rows by columns are needed, and where rows are not counted "
                 f"X.compute_chunk_sizes() has to be called first."
             )
-        X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X  # a member needs whole rows
-        targets, weights = (
-            _beside(frame[given] if named_columns(given) else given, X.chunks[0], name, bool(named_columns(given)))
-            for given, name in ((y, "y"), (weight, "sample_weight"))
+        X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X  # products of columns need complete rows
+        y_is_column = bool(named_columns(y))
+        weight_is_column = bool(named_columns(weight))
+        return cls(
+            X=X,
+            y=_chunked_like(X, frame[y] if y_is_column else y, "y", same_partitions=y_is_column),
+            weight=_chunked_like(
+                X, frame[weight] if weight_is_column else weight, "sample_weight", same_partitions=weight_is_column
+            ),
+            kind=kind,
+            names=names,
         )
-        return cls(X, targets, weights, kind, names)
 
     @property
     def n_rows(self) -> int:
-        """They were counted."""
+        """Number of rows."""
         return int(self.X.shape[0])
 
     def few_blocks(self, many_rows: int) -> tuple[list[Block] | None, DaskRows]:
-        """All rows as one block if they are fewer than `many_rows`, or than the columns; otherwise None."""
+        """Return all rows as one block if there are fewer than `many_rows` or than columns; otherwise None."""
         if self.n_rows >= max(many_rows, self.X.shape[1]):
             return None, self
         X, y, weight = compute(self.X, self.y, self.weight)
@@ -88,51 +99,61 @@ class DaskRows:
     def collect(
         self, work: Callable[..., Any], merge: Callable[[list[Any]], Any], options: Options | None = None
     ) -> Any:
-        """``work`` of every chunk, merged on the workers; these have threads of their own."""
+        """Apply `work` to every chunk and merge the results on the workers, which use threads of their own."""
         from dask.delayed import delayed
 
-        task, first = delayed(_of_chunk, pure=False), np.cumsum([0, *self.X.chunks[0]]).tolist()
-        arrays = [[None] * len(first) if a is None else a.to_delayed().ravel() for a in (self.X, self.y, self.weight)]
-        chunks = enumerate(zip(*arrays, first, strict=False))
-        return compute(tree([task(work, X, y, w, self.kind, i, start) for i, (X, y, w, start) in chunks], merge))[0]
+        task = delayed(_work_on_chunk, pure=False)
+        first_rows = np.cumsum([0, *self.X.chunks[0]]).tolist()
+        X_chunks = self.X.to_delayed().ravel()
+        y_chunks = self.y.to_delayed().ravel()
+        weight_chunks = [None] * len(X_chunks) if self.weight is None else self.weight.to_delayed().ravel()
+        tasks = []
+        for i, triple in enumerate(zip(X_chunks, y_chunks, weight_chunks, strict=True)):
+            tasks.append(task(work, triple, kind=self.kind, number=i, first=first_rows[i]))
+        return compute(tree(tasks, merge))[0]
 
 
-def _of_chunk(work: Callable[..., Any], X: Any, y: Any, weight: Any, kind: str, number: int, first: int) -> Any:
-    return work(checked([(X, y, weight)], kind, number, first))
+def _work_on_chunk(work: Callable[..., Any], triple: Triple, kind: str, number: int, first: int) -> Any:
+    return work(checked([triple], kind, number, first))
 
 
 def _not_numbers(frame: Any) -> list[str]:
-    """Columns of texts, categories, dates and complex numbers; objects are tried when they are read."""
-    numeric = {
-        name: dtype.kind in ("fiubO" if isinstance(dtype, np.dtype) else "fiub") for name, dtype in frame.dtypes.items()
-    }
-    return [str(name) for name, fine in numeric.items() if not fine]
+    """Columns of strings, categories, dates and complex numbers; object columns are converted when read."""
+    names = []
+    for name, dtype in frame.dtypes.items():
+        numeric_kinds = "fiubO" if isinstance(dtype, np.dtype) else "fiub"
+        if dtype.kind not in numeric_kinds:
+            names.append(str(name))
+    return names
 
 
-def _beside(given: Any, rows: tuple[int, ...], name: str, same_partitions: bool) -> Any:
-    """y or weights, cut like the rows of X."""
+def _chunked_like(X: Any, values: Any, name: str, *, same_partitions: bool) -> Any:
+    """Convert y or weights to a Dask array with the row chunks of X."""
     import dask.array as da
 
-    if given is None:
+    if values is None:
         return None
-    refuse_times(**{name: given._meta if is_dask(given) else given})
-    if hasattr(given, "to_dask_array"):
-        given = given.to_dask_array(lengths=list(rows) if same_partitions else True)
-    if not isinstance(given, da.Array):
-        from_array: Callable[..., Any] = da.from_array  # without types of its own, as `compute` below
-        array = np.asarray(given)
+    rows = X.chunks[0]
+    refuse_times(**{name: values._meta if is_dask(values) else values})
+    if hasattr(values, "to_dask_array"):
+        values = values.to_dask_array(lengths=list(rows) if same_partitions else True)
+    if not isinstance(values, da.Array):
+        from_array: Callable[..., Any] = da.from_array  # Dask has no type annotations here
+        array = np.asarray(values)
         if array.ndim == 0 and name == "sample_weight":
             array = np.broadcast_to(array, (sum(rows),))
-        given = from_array(array, chunks=-1)
-    if given.ndim == 0 or given.ndim > (2 if name == "y" else 1):
-        raise ValueError(f"{name} has {given.ndim} dimensions, shape {given.shape}; expected one number for each row.")
-    if given.shape[0] != sum(rows):
-        raise ValueError(f"{name} has {given.shape[0]} rows, but X has {sum(rows)}.")
-    return given.rechunk((rows, *([-1] if given.ndim > 1 else [])))
+        values = from_array(array, chunks=-1)
+    if values.ndim == 0 or values.ndim > (2 if name == "y" else 1):
+        raise ValueError(
+            f"{name} has {values.ndim} dimensions, shape {values.shape}; expected one number for each row."
+        )
+    if values.shape[0] != sum(rows):
+        raise ValueError(f"{name} has {values.shape[0]} rows, but X has {sum(rows)}.")
+    return values.rechunk((rows, *([-1] if values.ndim > 1 else [])))
 
 
 def tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
-    """One delayed value from many, merged in their order, eight at a time: workers do not change the result."""
+    """Merge delayed values in their order, eight at a time, so that the result does not depend on the workers."""
     from dask.delayed import delayed
 
     join = delayed(merge, pure=False)
@@ -142,7 +163,7 @@ def tree(parts: list[Any], merge: Callable[[list[Any]], Any]) -> Any:
 
 
 def compute(*values: Any) -> tuple[Any, ...]:
-    """Values of delayed objects: on the user's cluster where there is a client, on local threads otherwise."""
+    """Compute delayed objects on the user's cluster if there is a client, and on local threads otherwise."""
     from dask import base
 
     run: Callable[..., tuple[Any, ...]] = base.compute
@@ -150,13 +171,13 @@ def compute(*values: Any) -> tuple[Any, ...]:
 
 
 def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> Any:
-    """Predictions as lazy as X."""
+    """Lazy predictions of a Dask array or data frame."""
     if X.ndim != 2:
         raise ValueError(f"X has {X.ndim} dimensions; expected 2D, rows by columns.")
-    frame = hasattr(X, "columns")
-    check(X._meta if frame else X)
+    is_frame = hasattr(X, "columns")
+    check(X._meta if is_frame else X)
     refuse_times(X=X._meta)
-    if frame:
+    if is_frame:
         refuse_text(_not_numbers(X), len(X.columns))
         X = X.to_dask_array()
     X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X

@@ -1,4 +1,4 @@
-"""Determinantal members of data wherever they are: what these are drawn from, and the limit of infinitely many."""
+"""Determinantal members for every engine: their determinantal processes, and the limit of infinitely many."""
 
 from __future__ import annotations
 
@@ -26,48 +26,59 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-UNIFORM_MEMBERS, FEWEST_UNIFORM = 1000, 100  # for their share of an infinite ensemble
-FEW = 500  # columns or rows whose eigenvectors one thread finds in the time that others would spin
+# number of drawn uniform members in an infinite ensemble: in proportion to their weight, and at least a minimum
+UNIFORM_MEMBERS_AT_FULL_WEIGHT = 1000
+MIN_UNIFORM_MEMBERS = 100
+# rows or columns up to which one BLAS thread computes eigenvectors in less time than idle BLAS threads spin
+MAX_SINGLE_THREAD_EIGEN_SIZE = 500
 
 
 def process_of(engine: Engine, design: Design, *, draws: bool = True) -> tuple[Determinantal, ...]:
-    """What determinantal members are drawn from: products of the columns, or the rows where those are fewer.
+    """Build the determinantal processes of a design, from the Gram matrix or, if n_rows < n_columns, from the rows.
 
-    Threads of BLAS would go on spinning for milliseconds and take the cores from those that draw.
+    Small problems use one BLAS thread: further BLAS threads would keep spinning for milliseconds afterwards and take
+    the cores from the threads that draw members.
     """
-    with one_blas_thread() if min(design.n_rows, design.n_columns) <= FEW else nullcontext():
-        found = tuple(_process_of(engine, how) for how in _laws(design))
-        for process in found if draws else ():
-            _ = process.vectors  # found here, with one thread
-        return found
+    small = min(design.n_rows, design.n_columns) <= MAX_SINGLE_THREAD_EIGEN_SIZE
+    with one_blas_thread() if small else nullcontext():
+        processes = tuple(_process_of(engine, scheme) for scheme in _schemes(design))
+        if draws:
+            for process in processes:
+                _ = process.vectors  # cached here, while BLAS has one thread
+        return processes
 
 
-def _laws(design: Design) -> list[dict[str, Any]]:
+def _schemes(design: Design) -> list[dict[str, Any]]:
+    """Arguments of the process of every determinantal scheme: an expected size, or prior variances and a penalty."""
     if design.spreads is None or design.penalties is None:
         return [{"size": design.expected_size}]
-    return [{"spreads": d, "penalty": penalty} for d, penalty in zip(design.spreads, design.penalties, strict=True)]
+    pairs = zip(design.spreads, design.penalties, strict=True)
+    return [{"spreads": spreads, "penalty": penalty} for spreads, penalty in pairs]
 
 
-def _process_of(engine: Engine, how: dict[str, Any]) -> Determinantal:
+def _process_of(engine: Engine, scheme: dict[str, Any]) -> Determinantal:
     if engine.problem is None or not engine.problem.space.on_host:
-        return _of_moments(engine.moments(), how)
+        return _process_of_moments(engine.moments(), scheme)
     problem = engine.problem
     if problem.shape[1] <= problem.shape[0]:
-        with suppress(ValueError):  # a rank that products of columns do not tell
-            process = Determinantal.from_gram(problem.moments.G, **how)
+        with suppress(ValueError):  # the rank cannot be read from the Gram matrix
+            process = Determinantal.from_gram(problem.moments.G, **scheme)
             if not process.doubtful:
                 return process
-    return Determinantal.from_rows(_all_rows(problem).A, **how)
+    return Determinantal.from_rows(_all_rows(problem).A, **scheme)
 
 
-def _of_moments(moments: Moments, how: dict[str, Any]) -> Determinantal:
-    """What members are drawn from where only moments are known."""
-    process = Determinantal.from_gram(moments.G, **how)
-    return process if "penalty" in how else _trusted(process)  # a size in doubt is the user's, a penalty is ours
+def _process_of_moments(moments: Moments, scheme: dict[str, Any]) -> Determinantal:
+    """Build the process from moments alone, without the rows.
+
+    An inaccurate size is an error, because the user chose the size; a penalty was chosen by the program.
+    """
+    process = Determinantal.from_gram(moments.G, **scheme)
+    return process if "penalty" in scheme else _trusted(process)
 
 
 def _all_rows(problem: Problem) -> Submatrix:
-    """All rows, dense, about their means and times the roots of their weights; zeros in constant columns."""
+    """All rows as a dense matrix, centred and sqrt-weighted, with zeros in constant columns."""
     return problem.submatrix(slice(None), None)
 
 
@@ -82,97 +93,103 @@ def _trusted(process: Determinantal) -> Determinantal:
 
 
 def limit_of(engine: Engine, design: Design) -> Members:
-    """Infinitely many members of determinantal laws: their exact mean, from sums over the rows there are.
+    """Exact mean of infinitely many determinantal members, from sums over the rows of the engine.
 
-    Of uniform members, where these have a share, there are some: see `UNIFORM_MEMBERS`.
+    Uniform members have no closed form: if their weight is positive, `n_uniform_members` of that weight are drawn.
     """
-    moments = None  # moments that uniform members are solved from, as they were in folds
+    moments = None  # if set, uniform members are solved from moments, as in the folds
     if engine.problem is None:
         moments = engine.moments()
-        found = limit_of_moments(moments, design)
+        limit = limit_of_moments(moments, design)
     else:
         problem = engine.problem
         if design.shares is None and design.process is None:
             design = replace(design, process=process_of(engine, design, draws=False))
         if problem.has_moments:
-            found = limit_of_moments(problem.moments, design)
+            limit = limit_of_moments(problem.moments, design)
         else:
             rows = _all_rows(problem)
             system = partial(System.from_rows, rows.A, rows.B)
-            found = _limit(design, rows.A.T @ rows.B, system, rows.mean_x, rows.mean_y)
+            limit = _limit(design, rows.A.T @ rows.B, system, mean_x=rows.mean_x, mean_y=rows.mean_y)
         if few_columns(problem.shape):
             moments = problem.moments_by(engine.options.quietly)
-    share = 0.0 if design.shares is None else design.uniform_share
-    if share == 0:
-        return found
+    weight = 0.0 if design.shares is None else design.uniform_share
+    if weight == 0:
+        return limit
+    threads = engine.options.quietly
     if moments is not None:
-        return _with_uniform_of_moments(found, moments, design, share, engine.options.quietly)
+        return _add_uniform_from_moments(limit, moments, design, weight=weight, threads=threads)
     assert engine.problem is not None
-    return _with_uniform_of_rows(found, engine.problem, design, share, engine.options.quietly)
+    return _add_uniform_from_rows(limit, engine.problem, design, weight=weight, threads=threads)
 
 
 def limit_of_moments(moments: Moments, design: Design) -> Members:
-    """The same from moments on the host, without uniform members."""
+    """Exact mean of infinitely many determinantal members from moments on the host, without uniform members."""
     if design.shares is None and design.process is None:
-        (law,) = _laws(design)
-        design = replace(design, process=(_of_moments(moments, law),))
-    return _limit(design, moments.C, partial(System.from_gram, moments.G, moments.C), moments.mean_x, moments.mean_y)
+        (scheme,) = _schemes(design)
+        design = replace(design, process=(_process_of_moments(moments, scheme),))
+    system = partial(System.from_gram, moments.G, moments.C)
+    return _limit(design, moments.C, system, mean_x=moments.mean_x, mean_y=moments.mean_y)
 
 
-def _limit(design: Design, C: Array, system: Callable[[Array], System], mean_x: Array, mean_y: Array) -> Members:
-    """From products C = X'y about the means, and ``system(spreads)``."""
+def _limit(design: Design, C: Array, system: Callable[[Array], System], *, mean_x: Array, mean_y: Array) -> Members:
+    """Limit from the centred products C = X'y and ``system(prior_variances)``."""
     if design.shares is None:
         assert design.process is not None
         return limit_members(design.process[0].mean_coefficients(C), mean_x, mean_y)
     assert design.spreads is not None and design.penalties is not None
     coef = np.zeros(C.shape)
-    for share, spreads, penalty in zip(design.shares, design.spreads, design.penalties, strict=False):
-        coef += share * system(spreads).coefficients(np.array([penalty]))[0]
+    for weight, prior_variances, penalty in zip(design.shares, design.spreads, design.penalties, strict=False):
+        coef += weight * system(prior_variances).coefficients(np.array([penalty]))[0]
     return limit_members(coef, mean_x, mean_y)
 
 
-def uniform_members(share: float) -> int:
-    """How many there are for their share of an infinite ensemble."""
-    return max(FEWEST_UNIFORM, round(UNIFORM_MEMBERS * share))
+def n_uniform_members(weight: float) -> int:
+    """Number of uniform members that are drawn for their weight in an infinite ensemble."""
+    return max(MIN_UNIFORM_MEMBERS, round(UNIFORM_MEMBERS_AT_FULL_WEIGHT * weight))
 
 
 def drawable(engine: Engine, design: Design) -> Design:
-    """A design that members can be drawn of: what determinantal ones are drawn from is made where it was not needed."""
+    """Complete a design for drawing: its determinantal process is computed now if the limit did not need it."""
     if design.sampling != "determinantal" or design.process is not None:
         return design
     return replace(design, process=process_of(engine, design))
 
 
-def _with_uniform_of_moments(
-    limit: Members, moments: Moments, design: Design, share: float, sharing: Threads
+def _add_uniform_from_moments(
+    limit: Members, moments: Moments, design: Design, *, weight: float, threads: Threads
 ) -> Members:
-    """With the share of uniform members, whose mean has no closed form, in units of the columns.
+    """Add the weighted mean of drawn uniform members to the limit; members are solved on standardised columns.
 
-    Members whose Gram matrix is not to be trusted get a little on its diagonal, as all of them had when their scheme
-    was judged in folds. Solved from the data they could have coefficients of any size, and one in a thousand would do.
+    If the Gram matrix of a member is ill-conditioned, its diagonal is inflated by `JITTER`, as for all members when
+    the scheme was scored in the folds. A solution from the data could have coefficients of any size, and one such
+    member in a thousand would spoil the mean.
     """
-    features, _ = design.uniform.draw(0, uniform_members(share), sharing.without_blas)
+    features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)
     unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
     scaled = replace(moments, G=moments.G / unit / unit[:, None], C=moments.C / unit[:, None])
     copies = Copies.of(scaled.G @ random_numbers(len(unit), 2))
-    solution = gram.from_moments(scaled, features, sharing)
-    again = np.flatnonzero(solution.refitted)
-    if len(again):
+    solution = gram.from_moments(scaled, features, threads)
+    ill_conditioned = np.flatnonzero(solution.refitted)
+    if len(ill_conditioned):
         np.einsum("ii->i", scaled.G)[:] *= 1 + JITTER
-        part = gram.from_moments(scaled, features.take(again), sharing)
-        solution.put(again, features.sizes, part, refitted=True)
-    uniform_coef = copies.mean_coef(member_sum(features, solution.values) / len(features)) / unit[:, None]
-    coef = limit.coef + share * uniform_coef
-    return replace(limit_members(coef, moments.mean_x, moments.mean_y), n_fallbacks=len(again))
+        refit = gram.from_moments(scaled, features.take(ill_conditioned), threads)
+        solution.put(ill_conditioned, features.sizes, refit, refitted=True)
+    mean_coef = member_sum(features, solution.values) / len(features)
+    uniform_coef = copies.mean_coef(mean_coef) / unit[:, None]
+    coef = limit.coef + weight * uniform_coef
+    return replace(limit_members(coef, moments.mean_x, moments.mean_y), n_fallbacks=len(ill_conditioned))
 
 
-def _with_uniform_of_rows(limit: Members, problem: Problem, design: Design, share: float, threads: Threads) -> Members:
-    """The same from the rows, where these are few beside the columns."""
-    features, _ = design.uniform.draw(0, uniform_members(share), threads.without_blas)
+def _add_uniform_from_rows(
+    limit: Members, problem: Problem, design: Design, *, weight: float, threads: Threads
+) -> Members:
+    """Add the weighted mean of drawn uniform members to the limit, from rows that are few relative to the columns."""
+    features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)
     rows, unit = standardised_rows(problem)
     solution = rows.solve_members(features, threads)
-    uniform_coef = rows.copies.mean_coef(member_sum(features, solution.values) / len(features)) / unit[:, None]
+    mean_coef = member_sum(features, solution.values) / len(features)
+    uniform_coef = rows.copies.mean_coef(mean_coef) / unit[:, None]
+    coef = limit.coef + weight * uniform_coef
     mean_x, mean_y = problem.means
-    return replace(
-        limit_members(limit.coef + share * uniform_coef, mean_x, mean_y), n_fallbacks=int(solution.refitted.sum())
-    )
+    return replace(limit_members(coef, mean_x, mean_y), n_fallbacks=int(solution.refitted.sum()))

@@ -1,4 +1,4 @@
-"""Arrays of torch, cupy and other libraries of the array API, on their own device.
+"""Engine of arrays of torch, cupy and other array API libraries, on the device of the data.
 
 Everything follows X, as in scikit-learn: with ``sklearn.config_context(array_api_dispatch=True)`` coefficients and
 predictions come back in the namespace and on the device of X, sums are taken in float64 where the device has it, and
@@ -23,13 +23,13 @@ from .sources import describe_not_finite
 
 
 def lives_elsewhere(*arrays: Any) -> bool:
-    """Whether any of these is an array of another library that scikit-learn is set to dispatch on."""
+    """Whether any argument is an array of another library that scikit-learn is set to dispatch on."""
     return any(array is not None and hasattr(array, "shape") and space_of(array) is not None for array in arrays)
 
 
 @dataclass(frozen=True)
 class Device(Rows):
-    """Arrays on a device."""
+    """Engine of arrays on a device."""
 
     why_no_rows = "leave-one-out is not computed on other devices; move X and y to the host as NumPy arrays"
 
@@ -46,12 +46,15 @@ class Device(Rows):
             raise ValueError(f"sample_weight has shape {tuple(weight.shape)}, but X has {X.shape[0]} rows.")
         for array, name in ((X, "X"), (y, "y"), (weight, "sample_weight")):
             if array is not None:
-                _refuse_bad_numbers(array, name, space)
+                _refuse_not_finite(array, name, space)
         if weight is not None and bool(space.xp.any(weight < 0)):
             raise ValueError("sample_weight holds negative numbers; weights must be at least zero.")
         X = X if space.xp.isdtype(X.dtype, "real floating") else space.xp.astype(X, space.dtype)
-        Y, weight = space.cast(y), None if weight is None else space.cast(weight)
-        return cls.from_checked(X, y, Y[:, None] if y.ndim == 1 else Y, weight, options, 2, space=space)
+        single_target = y.ndim == 1
+        Y = space.cast(y)[:, None] if single_target else space.cast(y)
+        weight = None if weight is None else space.cast(weight)
+        problem = Problem(X, Y, weight, options.fit_intercept, space=space)
+        return cls.from_problem(problem, options, single_target=single_target, min_rows=2)
 
     def loaded_if_small(self, many_rows: int) -> Engine:
         n, p = self.rows.shape
@@ -62,23 +65,36 @@ class Device(Rows):
         X = np.asarray(get(self.rows.X))
         Y = np.asarray(get(self.rows.Y), dtype=np.float64)
         problem = Problem(X, Y, weight, self.rows.fit_intercept)
-        return Memory(problem, self.options, self.single_target, self.n_given, self.kept_rows)
+        return Memory(problem, self.options, self.single_target, n_given=self.n_given, kept_rows=self.kept_rows)
 
     def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:
-        found, space = super().solve(design, start, stop, weights), self.rows.space
+        members = super().solve(design, start, stop, weights)
         if stop < np.inf:
-            return found
-        coef, intercept, mean_y = (space.put(array) for array in (found.coef, found.intercept, found.mean_y))
-        return replace(found, coef=coef, intercept=intercept, mean_y=mean_y, space=space)
+            return members
+        space = self.rows.space  # the limit of infinitely many members was computed on the host
+        return replace(
+            members,
+            coef=space.put(members.coef),
+            intercept=space.put(members.intercept),
+            mean_y=space.put(members.mean_y),
+            space=space,
+        )
 
     def _solve_drawn(self, features: Any, samples: Any, weights: NDArray[np.float64] | None) -> Members:
-        k, rows = len(features), self.rows
-        total = on_device.solve_sum(rows, features, samples, self.options.solver, self.options.quietly)
-        coef, intercept, mean_y = total.coef / k, total.intercept / k, total.mean_y / k
+        k = len(features)
+        total = on_device.solve_sum(self.rows, features, samples, self.options.solver, self.options.quietly)
         solver = "masked_cg" if self.options.solver == "auto" else self.options.solver
         solver = solver if samples is None or solver == "orthogonal" else "member_gram"
-        weights, counts = np.full(k, 1 / k), features.counts()
-        return Members(coef, intercept, mean_y, counts, weights, solver, total.refitted, rows.space)
+        return Members(
+            coef=total.coef / k,
+            intercept=total.intercept / k,
+            mean_y=total.mean_y / k,
+            counts=features.counts(),
+            weights=np.full(k, 1 / k),
+            solver=solver,
+            n_fallbacks=total.refitted,
+            space=self.rows.space,
+        )
 
 
 def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> Any:
@@ -87,16 +103,17 @@ def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> A
     if X.ndim != 2:
         raise ValueError(f"X has shape {tuple(X.shape)}; expected 2D, rows by columns.")
     check(X)
-    _refuse_bad_numbers(X, "X", space)
+    _refuse_not_finite(X, "X", space)
     X = X if X.dtype == coef.dtype else space.xp.astype(X, coef.dtype)  # libraries multiply arrays of one type only
     return predictions(space, X, coef, intercept)
 
 
 def refuse_unfollowed(X: Any, coef: Any) -> None:
-    """Coefficients that live in another library, while scikit-learn is not set to dispatch on it."""
+    """Raise if the coefficients are arrays of another library while scikit-learn's dispatch is off."""
     if isinstance(coef, np.ndarray):
         return
-    library, device = type(coef).__module__.split(".")[0], getattr(coef, "device", "cpu")
+    library = type(coef).__module__.split(".")[0]
+    device = getattr(coef, "device", "cpu")
     raise ValueError(
         f"coef_ is an array of {library} on {device}, but X is of type {type(X).__name__} and scikit-learn's "
         f"array_api_dispatch is off. Predict arrays of {library} on {device} within "
@@ -105,7 +122,7 @@ def refuse_unfollowed(X: Any, coef: Any) -> None:
 
 
 def _plain(array: Any) -> Any:
-    """A dense array without a record of derivatives, which torch would keep with the coefficients."""
+    """Detach a dense array from torch's autograd graph, which would otherwise be kept with the coefficients."""
     if "sparse" in str(getattr(array, "layout", "")):
         raise ValueError(
             "X is a sparse tensor, which is not supported; densify it (X.to_dense()), or give a scipy.sparse matrix."
@@ -113,17 +130,18 @@ def _plain(array: Any) -> Any:
     return array.detach() if hasattr(array, "detach") else array
 
 
-def _same_space(named: dict[str, Any]) -> Space:
-    """The one place where all arrays live."""
-    spaces = {name: space_of(a) for name, a in named.items() if a is not None}
-    places = {name: "host (NumPy)" if s is None else f"{s.name} on {s.device}" for name, s in spaces.items()}
-    if len(set(places.values())) > 1:
-        where = ", ".join(f"{name} is {place}" for name, place in places.items())
-        raise ValueError(f"arrays live in different places: {where}. Move them to one namespace and device.")
+def _same_space(arrays: dict[str, Any]) -> Space:
+    """Return the namespace and device that all arrays share; raise if the arrays differ in it."""
+    spaces = {name: space_of(array) for name, array in arrays.items() if array is not None}
+    labels = {name: "host (NumPy)" if s is None else f"{s.name} on {s.device}" for name, s in spaces.items()}
+    if len(set(labels.values())) > 1:
+        listed = ", ".join(f"{name} is {label}" for name, label in labels.items())
+        raise ValueError(f"arrays live in different places: {listed}. Move them to one namespace and device.")
     return next(space for space in spaces.values() if space is not None)
 
 
-def _refuse_bad_numbers(array: Any, name: str, space: Space) -> None:
+def _refuse_not_finite(array: Any, name: str, space: Space) -> None:
+    """Raise for complex numbers, NaN and infinity."""
     if space.xp.isdtype(array.dtype, "complex floating"):
         raise ValueError(f"{name} is of type {array.dtype}; real numbers needed.")
     if space.xp.isdtype(array.dtype, "real floating") and not bool(space.xp.all(space.xp.isfinite(array))):

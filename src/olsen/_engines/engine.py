@@ -1,4 +1,4 @@
-"""What every engine can be asked, wherever its data are, and what its answers hold."""
+"""Interface of the engines, which solve members wherever the data are, and the types of its arguments and results."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..subsets import Design
 from .determinantal import limit_of
 
 Array = NDArray[np.float64]
-Progress = Callable[[str, int | str], Report | None]  # (what is done, how many items) -> called with finished ones
+Progress = Callable[[str, int | str], Report | None]  # (task, number of items) -> function of the finished items
 
 
 @dataclass(frozen=True)
 class Options:
-    """How members are solved, whatever the data."""
+    """Settings of the solution of members, for every engine."""
 
     fit_intercept: bool = True
     solver: str = "auto"
@@ -30,11 +30,11 @@ class Options:
     progress: Progress | None = None
 
     def sharing(self, task: str, count: int | str) -> Threads:
-        """Threads for a piece of work that is reported under a name."""
+        """Threads for a task whose progress is reported under a name."""
         return Threads(self.n_threads, self.report(task, count))
 
     def report(self, task: str, count: int | str) -> Report | None:
-        """What to call with the number of finished items."""
+        """Function to call with the number of finished items; None without progress reports."""
         return self.progress(task, count) if self.progress else None
 
     @cached_property
@@ -44,15 +44,15 @@ class Options:
 
 
 class NeedsRows(ValueError):
-    """Something was asked for that needs the training rows, and they are not kept."""
+    """Error of a request that needs the training rows when the rows are not kept."""
 
 
 class ChangedRows(NeedsRows):
-    """The training rows are there, but are not those of the fit: users changed them in place."""
+    """Error of a request that needs the training rows when the user has changed the arrays in place since the fit."""
 
 
 class Refit(NamedTuple):
-    """What is refitted without some rows: members of a design, drawn as for all rows, their weights and the scale."""
+    """Ensemble to refit on fewer rows: the design, the weights of its members and the scale."""
 
     design: Design
     weights: Array
@@ -60,23 +60,25 @@ class Refit(NamedTuple):
 
     @property
     def number(self) -> float:
-        """How many members; without weights they are infinitely many."""
+        """Number of members; infinite without weights."""
         return len(self.weights) or math.inf
 
     def design_for(self, n_rows: int) -> Design:
-        """The design for fewer rows: the same columns, and the same share of the rows.
+        """Design for fewer rows: the same columns and the same fraction of the rows.
 
-        The limit of determinantal members is that of the rows there are.
+        The limit of infinitely many determinantal members is computed anew from these rows.
         """
-        rows = self.design.max_samples
-        if isinstance(rows, (int, np.integer)):
-            rows = max(1, int(rows) * n_rows // self.design.n_rows)
+        max_samples = self.design.max_samples
+        if isinstance(max_samples, (int, np.integer)):
+            max_samples = max(1, int(max_samples) * n_rows // self.design.n_rows)
         process = self.design.process if len(self.weights) else None
-        return replace(self.design, n_rows=n_rows, n_given=n_rows, kept_rows=None, max_samples=rows, process=process)
+        return replace(
+            self.design, n_rows=n_rows, n_given=n_rows, kept_rows=None, max_samples=max_samples, process=process
+        )
 
 
 class FoldFit(NamedTuple):
-    """An ensemble without some rows, and how far it is off for them; on the host."""
+    """Ensemble fitted without a fold, and its held-out errors on the fold; on the host."""
 
     coef: Array  # (q, p)
     intercept: Array  # (q,)
@@ -84,31 +86,31 @@ class FoldFit(NamedTuple):
 
     @classmethod
     def from_members(cls, members: Members, scale: float) -> FoldFit:
-        """Before any row was looked at."""
+        """Fit of solved members, without residuals."""
         arrays = members.scaled(scale, members.coef.dtype)
         coef, intercept = (np.asarray(members.space.get(array), dtype=float) for array in arrays)
         return cls(coef, intercept, None)
 
     def residuals(self, X: Any, Y: Any) -> Array:
-        """Of rows on the host, (rows, q)."""
+        """Residuals of rows on the host, (rows, q)."""
         return np.asarray(Y - (np.asarray(X @ self.coef.T) + self.intercept), dtype=float)
 
 
 class Engine(Protocol):
-    """Data in one place, asked by an estimator; engines return values and never see the estimator."""
+    """Interface to the training data, wherever they are stored; an engine never sees the estimator that calls it."""
 
-    options: Options  # how members are solved
-    why_no_rows: str = ""  # what to tell a user who asks for something that needs the rows; empty where they are kept
-    arrays: bool = False  # whether the data came as arrays, whose columns scikit-learn has noted on the estimator
+    options: Options
+    why_no_rows: str = ""  # reason and way out, for requests that need the rows; empty if the rows are kept
+    arrays: bool = False  # whether the data came as arrays, whose columns scikit-learn has recorded on the estimator
 
     @property
     def names(self) -> list[str] | None:
-        """Names of the columns of data that are not arrays."""
+        """Column names of data that are not arrays."""
         return None
 
     @property
     def n_columns(self) -> int:
-        """Columns of X."""
+        """Number of columns of X."""
 
     @property
     def single_target(self) -> bool:
@@ -120,27 +122,28 @@ class Engine(Protocol):
 
     @property
     def problem(self) -> Problem | None:
-        """The rows, where they are in memory."""
+        """Least-squares problem of the rows if the rows are in memory, otherwise None."""
         return None
 
     def complete(self, design: Design) -> Design:
-        """A design that knows the shape of the data and how rows can be drawn here; may read the data."""
+        """Add the shape of the data and the drawable rows to a design; may read the data."""
 
     def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
-        """Members `start` to `stop` of a completed design; of a determinantal one, infinitely many too."""
+        """Solve members `start` to `stop` of a completed design; `stop` may be infinite for determinantal sampling."""
         if stop == math.inf:
             return limit_of(self, design)
-        return self._solve_drawn(*design.draw(start, int(stop), self.options.quietly.without_blas), weights)
+        features, samples = design.draw(start, int(stop), self.options.quietly.without_blas)
+        return self._solve_drawn(features, samples, weights)
 
     def _solve_drawn(self, features: Any, samples: Any, weights: Array | None) -> Members:
-        """Members with these columns and rows (None: all)."""
+        """Solve members with the columns `features` and the rows `samples` (None: all rows)."""
 
     def loaded_if_small(self, many_rows: int) -> Engine:
-        """The rows as arrays on the host if they are fewer than `many_rows`, or than the columns; otherwise itself."""
+        """Engine with the rows as arrays on the host if there are fewer than `many_rows` or than columns; or self."""
         return self
 
     def reopen(self) -> Engine | None:
-        """The data before anything was read of them, to be kept with a fit; None where they cannot be had again."""
+        """Engine of the unread data, to be kept with a fit; None if the data cannot be read again."""
         return self
 
     def moments(self) -> Moments:
@@ -150,10 +153,13 @@ class Engine(Protocol):
         """Moments of random folds of rows; may read the data."""
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
 
-    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
-        """Fits without each of some random folds, with their errors for at most about `most` of `n_rows` rows."""
+    def errors_of(self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int) -> list[FoldFit]:
+        """Add held-out errors to the fits without each random fold, of at most about `max_rows` of `n_rows` rows."""
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:
-        """The ensemble as the data give it now, and without each of some random folds, with errors of some rows."""
+    def left_out(self, refit: Refit, count: int, seed: int, max_rows: int) -> tuple[Members, list[FoldFit]]:
+        """Refit the ensemble on all rows and without each of `count` random folds.
+
+        The fits have held-out errors of about `max_rows` rows at most if the data are read in blocks, otherwise of all.
+        """
         raise NeedsRows(f"folds need the training rows: {self.why_no_rows}.")

@@ -1,4 +1,4 @@
-"""Rows that were given as arrays: kept in memory, dense or sparse; on a device; or gone after partial_fit."""
+"""Engines of arrays: rows in memory, dense or sparse; the base class of rows on a device; streams of `partial_fit`."""
 
 from __future__ import annotations
 
@@ -23,26 +23,27 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rows(Engine):
-    """Checked arrays as a problem; rows of weight zero are gone before anything is drawn."""
+    """Checked arrays as a problem; rows of weight zero are dropped before anything is drawn."""
 
     rows: Problem
     options: Options
     single_target: bool = True
-    n_given: int = 0  # rows before those of weight zero were dropped
-    kept_rows: Indices | None = None  # positions of the rows with positive weight; None: all
+    n_given: int = 0  # number of rows before rows of weight zero were dropped
+    kept_rows: Indices | None = None  # indices of the rows with positive weight; None: all
 
     @classmethod
-    def from_checked(cls, X: Any, y: Any, Y: Any, weight: Any, options: Options, min_rows: int, **where: Any) -> Self:
-        """From arrays that were checked: X of floats, targets y as given and as Y (n, q), weights not negative."""
-        problem = Problem(X, Y, weight, options.fit_intercept, **where)
-        n, kept = X.shape[0], None
-        if weight is not None:
-            positive = np.flatnonzero(problem.space.get(weight) > 0)
-            require_positive(len(positive), n, min_rows)
-            if len(positive) < n:
-                problem, kept = problem.take(positive), positive
+    def from_problem(cls, problem: Problem, options: Options, *, single_target: bool, min_rows: int) -> Self:
+        """Engine of checked arrays: X of floats, targets (n, q), nonnegative weights."""
+        n = problem.shape[0]
+        kept_rows = None
+        if problem.weight is not None:
+            positive_rows = np.flatnonzero(problem.space.get(problem.weight) > 0)
+            require_positive(len(positive_rows), n, min_rows)
+            if len(positive_rows) < n:
+                problem = problem.take(positive_rows)
+                kept_rows = positive_rows
         problem.refuse_extremes()
-        return cls(problem, options, y.ndim == 1, n, kept)
+        return cls(problem, options, single_target, n_given=n, kept_rows=kept_rows)
 
     @property
     def n_columns(self) -> int:
@@ -54,10 +55,11 @@ class Rows(Engine):
 
     def complete(self, design: Design) -> Design:
         n, p = self.rows.shape
-        counts = design.sampling == "bernoulli" and self.rows.space.on_host
-        distinct = self.rows.distinct_rows() if counts else None  # a row of weight two is as two rows
+        distinct_rows = None
+        if design.sampling == "bernoulli" and self.rows.space.on_host:
+            distinct_rows = self.rows.distinct_rows()  # a row of weight two is equivalent to two equal rows
         return replace(
-            design, n_rows=n, n_columns=p, distinct_rows=distinct, n_given=self.n_given, kept_rows=self.kept_rows
+            design, n_rows=n, n_columns=p, distinct_rows=distinct_rows, n_given=self.n_given, kept_rows=self.kept_rows
         )
 
     def reopen(self) -> Self:
@@ -67,56 +69,62 @@ class Rows(Engine):
         return self.rows.moments.on_host()
 
     def folds(self, count: int, seed: int) -> list[Moments]:
-        """Made where the rows are, and left there if there is room; rows fall where they would in blocks."""
-        folds, space = self._folds(count, seed), self.rows.space
+        """Per-fold moments on the data's device if there is room; the same folds as for blocked data."""
+        folds = self._folds(count, seed)
+        space = self.rows.space
         if min(map(len, folds)) == 0:
             raise ValueError(
                 f"{self.rows.shape[0]} rows are too few for {count} folds of random rows; use fewer folds."
             )
-        # Cholesky factors ask for double precision, which not every device has; comparing sizes takes several copies
-        stay = space.dtype == space.xp.float64 and 64.0 * self.n_columns**2 * count < space.batch_bytes(np.inf)
-        if not stay:
-            return [self.rows.take(own).moments.on_host() for own in folds]
-        found = [self.rows.take(own).moments for own in folds]
-        self.rows.keep_moments(Moments.merge_all(found))
-        return found
+        # The moments stay on the device if it has double precision, which Cholesky factors need, and memory for several
+        # copies of the Gram matrices, which the comparison of sizes needs.
+        gram_bytes = 64.0 * self.n_columns**2 * count
+        stay_on_device = space.dtype == space.xp.float64 and gram_bytes < space.batch_bytes(np.inf)
+        if not stay_on_device:
+            return [self.rows.take(fold_rows).moments.on_host() for fold_rows in folds]
+        moments = [self.rows.take(fold_rows).moments for fold_rows in folds]
+        self.rows.keep_moments(Moments.merge_all(moments))
+        return moments
 
-    def errors_of(self, fits: list[FoldFit], seed: int, most: int, n_rows: int) -> list[FoldFit]:
+    def errors_of(self, fits: list[FoldFit], seed: int, max_rows: int, n_rows: int) -> list[FoldFit]:
         folds = self._folds(len(fits), seed)
-        return [fit._replace(residual=self._residuals(fit, own)) for fit, own in zip(fits, folds, strict=True)]
+        return [fit._replace(residual=self._residuals(fit, rows)) for fit, rows in zip(fits, folds, strict=True)]
 
     def predictions_of(self, fits: list[FoldFit], seed: int) -> Array:
-        """Of every row, by the fit without its fold, (n, q)."""
-        out = np.empty(self.rows.Y.shape)
-        for fit, own in zip(fits, self._folds(len(fits), seed), strict=True):
-            out[own] = self.rows.Y[own] - self._residuals(fit, own)
-        return out
+        """Prediction of every row by the fit without its fold, (n, q)."""
+        predictions = np.empty(self.rows.Y.shape)
+        for fit, rows in zip(fits, self._folds(len(fits), seed), strict=True):
+            predictions[rows] = self.rows.Y[rows] - self._residuals(fit, rows)
+        return predictions
 
-    def left_out(self, refit: Refit, count: int, seed: int, most: int) -> tuple[Members, list[FoldFit]]:
-        n = self.rows.shape[0]  # a row of weight zero is as if it were not there
-        # random folds of very few rows may be one fold of all of them, which leaves none to train on
+    def left_out(self, refit: Refit, count: int, seed: int, max_rows: int) -> tuple[Members, list[FoldFit]]:
+        n = self.rows.shape[0]  # rows of weight zero take no part
+        # With very few rows, random folds may put all rows into one fold, which leaves no rows to train on.
         fold = row_groups(0, n, count, seed) if n > count else np.arange(n)
         splits = [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(count)]
         fits = self.left_out_of([split for split in splits if len(split[1])], refit)
         return self.solve(refit.design, 0, refit.number, refit.weights), fits
 
     def left_out_of(self, splits: list[tuple[Any, Any]], refit: Refit) -> list[FoldFit]:
-        """The ensemble on the rows of each split that it is trained on, with its errors for the others."""
-        found, quiet = [], replace(self.options, progress=None)
+        """Refit the ensemble on the training rows of each split and compute its errors on the held-out rows."""
+        options = replace(self.options, progress=None)
+        fits = []
         for train, test in splits:
-            part = replace(self, rows=self.rows.take(train), options=quiet, n_given=len(train), kept_rows=None)
-            members = part.solve(refit.design_for(len(train)), 0, refit.number, refit.weights)
+            training = replace(self, rows=self.rows.take(train), options=options, n_given=len(train), kept_rows=None)
+            members = training.solve(refit.design_for(len(train)), 0, refit.number, refit.weights)
             fit = FoldFit.from_members(members, refit.scale)
-            found.append(fit._replace(residual=self._residuals(fit, test)))
-        return found
+            fits.append(fit._replace(residual=self._residuals(fit, test)))
+        return fits
 
     def _folds(self, count: int, seed: int) -> list[Indices]:
+        """Row indices of each fold; the fold of a row does not depend on which rows have weight zero."""
         fold = row_groups(0, self.n_given, count, seed)
         fold = fold if self.kept_rows is None else fold[self.kept_rows]
         return [np.flatnonzero(fold == f) for f in range(count)]
 
     def _residuals(self, fit: FoldFit, rows: Indices) -> Array:
-        part, space = self.rows.take(rows), self.rows.space
+        part = self.rows.take(rows)
+        space = self.rows.space
         if space.on_host:
             return fit.residuals(part.X, part.Y)
         predicted = space.cast(part.X) @ space.put(fit.coef.T) + space.put(fit.intercept)
@@ -125,21 +133,23 @@ class Rows(Engine):
 
 @dataclass(frozen=True)
 class Memory(Rows):
-    """Arrays on the host."""
+    """Engine of arrays on the host."""
 
     arrays: bool = True
-    column_names: list[str] | None = None  # where the rows did not come as an array
+    column_names: list[str] | None = None  # for rows that were read from blocks
 
     @classmethod
     def of(cls, X: Any, y: NDArray[Any], weight: Array | None, options: Options, min_rows: int = 2) -> Memory:
-        """From arrays that were checked; y and weights are copied, as users change them in place."""
+        """Engine of checked arrays; y and weights are copied, because users may change their arrays in place."""
         X = sp.csc_array(X) if sp.issparse(X) else X
         Y = np.array(y, dtype=np.float64).reshape(len(y), -1)
-        return cls.from_checked(X, y, Y, None if weight is None else np.array(weight), options, min_rows)
+        weight = None if weight is None else np.array(weight)
+        problem = Problem(X, Y, weight, options.fit_intercept)
+        return cls.from_problem(problem, options, single_target=y.ndim == 1, min_rows=min_rows)
 
     @classmethod
     def from_blocks(cls, blocks: list[Block], source: Any, options: Options) -> Memory:
-        """From all blocks of a source that has few rows."""
+        """Engine of all blocks of a source that has few rows."""
         for block in blocks:
             block.refuse()
         n = sum(len(block.X) for block in blocks)
@@ -151,7 +161,7 @@ class Memory(Rows):
         weight = None
         if any(block.weight is not None for block in blocks):
             weight = np.concatenate([np.ones(len(b.X)) if b.weight is None else b.weight for b in blocks])
-        engine = cls.of(X, y[:, 0] if blocks[0].single else y, weight, options)
+        engine = cls.of(X, y[:, 0] if blocks[0].single_target else y, weight, options)
         return replace(engine, arrays=False, column_names=source.names or blocks[0].names)
 
     @property
@@ -169,17 +179,17 @@ class Memory(Rows):
 
 
 def factor_problem(rows: CentredRows) -> Problem:
-    """The problem of rows of a triangular factor, which are about their means."""
+    """Least-squares problem whose rows are those of a triangular factor, which are centred."""
     return Problem(rows.X, rows.Y, None, False, known_cutoff=rows.cutoff)
 
 
 @dataclass(frozen=True)
 class Stream(Engine):
-    """Rows that came in batches and are gone: their triangular factor."""
+    """Engine of the triangular factor of rows that came in batches and are not kept."""
 
     triangle: Triangle
     options: Options
-    n_given: int = 0  # rows handed over, those of weight zero included
+    n_given: int = 0  # number of rows in all batches, including rows of weight zero
     single_target: bool = True
     dtype: Any = np.float64
 
@@ -188,17 +198,22 @@ class Stream(Engine):
 
     @classmethod
     def empty(cls, p: int, q: int, options: Options) -> Stream:
-        """No rows yet."""
+        """Stream of no rows yet."""
         return cls(Triangle.empty(p, q), options)
 
     def add(self, batch: Memory) -> Stream:
-        """With the rows of a batch."""
+        """Return the stream that includes the rows of a batch."""
         rows = batch.rows
         if self.triangle.n_targets != rows.Y.shape[1]:
             raise ValueError(f"y has {rows.Y.shape[1]} targets, but earlier batches had {self.triangle.n_targets}.")
         triangle = self.triangle.add(rows.X, rows.Y, rows.weight, self.options.fit_intercept)
-        n_given = self.n_given + batch.n_given
-        return Stream(triangle, batch.options, n_given, batch.single_target, batch.dtype)
+        return Stream(
+            triangle,
+            batch.options,
+            n_given=self.n_given + batch.n_given,
+            single_target=batch.single_target,
+            dtype=batch.dtype,
+        )
 
     @property
     def n_columns(self) -> int:
@@ -217,5 +232,13 @@ class Stream(Engine):
 
     def moments(self) -> Moments:
         X, Y, mean_x, mean_y, _ = self.triangle.centred(self.options.fit_intercept)
-        n, weight = self.triangle.n_rows, float(self.triangle.R[0, 0] ** 2)
-        return Moments(n, weight, mean_x, mean_y, X.T @ X, X.T @ Y, (Y * Y).sum(axis=0), self.options.fit_intercept)
+        return Moments(
+            n_rows=self.triangle.n_rows,
+            weight=float(self.triangle.R[0, 0] ** 2),
+            mean_x=mean_x,
+            mean_y=mean_y,
+            G=X.T @ X,
+            C=X.T @ Y,
+            yy=(Y * Y).sum(axis=0),
+            centred=self.options.fit_intercept,
+        )

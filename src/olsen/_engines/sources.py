@@ -8,15 +8,15 @@ X                                                     y and sample_weight
 path ending in ``.npy``                               array, memory map or path ending in ``.npy``
 ``numpy.memmap`` of more than a quarter of memory     the same
 path to a Parquet file or folder, pyarrow Dataset     name of a column, or the same as above
-iterator of (X, y) or (X, y, weight) blocks           None: they come with the blocks; read once
+iterator of (X, y) or (X, y, weight) blocks           None: y and weights come with the blocks; read once
 function that returns such an iterator                None; read again when needed
 ====================================================  ===========================================================
 
-Everything else is an array or a data frame and is loaded as a whole. Blocks are passed on as they are stored; whoever
-sums them decides on the type. A single number as sample_weight is the weight of every row.
+Everything else is an array or a data frame and is loaded entirely. Blocks keep the type in which the data are stored;
+the code that sums blocks chooses the type of the sums. A single number as sample_weight is the weight of every row.
 
-Files that change between their opening and the end of a pass are refused (size, time of change, identity): rows of two
-versions would be summed.
+A file that changes between its opening and the end of a pass (size, modification time or inode) is refused, because
+rows of two versions would be summed.
 """
 
 from __future__ import annotations
@@ -49,100 +49,120 @@ from .engine import Options
 T = TypeVar("T")
 Triple = tuple[Any, Any, Any]  # X, y and weights of a block as they are stored; weights may be None
 
-BLOCK_BYTES = 1 << 24  # of a block as stored
-TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta)
+BLOCK_BYTES = 1 << 24  # size of a block in the type of the stored data
+MAX_ITEMS_IN_MESSAGE = 5
+TIME_TYPES = (np.datetime64, np.timedelta64, datetime.date, datetime.time, datetime.timedelta)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive rows that were checked: X (rows, p), y (rows, q) and weights (rows,) or None."""
+    """Checked consecutive rows: X (rows, p), y (rows, q) and weights (rows,) or None."""
 
     X: Any
     y: Any
     weight: Any
     number: int
-    first: int  # number of its first row
-    kind: str  # what it is a block of
-    single: bool  # whether y was a vector
-    names: list[str] | None  # of the columns, where the block is a data frame
+    first: int  # index of the first row of the block in the data
+    kind: str  # description of the source, for messages
+    single_target: bool  # whether y was a vector
+    names: list[str] | None  # column names if the block is a data frame
 
     @property
-    def where(self) -> str:
-        """For messages."""
+    def description(self) -> str:
+        """Number, source and rows of the block, for messages."""
         return f"block {self.number} of the {self.kind} (rows {self.first} to {self.first + len(self.X) - 1})"
 
     def groups(self, count: int, seed: int) -> Iterator[tuple[int, Any, Any, Any]]:
-        """(group, X, y, weight) of random groups of the rows, without those of weight zero and groups without rows.
+        """Yield (group, X, y, weight) of every nonempty random group, without rows of weight zero.
 
-        The group of a row depends on the seed and on the row's number alone, not on how rows are cut into blocks.
+        The group of a row depends on the seed and on the row index alone, not on the division into blocks.
         """
         if count == 1 and self.weight is None and len(self.X):
             yield 0, self.X, self.y, None
             return
         group = np.zeros(len(self.X)) if count == 1 else row_groups(self.first, len(self.X), count, seed)
         for g in range(count):
-            here = group == g if self.weight is None else (group == g) & (self.weight > 0)
-            if here.any():
-                yield g, self.X[here], self.y[here], None if self.weight is None else self.weight[here]
+            in_group = group == g if self.weight is None else (group == g) & (self.weight > 0)
+            if in_group.any():
+                group_weights = None if self.weight is None else self.weight[in_group]
+                yield g, self.X[in_group], self.y[in_group], group_weights
 
     def refuse(self) -> None:
-        """Raise for rows that hold NaN or infinity, and for columns with entries whose squares overflow."""
-        for name, part in (("X", self.X), ("y", self.y), ("sample_weight", self.weight)):
-            if part is not None:
-                finite = np.isfinite(part).reshape(len(part), -1).all(axis=1)
+        """Raise for rows with NaN or infinity, and for columns with entries whose squares overflow."""
+        for name, array in (("X", self.X), ("y", self.y), ("sample_weight", self.weight)):
+            if array is not None:
+                finite = np.isfinite(array).reshape(len(array), -1).all(axis=1)
                 self.refuse_rows(~finite, f"contains NaN or infinity in {name}")
-        for name, part in (("X", self.X), ("y", self.y)):
-            refuse_extremes(np.abs(part.astype(np.float64)).max(axis=0), f"{name} in {self.where}")
+        for name, array in (("X", self.X), ("y", self.y)):
+            refuse_extremes(np.abs(array.astype(np.float64)).max(axis=0), f"{name} in {self.description}")
 
-    def refuse_rows(self, bad: NDArray[np.bool_], why: str) -> None:
-        """Raise if any of its rows is bad."""
-        if bad.any():
-            rows = self.first + np.flatnonzero(bad)
-            raise ValueError(f"{self.where} {why}, in {len(rows)} rows: {some_of(rows.tolist())}. Mend or drop them.")
+    def refuse_rows(self, invalid: NDArray[np.bool_], reason: str) -> None:
+        """Raise if any row of the block is invalid."""
+        if invalid.any():
+            rows = self.first + np.flatnonzero(invalid)
+            raise ValueError(
+                f"{self.description} {reason}, in {len(rows)} rows: {first_items(rows.tolist())}. Fix or drop them."
+            )
+
+    def refuse_weights(self) -> None:
+        """Raise for weights that are not finite, negative, or too large or too small to be summed."""
+        weight = self.weight
+        self.refuse_rows(~np.isfinite(weight), "contains NaN or infinity in sample_weight")
+        self.refuse_rows(weight < 0, "has negative weights")
+        self.refuse_rows(weight > ORDINARY[1], f"has weights above {ORDINARY[1]:g}")
+        self.refuse_rows((weight > 0) & (weight < SMALLEST_WEIGHT), f"has weights below {SMALLEST_WEIGHT:g}")
 
 
 def checked(triples: Iterable[Triple], kind: str, start: int = 0, first: int = 0) -> Iterator[Block]:
-    """Blocks, numbered from a number and a row on, each of the shape and with the columns of the first."""
-    shape, names, target_names = None, None, None
+    """Check blocks of which the first has number `start` and begins at row `first`; all must have the same columns."""
+    shape = None
+    names = None
+    target_names = None
     for number, (X, y, weight) in enumerate(triples, start):
-        where = f"block {number} of the {kind}"
+        block_text = f"block {number} of the {kind}"
         block_names = column_names(X)
         block_target_names = column_names(y)
-        refuse_times(f" of {where}", X=X, y=y, sample_weight=weight)
-        X, y = _numbers(X, f"X of {where}"), _numbers(y, f"y of {where}")
+        refuse_times(f" of {block_text}", X=X, y=y, sample_weight=weight)
+        X = _numbers(X, f"X of {block_text}")
+        y = _numbers(y, f"y of {block_text}")
         if X.ndim != 2 or y.ndim not in (1, 2):
-            raise ValueError(f"{where} has X of shape {X.shape} and y of shape {y.shape}; expected rows by columns.")
-        single, y = y.ndim == 1, y[:, None] if y.ndim == 1 else y
+            raise ValueError(
+                f"{block_text} has X of shape {X.shape} and y of shape {y.shape}; expected rows by columns."
+            )
+        single_target = y.ndim == 1
+        if single_target:
+            y = y[:, None]
         if shape is None:
-            shape, names, target_names = (X.shape[1], y.shape[1]), block_names, block_target_names
+            shape = (X.shape[1], y.shape[1])
+            names = block_names
+            target_names = block_target_names
         if (X.shape[1], y.shape[1]) != shape:
             raise ValueError(
-                f"{where} has {X.shape[1]} columns and {y.shape[1]} targets, but the blocks before have {shape[0]} and "
-                f"{shape[1]}."
+                f"{block_text} has {X.shape[1]} columns and {y.shape[1]} targets, but the blocks before have "
+                f"{shape[0]} and {shape[1]}."
             )
-        _refuse_other_names(block_names, names, where, "columns")
+        _refuse_other_names(block_names, names, block_text, "columns")
         if shape[1] > 1:  # the name of a single target orders nothing
-            _refuse_other_names(block_target_names, target_names, where, "targets")
+            _refuse_other_names(block_target_names, target_names, block_text, "targets")
         if weight is not None:
             weight = np.asarray(weight, dtype=np.float64)
             weight = weight if weight.ndim else np.full(len(X), weight)
-        if len(y) != len(X) or (weight is not None and weight.shape != (len(X),)):
-            given = None if weight is None else weight.shape
-            raise ValueError(f"{where} has {len(X)} rows of X, {len(y)} of y and weights of shape {given}.")
-        block = Block(X, y, weight, number, first, kind, single, names)
+        weight_shape = None if weight is None else weight.shape
+        if len(y) != len(X) or weight_shape not in (None, (len(X),)):
+            raise ValueError(f"{block_text} has {len(X)} rows of X, {len(y)} of y and weights of shape {weight_shape}.")
+        block = Block(X, y, weight, number=number, first=first, kind=kind, single_target=single_target, names=names)
         if weight is not None:
-            block.refuse_rows(~np.isfinite(weight), "contains NaN or infinity in sample_weight")
-            block.refuse_rows(weight < 0, "has negative weights")
-            block.refuse_rows(weight > ORDINARY[1], f"has weights above {ORDINARY[1]:g}")
-            block.refuse_rows((weight > 0) & (weight < SMALLEST_WEIGHT), f"has weights below {SMALLEST_WEIGHT:g}")
+            block.refuse_weights()
         yield block
         first += len(X)
 
 
 def column_names(table: Any) -> list[str] | None:
-    """Names of the columns of a data frame or an Arrow table; None for arrays and, as in scikit-learn, where some name
-    is not a text."""
-    names = getattr(table, "column_names", None)  # Arrow's, whose `columns` are the data
+    """Names of the columns of a data frame or an Arrow table.
+
+    None for arrays and, as in scikit-learn, for tables of which some column name is not a string.
+    """
+    names = getattr(table, "column_names", None)  # of Arrow tables, whose `columns` are the data
     if names is None:
         names = getattr(table, "columns", None)
     if names is None or not all(isinstance(name, str) for name in names):
@@ -150,37 +170,39 @@ def column_names(table: Any) -> list[str] | None:
     return list(names)
 
 
-def _refuse_other_names(names: list[str] | None, first_names: list[str] | None, where: str, what: str) -> None:
-    """Raise if a block names its columns otherwise than the first block: they would be mixed without a trace."""
+def _refuse_other_names(names: list[str] | None, first_names: list[str] | None, block_text: str, noun: str) -> None:
+    """Raise if the column names of a block differ from those of the first block: sums would mix columns silently."""
     if names == first_names:
         return
     if names is None:
         raise ValueError(
-            f"{where} has no names of {what}, but the first block has: {some_of(first_names or [])}. Give every block "
-            f"as a data frame with these names, or every block as an array."
+            f"{block_text} has no names of {noun}, but the first block has: {first_items(first_names or [])}. Give "
+            f"every block as a data frame with these names, or every block as an array."
         )
     if first_names is None:
         raise ValueError(
-            f"{where} has names of {what}, {some_of(names)}, but the first block has none. Give every block as a data "
-            f"frame with the same names, or every block as an array."
+            f"{block_text} has names of {noun}, {first_items(names)}, but the first block has none. Give every block "
+            f"as a data frame with the same names, or every block as an array."
         )
-    odd = sorted(set(names) ^ set(first_names)) or [a for a, b in zip(names, first_names, strict=True) if a != b]
+    different_names = sorted(set(names) ^ set(first_names))
+    if not different_names:  # the same names in another order
+        different_names = [a for a, b in zip(names, first_names, strict=True) if a != b]
     raise ValueError(
-        f"{where} has other {what} than the first block, or another order of them: {some_of(odd)}. Select the same "
-        f"names in the same order in every block."
+        f"{block_text} has other {noun} than the first block, or another order of them: "
+        f"{first_items(different_names)}. Select the same names in the same order in every block."
     )
 
 
-def _numbers(given: Any, what: str) -> NDArray[Any]:
-    """Real numbers; objects are tried, as in memory."""
-    array: NDArray[Any] = given.toarray() if hasattr(given, "toarray") else np.asarray(given)
+def _numbers(values: Any, name: str) -> NDArray[Any]:
+    """Convert values to an array of real numbers; object arrays are cast to float64, as for data in memory."""
+    array: NDArray[Any] = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
     if array.dtype.kind == "O":
         try:
             return array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{what} does not hold numbers ({error}).") from error
+            raise ValueError(f"{name} does not hold numbers ({error}).") from error
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{what} is of type {array.dtype}; real numbers needed.")
+        raise ValueError(f"{name} is of type {array.dtype}; real numbers needed.")
     return array
 
 
@@ -193,11 +215,11 @@ class BlockSource:
     read : callable
         Returns a fresh iterator over blocks (X, y, weight).
     kind : str
-        What it is, for messages.
+        Description of the source, for messages.
     rereadable : bool
         Whether `read` may be called again.
     n_rows : int or None
-        Number of rows where it is known beforehand.
+        Number of rows; None if it is unknown before reading.
     names : list of str or None
         Names of the columns.
     """
@@ -209,16 +231,16 @@ class BlockSource:
     names: list[str] | None = None
 
     def collect(self, work: Callable[..., T], merge: Any, options: Options | None = None) -> T:
-        """What `work` makes of all blocks, which are read ahead; there is nothing to merge."""
+        """Return ``work(blocks)`` of all blocks, which are read ahead; `merge` is used on clusters only."""
         if options is None:
             return work(self._blocks(1, None))
         report = options.report("rows", self.n_rows or "an unknown number")
         return work(self._blocks(options.n_threads, report), options.n_threads)
 
     def few_blocks(self, many_rows: int) -> tuple[list[Block] | None, BlockSource]:
-        """All blocks if they have fewer than `many_rows` rows, or fewer rows than columns; otherwise None.
+        """Return all blocks if the rows are fewer than `many_rows` or than the columns; otherwise None.
 
-        The second value is the source to read from now on: what was read of an iterator is put before the rest of it.
+        The second value is the source to read from now on: it begins with the blocks already taken from an iterator.
         """
         triples = self.read()
         first_triples: list[Triple] = []
@@ -245,17 +267,18 @@ class BlockSource:
 
 
 def ahead(blocks: Iterator[T], count: int) -> Iterator[T]:
-    """The same blocks, read while those before are worked on; one after the other where no thread can be had."""
-    coming, threaded = deque[Future[T | None]](), room_for_a_thread()
+    """Yield blocks and read up to `count` further ones meanwhile in a thread; without a thread, read one by one."""
+    pending = deque[Future[T | None]]()
+    threaded = room_for_a_thread()
     reader = ThreadPoolExecutor(1)
     try:
         while True:
             try:
-                while threaded and len(coming) <= count:
-                    coming.append(reader.submit(next, blocks, None))
+                while threaded and len(pending) <= count:
+                    pending.append(reader.submit(next, blocks, None))
             except RuntimeError:  # the system has no more threads, or the interpreter is ending
                 threaded = False
-            block = coming.popleft().result() if coming else next(blocks, None)
+            block = pending.popleft().result() if pending else next(blocks, None)
             if block is None:
                 return
             yield block
@@ -265,16 +288,16 @@ def ahead(blocks: Iterator[T], count: int) -> Iterator[T]:
 
 
 def open_source(X: Any, y: Any, sample_weight: Any) -> BlockSource | None:
-    """The blocks of X, or None where X is to be loaded as a whole."""
-    beside, module = (y, sample_weight), type(X).__module__.split(".")[0]
+    """Open X as a source of blocks; None for an X that is to be loaded entirely."""
+    module = type(X).__module__.split(".")[0]
     if isinstance(X, (str, Path)):
-        return _open_path(Path(X), *beside)
+        return _open_path(Path(X), y, sample_weight)
     if isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > memory.available_bytes() / 4:
-        return _slices(X, *beside, "memory map", X.filename)
+        return _slices(X, y, sample_weight, kind="memory map", path=X.filename)
     if module == "pyarrow" and hasattr(X, "to_batches") and hasattr(X, "scanner"):
-        return _parquet(X, *beside, "Arrow dataset", [])
+        return _parquet(X, y, sample_weight, kind="Arrow dataset", files=[])
     if isinstance(X, Iterator) or (callable(X) and not hasattr(X, "shape")):
-        return _iterator(X, *beside)
+        return _iterator(X, y, sample_weight)
     return None
 
 
@@ -282,12 +305,13 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
     if not path.exists():
         raise FileNotFoundError(f"X is the path {str(path)!r}, but there is no such file.")
     if path.suffix == ".npy":
-        return _slices(_NpyRows(path), y, sample_weight, f"file {path}", path)
+        return _slices(_NpyRows(path), y, sample_weight, kind=f"file {path}", path=path)
     if path.suffix in (".parquet", ".pq") or (path.is_dir() and path.suffix != ".zarr"):
-        datasets, kind = from_extra("pyarrow.dataset", "parquet", "Reading Parquet"), f"Parquet {path}"
+        kind = f"Parquet {path}"
+        pyarrow_dataset = from_extra("pyarrow.dataset", "parquet", "Reading Parquet")
         with _reading(kind):
-            dataset = datasets.dataset(str(path), format="parquet")
-        return _parquet(dataset, y, sample_weight, kind, dataset.files)
+            dataset = pyarrow_dataset.dataset(str(path), format="parquet")
+        return _parquet(dataset, y, sample_weight, kind=kind, files=dataset.files)
     raise ValueError(
         f"X is the path {str(path)!r}; files ending in .npy or .parquet can be read, this cannot. Pass a function that "
         f"returns an iterator of blocks (X, y)."
@@ -295,13 +319,13 @@ def _open_path(path: Path, y: Any, sample_weight: Any) -> BlockSource:
 
 
 def _block_rows(p: int, itemsize: int = 8) -> int:
-    """Rows of a block; half as many as columns at least, or adding Gram matrices would take longer than making them."""
+    """Rows of a block: at least half the number of columns, or adding Gram matrices costs more than forming one."""
     return max(1, BLOCK_BYTES // (p * itemsize), p // 2)
 
 
 @contextmanager
 def _reading(kind: str) -> Iterator[None]:
-    """Errors of the library that reads a file, with what may be the reason."""
+    """Context that explains errors of the library that reads a file."""
     try:
         yield
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
@@ -310,147 +334,168 @@ def _reading(kind: str) -> Iterator[None]:
         raise ValueError(f"{kind} cannot be read to its end ({error}); it may have been cut short.") from error
 
 
-def _watch(*given: Any) -> Callable[[], None]:
-    """A function that raises if one of these files is another than now.
+def _watch(*paths: Any) -> Callable[[], None]:
+    """Return a function that raises if one of the files has changed since this call.
 
-    What is given and no path of a file is passed over: arrays, names of columns, None.
+    Arguments that are not paths of files are ignored: arrays, column names, None.
     """
 
     def states() -> list[tuple[str, int, int, int]]:
-        found = [(str(name), os.stat(name)) for name in given if isinstance(name, (str, Path)) and os.path.isfile(name)]
-        return [(name, entry.st_ino, entry.st_size, entry.st_mtime_ns) for name, entry in found]
+        files = [path for path in paths if isinstance(path, (str, Path)) and os.path.isfile(path)]
+        entries = [(str(path), os.stat(path)) for path in files]
+        return [(name, entry.st_ino, entry.st_size, entry.st_mtime_ns) for name, entry in entries]
 
-    before = states()
+    first_states = states()
 
     def refuse_change() -> None:
-        if changed := sorted({name for name, *_ in {*before} ^ {*states()}}):
+        if changed_files := sorted({name for name, *_ in {*first_states} ^ {*states()}}):
             raise ValueError(
-                f"files changed while they were read, so rows of two versions would be mixed: {some_of(changed)}. Fit "
-                f"again when nobody writes to them, or fit a copy."
+                f"files changed while they were read, so rows of two versions would be mixed: "
+                f"{first_items(changed_files)}. Fit again when nobody writes to them, or fit a copy."
             )
 
     return refuse_change
 
 
 class _NpyRows:
-    """The array in a .npy file, of which rows are read when they are asked for: ``rows[start:stop]``.
+    """Array in a .npy file, whose rows are read on demand: ``rows[start:stop]``.
 
-    Read, not mapped: where a mapped file is cut short, the system ends the process at the first look at a missing row.
+    The file is read and not mapped: if a mapped file is truncated, the system kills the process at the first access to
+    a missing row.
     """
 
     def __init__(self, path: Path) -> None:
         with _reading(f"file {path}"):
-            found = open_memmap(path, mode="r")  # of the size that its header says, or an error
-        self.read, self.offset = partial(np.fromfile, path, found.dtype), found.offset
-        self.shape, self.dtype, self.by_rows = found.shape, found.dtype, found.flags.c_contiguous
+            array = open_memmap(path, mode="r")  # raises if the file is shorter than its header says
+        self.read = partial(np.fromfile, path, array.dtype)
+        self.offset = array.offset
+        self.shape = array.shape
+        self.dtype = array.dtype
+        self.row_major = array.flags.c_contiguous
 
     def __getitem__(self, rows: slice) -> NDArray[Any]:
-        count, width, size = rows.stop - rows.start, math.prod(self.shape[1:]), self.dtype.itemsize
-        if self.by_rows:
-            found = self.read(count * width, offset=self.offset + rows.start * width * size)
-            return found.reshape(count, *self.shape[1:])
-        first = [self.offset + (j * self.shape[0] + rows.start) * size for j in range(width)]
-        return np.stack([self.read(count, offset=start) for start in first], axis=1)
+        n_rows = rows.stop - rows.start
+        n_columns = math.prod(self.shape[1:])
+        itemsize = self.dtype.itemsize
+        if self.row_major:
+            values = self.read(n_rows * n_columns, offset=self.offset + rows.start * n_columns * itemsize)
+            return values.reshape(n_rows, *self.shape[1:])
+        offsets = [self.offset + (j * self.shape[0] + rows.start) * itemsize for j in range(n_columns)]
+        return np.stack([self.read(n_rows, offset=offset) for offset in offsets], axis=1)
 
 
-def _slices(X: Any, y: Any, sample_weight: Any, kind: str, place: Any) -> BlockSource:
-    """Blocks of something that has a shape and can be sliced by rows."""
+def _slices(X: Any, y: Any, sample_weight: Any, *, kind: str, path: Any) -> BlockSource:
+    """Source of blocks from an X that has a shape and can be sliced by rows."""
     if len(X.shape) != 2:
         raise ValueError(f"the {kind} has shape {tuple(X.shape)}; expected 2D, rows by columns.")
     n, p = X.shape
-    targets, weights = _beside(y, "y", n, kind), _beside(sample_weight, "sample_weight", n, kind)
+    targets = _separate_values(y, "y", n, kind)
+    weights = _separate_values(sample_weight, "sample_weight", n, kind)
     if targets is None:
         raise ValueError(f"y is None, but the {kind} holds X only: give y as an array or as a .npy file.")
-    rows, refuse_change = _block_rows(p, X.dtype.itemsize), _watch(place, y, sample_weight)
+    block_rows = _block_rows(p, X.dtype.itemsize)
+    refuse_change = _watch(path, y, sample_weight)
 
     def read() -> Iterator[Triple]:
-        for start in range(0, n, rows):
-            here = slice(start, min(start + rows, n))
+        for start in range(0, n, block_rows):
+            rows = slice(start, min(start + block_rows, n))
             with _reading(kind):
-                x, target, weight = (None if a is None else np.asarray(a[here]) for a in (X, targets, weights))
+                x, target, weight = (None if a is None else np.asarray(a[rows]) for a in (X, targets, weights))
             yield x, target, weight
         refuse_change()
 
-    return BlockSource(read, kind, True, n)
+    return BlockSource(read, kind, n_rows=n)
 
 
-def _beside(given: Any, name: str, n: int, kind: str) -> Any:
-    """y or weights that stand beside X: an array or a .npy file, of n rows."""
-    if given is None:
+def _separate_values(values: Any, name: str, n: int, kind: str) -> Any:
+    """Return y or weights that are no columns of X: an array or a .npy file, of n rows."""
+    if values is None:
         return None
-    if isinstance(given, (str, Path)):
-        if Path(given).suffix != ".npy" or not Path(given).exists():
-            raise ValueError(f"{name}={str(given)!r} is not a .npy file that exists; the {kind} has no named columns.")
-        given = _NpyRows(Path(given))
-    given = given if hasattr(given, "shape") else np.asarray(given)
-    if name == "sample_weight" and given.shape == ():
-        return np.broadcast_to(np.asarray(given, dtype=np.float64), (n,))  # one weight for all rows
-    if given.shape[:1] != (n,):
+    if isinstance(values, (str, Path)):
+        if Path(values).suffix != ".npy" or not Path(values).exists():
+            raise ValueError(f"{name}={str(values)!r} is not a .npy file that exists; the {kind} has no named columns.")
+        values = _NpyRows(Path(values))
+    values = values if hasattr(values, "shape") else np.asarray(values)
+    if name == "sample_weight" and values.shape == ():
+        return np.broadcast_to(np.asarray(values, dtype=np.float64), (n,))  # one weight for all rows
+    if values.shape[:1] != (n,):
         raise ValueError(
-            f"{name} has shape {tuple(given.shape)}, but the {kind} has {n} rows; every row needs its own."
+            f"{name} has shape {tuple(values.shape)}, but the {kind} has {n} rows; every row needs its own."
         )
-    return given
+    return values
 
 
-def _parquet(dataset: Any, y: Any, sample_weight: Any, kind: str, files: Sequence[str]) -> BlockSource:
-    """Blocks of some files, or of whatever Arrow calls a dataset; y and weights are columns or stand beside it."""
+def _parquet(dataset: Any, y: Any, sample_weight: Any, *, kind: str, files: Sequence[str]) -> BlockSource:
+    """Source of blocks from Parquet files or an Arrow dataset; y and weights are columns or separate arrays."""
     from pyarrow import types
 
     schema = dataset.schema
-    names, taken = split_columns(schema.names, y, sample_weight, kind)
-    refuse_time_columns([name for name in (*names, *taken) if types.is_temporal(schema.field(name).type)], kind)
-    numeric = (types.is_integer, types.is_floating, types.is_boolean)
-    refuse_text([name for name in names if not any(test(schema.field(name).type) for test in numeric)], len(names))
+    names, other_names = split_columns(schema.names, y, sample_weight, kind)
+    columns = [*names, *other_names]
+    refuse_time_columns([name for name in columns if types.is_temporal(schema.field(name).type)], kind)
+    is_numeric = (types.is_integer, types.is_floating, types.is_boolean)
+    refuse_text([name for name in names if not any(test(schema.field(name).type) for test in is_numeric)], len(names))
     if y is None:
         raise ValueError(f"y is None: name the column of {kind} that holds the target.")
     with _reading(kind):
         n = int(dataset.count_rows())
-    given = [(y, "y"), (sample_weight, "sample_weight")]
-    beside = [a if named_columns(a) else _beside(a, name, n, kind) for a, name in given]
-    refuse_change, columns, rows = _watch(*files, y, sample_weight), [*names, *taken], _block_rows(len(names))
+    targets = y if named_columns(y) else _separate_values(y, "y", n, kind)
+    weights = sample_weight
+    if not named_columns(sample_weight):
+        weights = _separate_values(sample_weight, "sample_weight", n, kind)
+    refuse_change = _watch(*files, y, sample_weight)
+    block_rows = _block_rows(len(names))
+
+    def values_of(batch: Any, values: Any, rows: slice) -> Any:
+        if named_columns(values):
+            return _stack_columns(batch, values)
+        return None if values is None else values[rows]
 
     def read() -> Iterator[Triple]:
         start = 0
-        batches = _to_the_end(dataset.to_batches(columns=columns, batch_size=rows), kind) if not files else None
-        for batch in batches or parquet_batches(files, columns, rows, kind):
-            here = slice(start, start + batch.num_rows)
-            target, weight = (
-                _stack_columns(batch, a) if named_columns(a) else a if a is None else a[here] for a in beside
-            )
+        if files:
+            batches = parquet_batches(files, columns, block_rows, kind)
+        else:
+            batches = _nonempty(dataset.to_batches(columns=columns, batch_size=block_rows), kind)
+        for batch in batches:
+            rows = slice(start, start + batch.num_rows)
+            target = values_of(batch, targets, rows)
+            weight = values_of(batch, weights, rows)
             yield _stack_columns(batch, names), target, weight
             start += batch.num_rows
         refuse_change()
 
-    return BlockSource(read, kind, True, n, names)
+    return BlockSource(read, kind, n_rows=n, names=names)
 
 
-def named_columns(given: Any) -> list[str] | None:
-    """Column names in y or sample_weight, or None where they are arrays or files."""
-    if isinstance(given, str) and not given.endswith(".npy"):
-        return [given]
-    if isinstance(given, (list, tuple)) and given and all(isinstance(item, str) for item in given):
-        return list(given)
+def named_columns(values: Any) -> list[str] | None:
+    """Column names in y or sample_weight; None if the argument is an array or a file."""
+    if isinstance(values, str) and not values.endswith(".npy"):
+        return [values]
+    if isinstance(values, (list, tuple)) and values and all(isinstance(item, str) for item in values):
+        return list(values)
     return None
 
 
 def split_columns(columns: Sequence[str], y: Any, sample_weight: Any, kind: str) -> tuple[list[str], list[str]]:
-    """Names of the columns of X, and those of y and weights where these are named."""
-    taken = [*(named_columns(y) or []), *(named_columns(sample_weight) or [])]
-    names, missing = [name for name in columns if name not in taken], [name for name in taken if name not in columns]
+    """Split column names into those of X and those that y and sample_weight name."""
+    other_names = [*(named_columns(y) or []), *(named_columns(sample_weight) or [])]
+    names = [name for name in columns if name not in other_names]
+    missing = [name for name in other_names if name not in columns]
     if missing or not names:
-        raise ValueError(f"{kind} has no column {missing or 'for X'}; it has {some_of(columns)}.")
-    return names, taken
+        raise ValueError(f"{kind} has no column {missing or 'for X'}; it has {first_items(columns)}.")
+    return names, other_names
 
 
 def parquet_batches(
     files: Sequence[str], columns: Sequence[str], rows: int, kind: str, dictionaries: Sequence[str] = ()
 ) -> Iterator[Any]:
-    """Arrow batches of some columns, file after file, at most `rows` at a time.
+    """Yield Arrow batches of the named columns, file after file, of at most `rows` rows.
 
-    Columns in `dictionaries` are read as such: a long text repeated in many rows is not written out.
+    Columns in `dictionaries` are read as dictionaries: a long string repeated in many rows is stored once.
 
-    Not by Arrow's dataset scanner, which decodes whole row groups, several of them ahead: those are often as large as
-    the file. For the same reason columns are read through small buffers.
+    Arrow's dataset scanner is not used: it decodes several row groups ahead, and a row group is often as large as the
+    file. For the same reason columns are read through small buffers.
     """
     import pyarrow.parquet as pq
 
@@ -462,12 +507,12 @@ def parquet_batches(
             missing = sorted(set(columns) - set(file.schema_arrow.names))
             if missing:
                 raise ValueError(f"{name} has no column {missing[0]!r}, which other files of {kind} have.")
-            yield from _to_the_end(file.iter_batches(rows, columns=columns), kind)
+            yield from _nonempty(file.iter_batches(rows, columns=columns), kind)
     refuse_change()
 
 
-def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
-    """Batches that have rows."""
+def _nonempty(batches: Iterator[Any], kind: str) -> Iterator[Any]:
+    """Yield the batches that have rows, and explain errors of reading."""
     while True:
         with _reading(kind):
             batch = next(batches, None)
@@ -478,7 +523,10 @@ def _to_the_end(batches: Iterator[Any], kind: str) -> Iterator[Any]:
 
 
 def _stack_columns(batch: Any, names: str | Sequence[str]) -> NDArray[Any]:
-    """One column of an Arrow batch, or several in one array, in single precision if they all are; nulls become NaN."""
+    """Return one column of an Arrow batch as a vector, or several as a matrix; nulls become NaN.
+
+    The matrix is of single precision if every column is.
+    """
     if isinstance(names, str):
         return np.asarray(batch.column(names).to_numpy(zero_copy_only=False))
     columns = [_stack_columns(batch, name) for name in names]
@@ -508,24 +556,25 @@ def _iterator(X: Any, y: Any, sample_weight: Any) -> BlockSource:
     return BlockSource(read, "iterator", rereadable=not once)
 
 
-def some_of(items: Sequence[Any]) -> str:
-    """The first of them, for messages."""
-    return ", ".join(map(repr, items[:5])) + (" ..." if len(items) > 5 else "")
+def first_items(items: Sequence[Any]) -> str:
+    """List the first items, for messages."""
+    text = ", ".join(map(repr, items[:MAX_ITEMS_IN_MESSAGE]))
+    return text + (" ..." if len(items) > MAX_ITEMS_IN_MESSAGE else "")
 
 
-def require_positive(kept: int, given: int, least: int = 2) -> None:
+def require_positive(n_positive: int, n_rows: int, min_rows: int = 2) -> None:
     """Refuse weights that leave too few rows."""
-    if kept < least:
+    if n_positive < min_rows:
         raise ValueError(
-            f"sample_weight is positive for {kept} of {given} rows, but at least {least} rows with positive weight are "
-            f"needed; a weight of zero drops the row."
+            f"sample_weight is positive for {n_positive} of {n_rows} rows, but at least {min_rows} rows with positive "
+            f"weight are needed; a weight of zero drops the row."
         )
 
 
 def describe_not_finite(values: Any, what: str, names: Sequence[str] | None = None) -> str | None:
-    """A sentence on NaN and infinity in an array of floats, dense or sparse, or None where all its numbers are finite.
+    """Describe NaN and infinity in an array of floats, dense or sparse; None if all its numbers are finite.
 
-    It names the first of them in the order of rows, counted from 0, and the column by its name where it has one.
+    The sentence gives the first such entry in the order of rows, counted from 0, and its column by name if it has one.
     """
     if hasattr(values, "tocoo"):
         entries = values.tocoo()
@@ -534,38 +583,47 @@ def describe_not_finite(values: Any, what: str, names: Sequence[str] | None = No
         table = values.reshape(len(values), -1)
         rows, columns = np.nonzero(~np.isfinite(table))
         numbers = table[rows, columns]
-    missing, infinite = np.isnan(numbers), np.isinf(numbers)
+    missing = np.isnan(numbers)
+    infinite = np.isinf(numbers)
     if not (missing.any() or infinite.any()):
         return None
-    some_missing = bool(missing.any())
-    bad = missing if some_missing else infinite
-    order = np.lexsort((columns[bad], rows[bad]))
-    row, column = int(rows[bad][order[0]]), int(columns[bad][order[0]])
-    place = f"row {row} (counted from 0)"
+    any_missing = bool(missing.any())
+    reported = missing if any_missing else infinite
+    reported_rows = rows[reported]
+    reported_columns = columns[reported]
+    first = np.lexsort((reported_columns, reported_rows))[0]
+    position = f"row {int(reported_rows[first])} (counted from 0)"
     if values.ndim == 2:
-        place += f", column {column if names is None else repr(names[column])}"
-    count, n_rows = int(bad.sum()), len(np.unique(rows[bad]))
-    kind, adjective = ("NaN", "missing") if some_missing else ("infinity", "infinite")
-    counts = f"{count} {adjective} value{'s' if count > 1 else ''} in {n_rows} of {values.shape[0]} rows"
-    instead = "Drop these rows"
-    if what == "X":
-        instead += ", or fill the gaps with sklearn.impute.SimpleImputer" if some_missing else ", or mend the values"
-    return f"{what} contains {kind}: {counts}, the first in {place}. {instead}."
+        column = int(reported_columns[first])
+        position += f", column {column if names is None else repr(names[column])}"
+    n_values = int(reported.sum())
+    n_rows = len(np.unique(reported_rows))
+    kind, adjective = ("NaN", "missing") if any_missing else ("infinity", "infinite")
+    counts = f"{n_values} {adjective} value{'s' if n_values > 1 else ''} in {n_rows} of {values.shape[0]} rows"
+    remedy = "Drop these rows"
+    if what == "X" and any_missing:
+        remedy += ", or fill the missing values with sklearn.impute.SimpleImputer"
+    elif what == "X":
+        remedy += ", or fix the values"
+    return f"{what} contains {kind}: {counts}, the first in {position}. {remedy}."
 
 
 def as_table(X: Any) -> Any:
-    """An Arrow record batch as a table, in which scikit-learn and narwhals see the columns; anything else as it is."""
+    """Convert an Arrow record batch to a table, whose columns scikit-learn and narwhals see; return other X as is."""
     if type(X).__module__.split(".")[0] == "pyarrow" and type(X).__name__ == "RecordBatch":
         return from_extra("pyarrow", "parquet", "A record batch").Table.from_batches([X])
     return X
 
 
-def refuse_times(where: str = "", /, **arrays: Any) -> None:
-    """Raise where X, y or weights hold dates or durations, of which NumPy would make counts of some unit."""
+def refuse_times(suffix: str = "", /, **arrays: Any) -> None:
+    """Raise if X, y or weights hold dates or durations, which NumPy would convert to counts of some unit.
+
+    The message calls an array by its keyword followed by `suffix`.
+    """
     for name, values in arrays.items():
-        usual = isinstance(values, np.ndarray) and values.dtype.kind in "fiub"
-        if not usual and values is not None:
-            _refuse_times_in(values, f"{name}{where}")
+        numeric = isinstance(values, np.ndarray) and values.dtype.kind in "fiub"
+        if not numeric and values is not None:
+            _refuse_times_in(values, f"{name}{suffix}")
 
 
 def _refuse_times_in(values: Any, what: str) -> None:
@@ -574,7 +632,7 @@ def _refuse_times_in(values: Any, what: str) -> None:
         try:
             frame = nw.from_native(values)
             columns: list[Any] = [column.name for column in frame.iter_columns() if _is_time(column)]
-        except nw.exceptions.DuplicateError:  # names that are there twice
+        except nw.exceptions.DuplicateError:  # two columns of the same name
             columns = _time_columns_of_array(np.asarray(values))
         refuse_time_columns(columns, what)
     elif nw.dependencies.is_into_series(values):
@@ -591,40 +649,40 @@ def _is_time(column: Any) -> bool:
 
 
 def _holds_times(values: NDArray[Any]) -> bool:
-    """Whether an array is of times, or some of its objects are."""
+    """Whether an array holds dates, times or durations, also as objects."""
     if values.dtype.kind == "O":
-        return any(isinstance(value, TIMES) for value in values.ravel())
+        return any(isinstance(value, TIME_TYPES) for value in values.ravel())
     return values.dtype.kind in "mM"
 
 
 def _time_columns_of_array(values: Any) -> list[int]:
-    """Columns of an array, or of what becomes one, that hold times."""
+    """Indices of the columns of an array, or of nested lists, that hold times."""
     dtype = getattr(values, "dtype", None)
-    kind = "O" if dtype is None else getattr(dtype, "kind", "f")  # types of other libraries have no kind, and no times
+    kind = "O" if dtype is None else getattr(dtype, "kind", "f")  # dtypes of other libraries have no kind and no times
     if isinstance(values, str) or kind not in "mMO":
         return []
     try:
         array = np.asarray(values)
-    except (TypeError, ValueError):  # rows of different lengths, for one, which scikit-learn refuses
+    except (TypeError, ValueError):  # for instance rows of different lengths, which scikit-learn refuses
         return []
     columns = array if array.ndim == 2 and array.shape[1] else array.reshape(-1, 1)  # Dask's samples have no columns
     return [j for j in range(columns.shape[1]) if _holds_times(columns[:, j])]
 
 
 def refuse_time_columns(columns: Sequence[Any], what: str) -> None:
-    """Name the columns of X or y (`what`) that hold times, if there are any."""
+    """Raise if any columns of X or y (`what`) hold times."""
     if columns:
         raise ValueError(
-            f"{what} holds dates or times in column {some_of(columns)}, which are not numbers: give differences to a "
-            f"reference date, for instance (t - t.min()) / numpy.timedelta64(1, 'D'), or fit the table with the "
+            f"{what} holds dates or times in column {first_items(columns)}, which are not numbers: give differences to "
+            f"a reference date, for instance (t - t.min()) / numpy.timedelta64(1, 'D'), or fit the table with the "
             f"command olsen fit --dates."
         )
 
 
-def refuse_text(text: Sequence[str], n_columns: int) -> None:
-    """Name the columns that do not hold numbers, if there are any."""
-    if text:
+def refuse_text(text_columns: Sequence[str], n_columns: int) -> None:
+    """Raise if any columns do not hold numbers."""
+    if text_columns:
         raise ValueError(
-            f"{len(text)} of {n_columns} columns do not hold numbers: {some_of(text)}. Encode them first, for instance "
-            f"with sklearn.preprocessing.OneHotEncoder, or leave them out."
+            f"{len(text_columns)} of {n_columns} columns do not hold numbers: {first_items(text_columns)}. Encode them "
+            f"first, for instance with sklearn.preprocessing.OneHotEncoder, or leave them out."
         )
