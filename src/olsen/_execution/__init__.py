@@ -1,4 +1,4 @@
-"""Where and how work runs: threads, BLAS, memory, arrays of other libraries, messages, files; optional libraries."""
+"""Execution of the work: threads, BLAS, memory, arrays of other libraries, messages, files; optional libraries."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def from_extra(module: str, extra: str, purpose: str) -> Any:
     except ModuleNotFoundError as error:
         library = module.split(".")[0]
         if error.name is None or error.name.split(".")[0] != library:
-            raise  # it is there, and lacks something itself
+            raise  # the library is installed, but one of its own dependencies is missing
         raise ModuleNotFoundError(
             f"{purpose} needs {library}, which is not installed: pip install 'olsen[{extra}]'", name=library
         ) from None
 
 
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
-    libraries = {"numpy": "numpy", "scipy": "scipy", "scikit-learn": "sklearn"}
-    found = {name: importlib.import_module(module).__version__ for name, module in libraries.items()}
-    return {"python": platform.python_version(), "olsen": __version__, **found}
+    """Versions of Python, of this package and of the libraries that the results depend on."""
+    modules = {"numpy": "numpy", "scipy": "scipy", "scikit-learn": "sklearn"}
+    library_versions = {name: importlib.import_module(module).__version__ for name, module in modules.items()}
+    return {"python": platform.python_version(), "olsen": __version__, **library_versions}

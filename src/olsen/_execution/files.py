@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place under a temporary name, then renamed."""
+"""Atomic writing: a file is written in its folder under a temporary name and then renamed."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from typing import TypeVar
 Result = TypeVar("Result")
 Name = str | os.PathLike[str]
 
-_unfinished: dict[Path, list[Path]] = {}  # temporary file -> folders that were made for it, outermost first
+_unfinished: dict[Path, list[Path]] = {}  # temporary file -> folders created for it, outermost first
 
 
 def atomically(path: Name, write: Callable[[Path], Result]) -> Result:
-    """Call ``write(temporary)`` and rename what it wrote to `path`; readers see the old file or the new one.
+    """Call ``write(temporary)`` and rename the temporary file to `path`; readers see the old file or the new one.
 
     Parameters
     ----------
     path : path
-        A link stays a link: what it points to is replaced. An old file's permissions are kept. Folders are made where
-        they are missing, and removed again if writing fails. Pipes and devices are written directly.
+        A link stays a link, and its target is replaced. The permissions of an old file are kept. Missing folders are
+        created, and removed again if writing fails. Pipes and devices are written directly.
     write : callable
-        Writes a file of the given path, which has the suffix of `path`.
+        Writes the file at the path that it is called with, which has the suffix of `path`.
 
     Returns
     -------
     object
-        What `write` returned.
+        Return value of `write`.
 
     Examples
     --------
@@ -46,18 +46,18 @@ def atomically(path: Name, write: Callable[[Path], Result]) -> Result:
     """
     if is_stream(path):
         return write(Path(path))
-    place = Path(os.path.realpath(path))
-    temporary = place.with_name(f".olsen-{os.getpid()}-{os.urandom(4).hex()}{place.suffix}")
-    _unfinished[temporary] = [folder for folder in reversed(place.parents) if not folder.exists()]
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".olsen-{os.getpid()}-{os.urandom(4).hex()}{target.suffix}")
+    _unfinished[temporary] = [folder for folder in reversed(target.parents) if not folder.exists()]
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        temporary.touch(0o600 if place.exists() else 0o666, exist_ok=False)  # as private as the old file meanwhile
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch(0o600 if target.exists() else 0o666, exist_ok=False)  # the old file may be private
         result = write(temporary)
-        with open(temporary, "rb+") as written:
-            os.fsync(written.fileno())  # so that not even a power failure leaves half a file
-        if place.exists():
-            shutil.copymode(place, temporary)
-        os.replace(temporary, place)
+        with open(temporary, "rb+") as file:
+            os.fsync(file.fileno())  # so that not even a power failure leaves half a file
+        if target.exists():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
         return result
     except BaseException as error:
         _remove(temporary)
@@ -70,26 +70,26 @@ def atomically(path: Name, write: Callable[[Path], Result]) -> Result:
 
 
 def check_writable(path: Name) -> None:
-    """Raise OSError if :func:`atomically` could not write there. Nothing is changed, no folder is made."""
-    place = Path(os.path.realpath(path))
-    if place.exists() and not os.access(place, os.W_OK):
+    """Raise OSError if :func:`atomically` could not write to a path. Nothing is changed, no folder is created."""
+    target = Path(os.path.realpath(path))
+    if target.exists() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "cannot write, the file is write-protected", str(path))
-    if is_stream(place):
+    if is_stream(target):
         return
     try:
-        # permissions are not enough: the disk may be full
-        tempfile.TemporaryFile(dir=next(folder for folder in place.parents if folder.exists())).close()
+        # A test of permissions is not enough: the disk may be full.
+        tempfile.TemporaryFile(dir=next(folder for folder in target.parents if folder.exists())).close()
     except OSError as error:
         raise OSError(error.errno, f"cannot write, {(error.strerror or 'refused').lower()}", str(path)) from None
 
 
 def is_stream(path: Name) -> bool:
-    """Whether a path is a pipe or a device: written, never replaced."""
+    """Whether a path is a pipe or a device, which is written to and never replaced."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def remove_unfinished() -> None:
-    """Remove the temporary files of this process, and folders made for them: for a process that is about to end."""
+    """Remove the temporary files of this process and the folders created for the files, before the process ends."""
     for temporary in list(_unfinished):
         _remove(temporary)
 
@@ -103,7 +103,7 @@ def _remove(temporary: Path) -> None:
 
 
 def _disk_full(error: BaseException | None) -> int | None:
-    """The system's number for a full disk if that is behind an error, such as those of Matplotlib closing its files."""
+    """Return the errno of a full disk if that caused an error, such as Matplotlib's when it closes a file."""
     while error is not None:
         if isinstance(error, OSError) and errno.errorcode.get(error.errno or 0) in ("ENOSPC", "EFBIG", "EDQUOT"):
             return error.errno

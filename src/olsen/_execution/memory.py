@@ -1,4 +1,4 @@
-"""How much memory there is, a refusal before an allocation that would not fit, and keeping what was freed."""
+"""Available memory, refusal of allocations that would not fit, and reuse of freed memory."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ except ImportError:  # Windows has no such limits
 
 INFINITY = float("inf")
 
-# glibc gives memory above 128 kB back to the system as soon as it is freed, and asking for it anew took a fifth of the
-# time of a fit; up to the size of the largest block (of at most 32 MB) that was ever freed it keeps it
+# glibc returns blocks above 128 kB to the system on release, and allocating such blocks again took a fifth of the
+# time of a fit. The threshold rises to the largest block (of at most 32 MB) that was ever freed.
 with suppress(MemoryError):
     np.empty(31 << 20, np.uint8)
 
 
 def available_bytes(root: Path = Path("/")) -> float:
-    """Memory that this process can allocate without swapping, in bytes; infinity where the system does not tell.
+    """Memory that this process can allocate without swapping, in bytes; infinity if the system does not report it.
 
-    The least of what the machine has left, of what the control group of this process has left (version 2 of Linux; in a
-    container its mounted root), and of the limit on its address space (``ulimit -v``). It is looked up anew in every
-    call, in files of the system below `root`. Of a group, only what belongs to no file counts as used: pages of files
-    are given back before memory is refused.
+    The minimum of the available memory of the machine, of the remainder under the limit of the process's control group
+    (Linux cgroups version 2; in a container its mounted root), and of the remainder under the limit on the address
+    space (``ulimit -v``). Every call reads the system files below `root` anew. In a control group only anonymous memory
+    counts as used: the kernel drops cached file pages before it refuses an allocation.
     """
-    left = [1024 * _number(root / "proc/meminfo", "MemAvailable:")]
-    own = re.search(r"^0::/(.+)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
-    for name in ("", own[1]) if own else ("",):
+    available = [1024 * _number(root / "proc/meminfo", "MemAvailable:")]
+    process_group = re.search(r"^0::/(.+)$", _text(root / "proc/self/cgroup"), re.MULTILINE)
+    for name in ("", process_group[1]) if process_group else ("",):
         group = root / "sys/fs/cgroup" / name
-        most = _number(group / "memory.max")
-        if most < INFINITY:  # reading statistics takes long
-            left.append(most - _number(group / "memory.stat", "anon ", 0.0))
+        group_limit = _number(group / "memory.max")
+        if group_limit < INFINITY:  # memory.stat is slow to read
+            available.append(group_limit - _number(group / "memory.stat", "anon ", 0.0))
     if resource is not None and (limit := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
-        left.append(limit - 1024 * _number(root / "proc/self/status", "VmSize:", 0.0))
-    return max(0.0, min(left))
+        available.append(limit - 1024 * _number(root / "proc/self/status", "VmSize:", 0.0))
+    return max(0.0, min(available))
 
 
 def _text(path: Path) -> str:
-    """What is in a file; nothing if it cannot be read."""
+    """Content of a file; empty if the file cannot be read."""
     try:
         return path.read_text()
     except (OSError, ValueError):
@@ -51,13 +51,13 @@ def _text(path: Path) -> str:
 
 
 def _number(path: Path, name: str = "", missing: float = INFINITY) -> float:
-    """The number after a name at the beginning of a line of a file."""
-    found = re.search(rf"^{name}\s*(\d+)", _text(path), re.MULTILINE)
-    return float(found[1]) if found else missing
+    """Number that follows a name at the beginning of a line of a file."""
+    match = re.search(rf"^{name}\s*(\d+)", _text(path), re.MULTILINE)
+    return float(match[1]) if match else missing
 
 
 def describe(n_bytes: float) -> str:
-    """Bytes for people.
+    """Format a number of bytes for readers.
 
     >>> describe(3_200_000_000)
     '3.2 GB'
@@ -70,7 +70,7 @@ def describe(n_bytes: float) -> str:
 
 
 def require(n_bytes: float, what: str, instead: str) -> None:
-    """Raise MemoryError when `what` needs more than the memory there is; looked up only for large requests."""
+    """Raise MemoryError if `what` needs more than the available memory, which is looked up for large requests only."""
     if n_bytes < 64e6:
         return
     free = available_bytes()
@@ -80,11 +80,12 @@ def require(n_bytes: float, what: str, instead: str) -> None:
 
 @contextmanager
 def limited_growth(n_bytes: float) -> Iterator[None]:
-    """Have allocations raise MemoryError once this process has grown by so many bytes.
+    """Context in which allocations raise MemoryError once the process has grown by `n_bytes`.
 
-    For libraries that read files of strangers and know no limit of their own. It lowers the limit on the address space
-    (``ulimit -v``), which Linux enforces for the whole process, so that the code inside should be plain Python: C++
-    libraries may end the process where memory is refused. Systems without such a limit are left as they are.
+    It is meant for libraries that read untrusted files without a limit on memory. The limit on the address space
+    (``ulimit -v``) is lowered, which Linux enforces for the whole process. The code inside should therefore be plain
+    Python, because C++ libraries may abort the process if an allocation fails. Systems without such a limit are left
+    unchanged.
     """
     size = 1024 * _number(Path("/proc/self/status"), "VmSize:")
     if resource is None or size + n_bytes == INFINITY:

@@ -1,15 +1,16 @@
-"""Threads over members, and how many threads BLAS uses meanwhile.
+"""Threads over members, and the number of threads that BLAS uses meanwhile.
 
 Members are independent and their kernels release the interpreter lock, so plain threads are enough: no data is copied
-and no process is started. BLAS is held to one thread meanwhile; otherwise every thread would start its own set of BLAS
-threads and they would fight for the cores.
+and no process is started. BLAS is limited to one thread meanwhile; otherwise every thread would start its own set of
+BLAS threads, and all would compete for the cores.
 
-The calling thread always works too, and pooled threads join when they are free. So no call waits for threads that are
-busy elsewhere, and where none can be had (the interpreter is ending, the system has no more) the caller does it all.
+The calling thread always works too, and pooled threads join when free. So no call waits for threads that are busy
+elsewhere. If no thread can be started (the interpreter is ending, or the system has none left), the caller does all
+the work.
 
-**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the whole process. So all our limits go
-into one table and the most recent applies; the original value is restored when the last one is released.
-OpenBLAS built on OpenMP has a number for each thread instead: there only the thread that asks is limited.
+**BLAS.** NumPy's and SciPy's OpenBLAS has one number of threads for the entire process. All our limits are therefore
+kept in one table and the most recent applies; the original value is restored when the last limit is released.
+OpenBLAS built on OpenMP has a number for each thread instead: there only the calling thread is limited.
 """
 
 from __future__ import annotations
@@ -33,16 +34,17 @@ from . import memory
 T = TypeVar("T")
 Report = Callable[[int], None]  # called with the number of finished items
 
-THREAD_BYTES = 1 << 25
+THREAD_BYTES = 1 << 25  # memory for the stack of a thread and its work
 CHUNK_SECONDS = 0.1  # compiled work cannot be interrupted, and Ctrl-C should work at once
 
-_held = ContextVar("_held", default=False)  # whether the caller is within a limit to one thread
+_blas_is_single = ContextVar("_blas_is_single", default=False)  # whether the caller is inside a limit to one thread
 
 
 class cached_property(functools.cached_property[T]):
-    """The same without a lock: that of Python 3.11 is one for all objects, and a child forked meanwhile waits for ever.
+    """Variant of `functools.cached_property` without a lock.
 
-    Two threads may then compute a value twice, as from Python 3.12 on; either will do.
+    Python 3.11 has one lock for all objects, and a child process forked while the lock is taken would wait for ever.
+    Without it two threads may compute the same value twice, as in Python 3.12 and later, which does no harm.
     """
 
     def __init__(self, func: Callable[[Any], T]) -> None:
@@ -51,31 +53,31 @@ class cached_property(functools.cached_property[T]):
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """Threads meant by `n_jobs`, with scikit-learn's meaning of None and of negative numbers.
+    """Number of threads for `n_jobs`, with scikit-learn's meaning of None and of negative numbers.
 
-    Joblib's Dask backend counts the cores of the cluster, which are not those of this machine.
+    Joblib's Dask backend counts the cores of the cluster; the result is then at most the number of local cores.
     """
-    found = int(joblib.effective_n_jobs(n_jobs))
-    on_cluster = found > 1 and hasattr(joblib.parallel.get_active_backend()[0], "client")
-    return min(found, int(joblib.cpu_count())) if on_cluster else found
+    n_threads = int(joblib.effective_n_jobs(n_jobs))
+    on_cluster = n_threads > 1 and hasattr(joblib.parallel.get_active_backend()[0], "client")
+    return min(n_threads, int(joblib.cpu_count())) if on_cluster else n_threads
 
 
 def room_for_a_thread() -> bool:
-    """Whether there is memory for one more thread, its stack and what it works on.
+    """Whether there is memory for the stack and the work of one more thread.
 
-    A thread that cannot allocate before it has reported itself leaves whoever started it waiting for ever.
+    If a new thread cannot allocate memory before it has signalled its start, the starting thread waits for ever.
     """
     return memory.available_bytes() > THREAD_BYTES
 
 
 @dataclass(frozen=True)
 class Threads:
-    """Call ``sharing(function, n_items)`` to have ``function(start, stop)`` called on chunks; results in order.
+    """Work on chunks of items: ``threads(function, n_items)`` returns all ``function(start, stop)`` in order.
 
     Parameters
     ----------
     n_threads : int, default=1
-        Threads to use, the calling one among them.
+        Number of threads, including the calling thread.
     report : callable, default=None
         Called with the number of finished items after every chunk of the calling thread, from that thread.
     """
@@ -86,10 +88,10 @@ class Threads:
     def __call__(
         self, function: Callable[[int, int], T], n_items: int, /, *, chunk: int | None = None, uses_blas: bool = True
     ) -> list[T]:
-        """Results of ``function(start, stop)``, which must not depend on where chunks are cut.
+        """Results of ``function(start, stop)``, which must not depend on the division into chunks.
 
-        After an error, also an interrupt from the keyboard, no chunk is begun any more, and it surfaces as soon as
-        those at work have ended.
+        After an error or a keyboard interrupt no further chunk is begun, and the error is raised as soon as the running
+        chunks have ended.
 
         Parameters
         ----------
@@ -98,47 +100,63 @@ class Threads:
         n_items : int
             Number of items.
         chunk : int, default=None
-            Items in a chunk. By default as many as take about ``CHUNK_SECONDS``, which every thread finds out from a
-            first item, and not more than make four chunks a thread, so that uneven items even out.
+            Items in a chunk. By default a chunk takes about ``CHUNK_SECONDS``, which every thread estimates from its
+            first item, and there are at least four chunks per thread, so that uneven items balance.
         uses_blas : bool, default=True
-            Whether the work calls BLAS, which is then held to one thread.
+            Whether the work calls BLAS, which is then limited to one thread.
         """
-        parts = 4 * self.n_threads if self.n_threads > 1 or self.report else 1
-        most = chunk or max(1, -(-n_items // parts))
+        n_chunks = 4 * self.n_threads if self.n_threads > 1 or self.report else 1
+        max_chunk = chunk or max(1, -(-n_items // n_chunks))
         with one_blas_thread() if uses_blas else nullcontext():
-            return _map_chunks(function, n_items, chunk or 1, most, self.n_threads, self.report)
+            return _map_chunks(
+                function,
+                n_items,
+                first_chunk=chunk or 1,
+                max_chunk=max_chunk,
+                n_threads=self.n_threads,
+                report=self.report,
+            )
 
     def quiet(self) -> Threads:
-        """The same without reports: for steps on the way to what is reported."""
+        """Threads without reports, for intermediate steps of a reported task."""
         return replace(self, report=None) if self.report else self
 
     def without_blas(self, function: Callable[[int, int], T], n_items: int, /) -> list[T]:
-        """For work that calls no BLAS, which then need not be held to one thread: what `subsets` calls a mapper.
+        """Results of work that calls no BLAS, so that BLAS need not be limited; a mapper in the sense of `subsets`.
 
-        Few chunks whatever the threads: such work takes turns at the interpreter, and on 16 cores many chunks took
-        twice the time of eight.
+        There are eight chunks for any number of threads: such work competes for the interpreter lock, and on 16 cores
+        many chunks took twice the time of eight.
         """
         return self.quiet()(function, n_items, chunk=-(-n_items // 8) or 1, uses_blas=False)
 
     def blas(self) -> AbstractContextManager[None]:
-        """Context in which BLAS has these threads (with one: as many as it likes), for a few large products."""
+        """Context in which BLAS uses `n_threads` threads (no limit if that is one), for a few large products."""
         return blas_threads(self.n_threads if self.n_threads > 1 else None)
 
 
 def _map_chunks(
-    function: Callable[[int, int], T], n_items: int, first: int, most: int, n_threads: int, report: Report | None
+    function: Callable[[int, int], T],
+    n_items: int,
+    *,
+    first_chunk: int,
+    max_chunk: int,
+    n_threads: int,
+    report: Report | None,
 ) -> list[T]:
-    """Chunks of `first` items to begin with and of at most `most`, by the calling thread and by pooled ones."""
-    lock, results, helpers = threading.Lock(), dict[int, T](), list[Future[None]]()
-    begun = done = reported = 0  # items
+    """Work on chunks of `first_chunk` items at first and at most `max_chunk`, in the calling and in pooled threads."""
+    lock = threading.Lock()
+    results: dict[int, T] = {}
+    helpers: list[Future[None]] = []
+    begun = done = reported = 0  # numbers of items
 
     def take_chunks(report: Report | None = None) -> None:
         nonlocal begun, done, reported
-        size = first
+        size = first_chunk
         try:
             while True:
                 with lock:
-                    start, begun = begun, min(begun + size, n_items)
+                    start = begun
+                    begun = min(begun + size, n_items)
                     stop = begun
                 if start == stop:
                     return
@@ -150,29 +168,31 @@ def _map_chunks(
                 if report:
                     reported = done
                     report(reported)
-                size = max(first, min(most, int((stop - start) * CHUNK_SECONDS / max(seconds, 1e-9))))
+                items_in_time = int((stop - start) * CHUNK_SECONDS / max(seconds, 1e-9))
+                size = max(first_chunk, min(max_chunk, items_in_time))
         finally:
             begun = n_items  # after an error no chunk is begun
 
+    n_helpers = min(n_threads, -(-n_items // max_chunk)) - 1
     try:
-        while len(helpers) < min(n_threads, -(-n_items // most)) - 1 and _submit(take_chunks, helpers):
+        while len(helpers) < n_helpers and _submit(take_chunks, helpers):
             pass
         take_chunks(report)
     finally:
-        at_work = [helper for helper in helpers if not helper.cancel()] if helpers else helpers
+        running = [helper for helper in helpers if not helper.cancel()] if helpers else helpers
         try:
-            wait(at_work)
-        except BaseException:  # a first interrupt surfaces after they have ended, a second one at once
-            wait(at_work)
+            wait(running)
+        except BaseException:  # a first interrupt is raised after the helpers have ended, a second one at once
+            wait(running)
             raise
-    for helper in at_work:
-        helper.result()  # or its error
+    for helper in running:
+        helper.result()  # raises the error of the helper, if any
     if report and reported < done:
         report(done)
     return list(map(results.__getitem__, sorted(results)))
 
 
-_most_helpers = 0  # that were ever asked for at once
+_max_helpers = 0  # largest number of helpers ever requested at once
 
 
 @functools.cache
@@ -181,54 +201,55 @@ def _pool() -> ThreadPoolExecutor:
 
 
 def _submit(function: Callable[[], None], helpers: list[Future[None]]) -> bool:
-    """Have a pooled thread call a function as if it were this one, when it is free; False if there is none."""
-    global _most_helpers
-    if len(helpers) >= _most_helpers and not room_for_a_thread():
+    """Queue a function for a pooled thread, in the context of the calling thread; False if there is no thread."""
+    global _max_helpers
+    if len(helpers) >= _max_helpers and not room_for_a_thread():
         return False
     try:
         helpers.append(_pool().submit(copy_context().run, function))
     except RuntimeError:  # the interpreter is ending, or the system has no more threads
         return False
-    _most_helpers = max(_most_helpers, len(helpers))
+    _max_helpers = max(_max_helpers, len(helpers))
     return True
 
 
 @functools.cache
 def _libraries() -> list[Any]:
-    """Of BLAS, as threadpoolctl sees them: looked up once, as that takes milliseconds."""
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
-    return [library for library in found if library.get_num_threads() is not None]
+    """BLAS libraries in threadpoolctl's view, looked up once because that takes milliseconds."""
+    controllers = ThreadpoolController().select(user_api="blas").lib_controllers
+    return [library for library in controllers if library.get_num_threads() is not None]
 
 
 _lock = threading.Lock()
-_limits: dict[object, int | None] = {}  # in force, the latest at the end
-_before: list[tuple[Any, int]] = []  # libraries, and their numbers of threads before the first
+_limits: dict[object, int | None] = {}  # active limits, the latest at the end
+_original: list[tuple[Any, int]] = []  # libraries, and their numbers of threads before the first limit
 
 
 @contextmanager
 def blas_threads(count: int | None) -> Iterator[None]:
-    """Context in which BLAS uses so many threads; None means as many as it had before any limit of ours."""
-    limit, held = object(), _held.get()
+    """Context in which BLAS uses `count` threads; None means the number before any limit of ours."""
+    limit = object()
+    was_single = _blas_is_single.get()
     try:
-        _held.set(count == 1)
+        _blas_is_single.set(count == 1)
         with _lock:
             if not _limits:
-                _before[:] = [(library, library.get_num_threads()) for library in _libraries()]
+                _original[:] = [(library, library.get_num_threads()) for library in _libraries()]
             _limits[limit] = count
             _apply_latest()
         yield
     finally:
-        _held.set(held)
+        _blas_is_single.set(was_single)
         try:
             _leave(limit)
-        except BaseException:  # an interrupt from the keyboard must not keep what others use
+        except BaseException:  # a keyboard interrupt must not leave the limit in force for other threads
             _leave(limit)
             raise
 
 
 def one_blas_thread() -> AbstractContextManager[None]:
-    """Context in which BLAS uses one thread; nothing to do within another one of the caller's."""
-    return nullcontext() if _held.get() else blas_threads(1)
+    """Context in which BLAS uses one thread; does nothing inside another such context of the caller."""
+    return nullcontext() if _blas_is_single.get() else blas_threads(1)
 
 
 def _leave(limit: object) -> None:
@@ -238,21 +259,27 @@ def _leave(limit: object) -> None:
 
 
 def _apply_latest() -> None:
-    """threadpoolctl 3.7 on lets only one thread set the number of OpenBLAS, the first, as long as that is alive."""
+    """Set the number of BLAS threads to the latest limit, or to the original number without a limit.
+
+    threadpoolctl 3.7 and later allows only the first thread to set the number of OpenBLAS, as long as that thread is
+    alive, unless the controlling thread is cleared.
+    """
     count = next(reversed(_limits.values()), None)
-    for library, before in _before:
-        if library.get_num_threads() != (count or before):
-            let_others: Callable[..., None] = getattr(library, "clear_controlling_thread", lambda force: None)
-            let_others(force=True)
-            library.set_num_threads(count or before)
-            let_others(force=True)
+    for library, original_count in _original:
+        if library.get_num_threads() != (count or original_count):
+            clear_controlling_thread: Callable[..., None] = getattr(
+                library, "clear_controlling_thread", lambda force: None
+            )
+            clear_controlling_thread(force=True)
+            library.set_num_threads(count or original_count)
+            clear_controlling_thread(force=True)
 
 
-def _start_again() -> None:
-    """A forked child has none of its parent's threads, and none of the contexts that they were in."""
-    global _most_helpers
-    _most_helpers = 0
-    _held.set(False)
+def _reset_in_child() -> None:
+    """Reset the state in a forked child, which has none of its parent's threads and contexts."""
+    global _max_helpers
+    _max_helpers = 0
+    _blas_is_single.set(False)
     _pool.cache_clear()
     if _limits:
         _limits.clear()
@@ -261,5 +288,5 @@ def _start_again() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # while nobody changes a number: threadpoolctl has a lock of its own, which the child could never leave
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_start_again)
+    # Forking waits until no thread changes a limit: a lock inside threadpoolctl would stay locked in the child.
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_reset_in_child)
