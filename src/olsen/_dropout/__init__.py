@@ -1,1 +1,1 @@
-"""Least squares under dropout: the estimator, what it converges to, and how it is trained."""
+"""Least squares under dropout: the estimator, its closed-form limit and its training by stochastic gradients."""

@@ -1,4 +1,4 @@
-"""DropoutRegressor: least squares trained with randomly masked columns, and what that converges to."""
+"""DropoutRegressor: least squares trained with randomly masked columns, or its limit in closed form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .exact import Masks
 class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator):  # type: ignore[misc,unused-ignore]
     r"""Linear regression trained with dropout of its columns.
 
-    Where an ensemble fits every member on its own, dropout fits one coefficient vector to the mean loss of all masks:
+    An ensemble fits every member separately, whereas dropout fits one coefficient vector to the mean loss of all masks:
 
     .. math:: \hat\beta = \arg\min_b \; E_S \| X S S' b - y \|^2
               = A^{-1} \left(X'X + (I - A) A^{-1} \mathrm{diag}(X'X)\right)^{-1} X'y
@@ -38,35 +38,36 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
     Parameters
     ----------
     max_features : int, float or array-like of shape (n_features,), default=0.5
-        How much a mask keeps: a count of columns, a fraction, or the probability of every column to be kept (coin flips
+        Size of a mask: a number of columns, a fraction, or the probability of every column to be kept (coin flips
         only). With coin flips a fraction is the probability itself; with ``sampling="fixed"`` it is rounded down to a
-        count. Smaller shrinks more; 1.0 is least squares.
+        number of columns. Smaller values shrink more; 1.0 is least squares.
     sampling : {"bernoulli", "fixed"}, default="bernoulli"
         A coin flip for every column, or masks of a fixed number of columns.
     rescale : bool, default=False
         Whether to multiply the coefficients by the probabilities, :math:`A \hat\beta`: the mean prediction over masks,
-        what dropout networks use after training. On standardised columns this is ridge regression with penalty
-        :math:`n (1 - \alpha) / \alpha`. Without it the predictor is what was trained, inflated by about one over alpha.
+        which dropout networks use after training. On standardised columns this is ridge regression with penalty
+        :math:`n (1 - \alpha) / \alpha`. Without it the coefficients are the trained ones, inflated by about one over
+        alpha.
     solver : {"closed_form", "sgd"}, default="closed_form"
         The minimiser itself, or training by stochastic gradients with masks drawn at every step, which reaches the same
-        coefficients up to `tol`. The former is faster and exact; the latter is what is done to networks, and needs
-        no matrix larger than a batch.
+        coefficients up to `tol`. The closed form is faster and exact; stochastic gradients are the way networks are
+        trained, and need no matrix larger than a batch.
     fit_intercept : bool, default=True
         Whether to fit an intercept. Columns are centred before they are masked, so that a dropped column stands at its
         mean, and the intercept itself is never dropped.
     batch_size : int, default=512
-        Rows of a step of ``"sgd"``; all rows when there are no more than that.
+        Rows of a step of ``"sgd"``; all rows if there are no more than that.
     n_masks : int, default=16
-        Masks that every row meets in a step of ``"sgd"``; eight rows share theirs. They come in pairs that avoid each
-        other.
+        Masks applied to every row in a step of ``"sgd"``; groups of eight rows have the same masks. Masks come in
+        antithetic pairs.
     learning_rate : float, default=None
         First step size of ``"sgd"``, for columns scaled to unit mean square; it falls slowly. None: the largest safe
-        one, from the data.
+        step size, from the data.
     max_iter : int, default=50000
         Largest number of steps of ``"sgd"``.
     tol : float, default=0.0005
         ``"sgd"`` stops when the estimated standard error of the averaged coefficients (of scaled columns) is below this
-        share of their norm. Half of it takes four times as long.
+        fraction of their norm. Half of it takes four times as long.
     random_state : int, RandomState instance or None, default=None
         Seed of rows and masks of ``"sgd"``; the closed form draws nothing.
     verbose : int, default=0
@@ -92,8 +93,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
 
     See Also
     --------
-    OLSEnsembleRegressor : Every mask gets its own least-squares fit, and these are averaged.
-    sklearn.linear_model.Ridge : What the rescaled estimator is on standardised columns.
+    OLSEnsembleRegressor : Average of separate least-squares fits, one for every mask.
+    sklearn.linear_model.Ridge : Equivalent of the rescaled estimator on standardised columns.
 
     Notes
     -----
@@ -117,7 +118,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
     True
     """
 
-    __module__ = "olsen"  # where users find it: pickles and model files name no private module
+    __module__ = "olsen"  # the public module, so that pickles and model files name no private module
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         **inputs.COMMON,
@@ -181,25 +182,27 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         with inputs.unchanged_on_failure(self):
             self._validate_params()
             inputs.refuse_missing_sizes(self.max_features)
-            given = inputs.open_training(self, X, y, sample_weight)
-            if not isinstance(given, Memory):
+            engine = inputs.open_training(self, X, y, sample_weight)
+            if not isinstance(engine, Memory):
                 raise ValueError(
                     f"DropoutRegressor takes arrays in memory, but X is of type {type(X).__name__}. Load or compute it "
                     f"to a NumPy array first; the ensembles also read files, blocks, Dask collections and GPU arrays."
                 )
-            masks, raw = masks_of(self.max_features, self.n_features_in_, self.sampling), given.problem
-            coef = self._solve(raw, masks)
+            masks = masks_of(self.max_features, self.n_features_in_, self.sampling)
+            problem = engine.problem
+            coef = self._solve(problem, masks)
             coef = coef * masks.inclusion[:, None] if self.rescale else coef
             self.inclusion_ = masks.inclusion
             intercept = np.zeros(coef.shape[1])
             if self.fit_intercept:
-                mean_x, mean_y = (weighted_mean(A, raw.weight) for A in (raw.X, raw.Y))
+                mean_x = weighted_mean(problem.X, problem.weight)
+                mean_y = weighted_mean(problem.Y, problem.weight)
                 intercept = mean_y - mean_x @ coef
-            dtype = type_that_holds(HOST, raw.X.dtype, coef, intercept)
-            self.coef_ = (coef[:, 0] if given.single_target else coef.T).astype(dtype)
+            dtype = type_that_holds(HOST, problem.X.dtype, coef, intercept)
+            self.coef_ = (coef[:, 0] if engine.single_target else coef.T).astype(dtype)
             self.intercept_: Any = 0.0
             if self.fit_intercept:
-                self.intercept_ = (intercept[0] if given.single_target else intercept).astype(dtype)
+                self.intercept_ = (intercept[0] if engine.single_target else intercept).astype(dtype)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -223,13 +226,12 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         tags.input_tags.sparse = True
         return tags
 
-    # What fit is made of
-
     def _solve(self, problem: Problem, masks: Masks) -> NDArray[np.float64]:
-        """Coefficients (p, q) by the chosen solver; sets what is known of the run."""
+        """Compute the coefficients (p, q) by the chosen solver; sets `n_iter_` and `loss_curve_`."""
         report = messages.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
         if self.solver == "closed_form":
-            self.n_iter_, self.loss_curve_ = 1, None
+            self.n_iter_ = 1
+            self.loss_curve_ = None
             coef = exact.solve(problem, masks)
             if report is not None:
                 report(1)
@@ -237,7 +239,8 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         names = ("batch_size", "n_masks", "learning_rate", "max_iter", "tol")
         settings = {name: getattr(self, name) for name in names}
         run = sgd.train(problem, masks, seed=inputs.resolve_seed(self.random_state), report=report, **settings)
-        self.n_iter_, self.loss_curve_ = run.n_iter, run.losses
+        self.n_iter_ = run.n_iter
+        self.loss_curve_ = run.losses
         if not run.converged:
             messages.warn(
                 f"training stopped after max_iter={self.max_iter} steps with a relative standard error of "
@@ -249,24 +252,26 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
 
 
 def masks_of(max_features: Any, p: int, sampling: str) -> Masks:
-    """Probabilities that masks on `p` columns follow, from what the user wrote."""
+    """Distribution of masks on `p` columns from the parameters of the estimator."""
     if np.ndim(max_features):
-        chance = np.asarray(max_features, dtype=np.float64)
+        probabilities = np.asarray(max_features, dtype=np.float64)
         if sampling == "fixed":
             raise ValueError(
-                f"max_features holds {chance.size} probabilities, but masks of a fixed size keep all columns equally "
-                f"often. Use sampling='bernoulli' for a probability of each column, or one number."
+                f"max_features holds {probabilities.size} probabilities, but masks of a fixed size keep all columns "
+                f"equally often. Use sampling='bernoulli' for a probability of each column, or one number."
             )
-        if chance.shape != (p,) or not ((chance >= 0) & (chance <= 1)).all() or not chance.any():
-            bad = np.flatnonzero(~((chance >= 0) & (chance <= 1)))
+        valid = (probabilities >= 0) & (probabilities <= 1)
+        if probabilities.shape != (p,) or not valid.all() or not probabilities.any():
+            invalid = np.flatnonzero(~valid)
             raise ValueError(
                 f"max_features must hold {p} probabilities in [0, 1], one for each column and not all 0; it has shape "
-                f"{chance.shape}, and {len(bad)} are outside, the first ones at {bad[:5].tolist()}."
+                f"{probabilities.shape}, and {len(invalid)} are outside, the first ones at {invalid[:5].tolist()}."
             )
-        return Masks(chance, chance, None)
+        return Masks(probabilities, probabilities, None)
     size = resolve_size(max_features, p, "max_features")
     if sampling == "fixed":
         partner = (size - 1) / (p - 1) if size < p else 1.0
         return Masks(np.full(p, size / p), np.full(p, partner), size)
-    chance = np.full(p, size / p if isinstance(max_features, (int, np.integer)) else float(max_features))
-    return Masks(chance, chance, None)
+    probability = size / p if isinstance(max_features, (int, np.integer)) else float(max_features)
+    probabilities = np.full(p, probability)
+    return Masks(probabilities, probabilities, None)

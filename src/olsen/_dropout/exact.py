@@ -1,4 +1,4 @@
-r"""What dropout converges to, without drawing a single mask.
+r"""Limit of dropout in closed form, without drawing masks.
 
 A mask keeps column j with probability :math:`\alpha_j` and, once j is kept, another column l with probability
 :math:`\kappa_l`: :math:`\kappa = \alpha` for coin flips, :math:`\kappa = (m - 1)/(p - 1)` for masks of m columns. The
@@ -33,14 +33,16 @@ from .._trust import Cutoff, rounding_of_factors
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+BLOCK_BYTES = 1 << 25  # size of a dense block of columns
+MIN_RECIPROCAL_CONDITION = 1e-7  # below this a Cholesky factor is not used
 _INSTEAD = "Use solver='sgd', which needs a few mini-batches of rows only, or fewer columns."
 
 
 class Masks(NamedTuple):
-    """How masks are drawn."""
+    """Distribution of the masks."""
 
     inclusion: NDArray[np.float64]  # (p,) alpha: probability that a column is kept
-    partner: NDArray[np.float64]  # (p,) kappa: the same, given that some other column is kept
+    partner: NDArray[np.float64]  # (p,) kappa: that probability, conditional on another column being kept
     size: int | None  # columns in every mask; None: coin flips
 
 
@@ -56,25 +58,30 @@ def solve(problem: Problem, masks: Masks) -> NDArray[np.float64]:
     """
     n, p = problem.shape
     coef = np.zeros((p, problem.Y.shape[1]))
-    kept = np.flatnonzero(masks.inclusion > 0)
-    if len(kept) < p:
-        problem = replace(problem, X=problem.X[:, kept])
-    kappa = masks.partner[kept]
-    side = _column_side if n >= len(kept) else _from_data if (kappa == 1).any() else _row_side
-    coef[kept] = side(problem, kappa)
+    columns = np.flatnonzero(masks.inclusion > 0)
+    if len(columns) < p:
+        problem = replace(problem, X=problem.X[:, columns])
+    kappa = masks.partner[columns]
+    if n >= len(columns):
+        coef[columns] = _column_side(problem, kappa)
+    elif (kappa == 1).any():
+        coef[columns] = _from_data(problem, kappa)
+    else:
+        coef[columns] = _row_side(problem, kappa)
     return coef
 
 
 def column_blocks(problem: Problem) -> Iterator[tuple[Indices, Array]]:
     """Columns in dense blocks, each with its (n, width) centred and weighted values."""
     n, p = problem.shape
-    width = max(1, (1 << 25) // (8 * n))  # blocks of 32 MiB
+    width = max(1, BLOCK_BYTES // (8 * n))
     for start in range(0, p, width):
-        here = np.arange(start, min(start + width, p))
-        yield here, problem.submatrix(here, None).A
+        columns = np.arange(start, min(start + width, p))
+        yield columns, problem.submatrix(columns, None).A
 
 
 def _column_side(problem: Problem, kappa: Array) -> Array:
+    """Minimiser of the expected loss from the p x p matrix N."""
     p = problem.shape[1]
     memory.require(24.0 * p * p, f"The expected Gram matrix of {p} columns", _INSTEAD)
     moments = problem.moments
@@ -84,7 +91,8 @@ def _column_side(problem: Problem, kappa: Array) -> Array:
     if not kappa.any():  # one column at a time: p separate regressions
         coef[live] = moments.C[live] / length[live, None] ** 2
         return coef
-    kappa, length = kappa[live], length[live]
+    kappa = kappa[live]
+    length = length[live]
     unit = np.sqrt(kappa) / length
     N = moments.G[np.ix_(live, live)] * np.outer(unit, unit)
     np.fill_diagonal(N, 1.0)
@@ -92,32 +100,37 @@ def _column_side(problem: Problem, kappa: Array) -> Array:
     if L is None:
         coef[live] = _from_data(replace(problem, X=problem.X[:, live]), kappa)
     else:
-        coef[live] = la.cho_solve((L, True), unit[:, None] * moments.C[live]) / (length * np.sqrt(kappa))[:, None]
+        z = la.cho_solve((L, True), unit[:, None] * moments.C[live])
+        coef[live] = z / (length * np.sqrt(kappa))[:, None]
     return coef
 
 
 def _trusted_factor(N: Array) -> Array | None:
-    """Cholesky factor of a definite N, or None where it is not to be trusted."""
+    """Cholesky factor of N, or None if N is not definite or is ill-conditioned."""
     if not len(N):
         return N
     L, info = la.lapack.dpotrf(N, lower=True, clean=False)
-    trusted = not info and la.lapack.dpocon(L, la.norm(N, 1), uplo="L")[0] >= 1e-7  # reciprocal condition number
-    return np.asarray(L) if trusted else None
+    if info:
+        return None
+    reciprocal_condition = la.lapack.dpocon(L, la.norm(N, 1), uplo="L")[0]
+    return np.asarray(L) if reciprocal_condition >= MIN_RECIPROCAL_CONDITION else None
 
 
 def _from_data(problem: Problem, kappa: Array) -> Array:
     r"""Minimise :math:`\|X K b - y\|^2 + \sum_j \kappa_j (1 - \kappa_j) G_{jj} b_j^2` by QR, no Gram matrix formed.
 
-    Only columns with :math:`\kappa_j = 1` can be dependent here; among them the shortest coefficients are taken.
+    Only columns with :math:`\kappa_j = 1` can be dependent here; their coefficients are those of minimum norm.
     """
     n, p = problem.shape
-    loose = np.count_nonzero(kappa < 1)
-    memory.require(32.0 * (n + loose) * p, f"The orthogonal factorisation of {n} rows and {p} columns", _INSTEAD)
+    n_penalised = np.count_nonzero(kappa < 1)
+    memory.require(32.0 * (n + n_penalised) * p, f"The orthogonal factorisation of {n} rows and {p} columns", _INSTEAD)
     part = problem.submatrix(np.arange(p), None)
-    A, B, root = part.A, part.B, part.root
+    A = part.A
+    B = part.B
+    root = part.root
     if problem.fit_intercept:
-        # Centring leaves a component along the root weights at rounding level of the raw columns: for columns far from
-        # zero enough to look like one more direction when the rank is decided.
+        # Centring leaves a component along the root weights at the rounding level of the raw columns. For columns far
+        # from zero it is large enough to count as one more direction when the rank is determined.
         A = A - np.outer(root, (root @ A) / (root @ root))
     ridge = np.linalg.norm(A, axis=0) * np.sqrt(kappa * (1 - kappa))
     stacked = np.vstack([A * kappa, np.diag(ridge)[kappa < 1]])
@@ -127,7 +140,7 @@ def _from_data(problem: Problem, kappa: Array) -> Array:
 
 
 def _row_side(problem: Problem, kappa: Array) -> Array:
-    r"""The same minimiser from n x n matrices, where no column is always kept.
+    r"""Minimiser of the expected loss from n x n matrices; no column may be kept always.
 
     .. math:: V = I + X K E X' , \qquad b = E X' V^{-1} y , \qquad e_j = 1 / (G_{jj} (1 - \kappa_j)) .
 
@@ -136,11 +149,12 @@ def _row_side(problem: Problem, kappa: Array) -> Array:
     """
     n, p = problem.shape
     memory.require(24.0 * n * n, f"The Gram matrix of {n} rows", _INSTEAD)
-    e, V = np.zeros(p), np.zeros((n, n))
-    for here, A in column_blocks(problem):
-        penalty = (A * A).sum(axis=0) * (1 - kappa[here])
-        e[here] = np.divide(1.0, penalty, out=np.zeros(len(here)), where=penalty > 0)
-        A = A * np.sqrt(kappa[here] * e[here])
+    e = np.zeros(p)
+    V = np.zeros((n, n))
+    for columns, A in column_blocks(problem):
+        penalty = (A * A).sum(axis=0) * (1 - kappa[columns])
+        e[columns] = np.divide(1.0, penalty, out=np.zeros(len(columns)), where=penalty > 0)
+        A = A * np.sqrt(kappa[columns] * e[columns])
         V += row_products(A)
     part = problem.submatrix(np.arange(0), None)  # the targets and the weights
     if problem.fit_intercept:
@@ -151,6 +165,6 @@ def _row_side(problem: Problem, kappa: Array) -> Array:
         return _from_data(problem, kappa)
     coef = np.zeros((p, part.B.shape[1]))
     u = la.cho_solve((L, True), part.B)
-    for here, A in column_blocks(problem):
-        coef[here] = e[here, None] * (A.T @ u)
+    for columns, A in column_blocks(problem):
+        coef[columns] = e[columns, None] * (A.T @ u)
     return coef
