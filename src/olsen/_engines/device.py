@@ -98,7 +98,7 @@ class Device(Rows):
 
 
 def predict(X: Any, coef: Any, intercept: Any, check: Callable[[Any], Any]) -> Any:
-    """Predictions in the namespace and on the device of X, which must be those of the fit."""
+    """Predictions in the namespace and on the device of X, which must match the fit."""
     space = _same_space({"coef_": coef, "X": X})
     if X.ndim != 2:
         raise ValueError(f"X has shape {tuple(X.shape)}; expected 2D, rows by columns.")

@@ -66,7 +66,7 @@ class Refit(NamedTuple):
     def design_for(self, n_rows: int) -> Design:
         """Design for fewer rows: the same columns and the same fraction of the rows.
 
-        The limit of infinitely many determinantal members is computed anew from these rows.
+        The limit of infinitely many determinantal members is computed anew from the remaining rows.
         """
         max_samples = self.design.max_samples
         if isinstance(max_samples, (int, np.integer)):
@@ -97,7 +97,7 @@ class FoldFit(NamedTuple):
 
 
 class Engine(Protocol):
-    """Interface to the training data, wherever they are stored; an engine never sees the estimator that calls it."""
+    """Interface to the training data, in whatever storage; an engine never sees the estimator that calls it."""
 
     options: Options
     why_no_rows: str = ""  # reason and way out, for requests that need the rows; empty if the rows are kept

@@ -179,7 +179,7 @@ class Memory(Rows):
 
 
 def factor_problem(rows: CentredRows) -> Problem:
-    """Least-squares problem whose rows are those of a triangular factor, which are centred."""
+    """Least-squares problem of the centred rows of a triangular factor."""
     return Problem(rows.X, rows.Y, None, False, known_cutoff=rows.cutoff)
 
 

@@ -47,7 +47,7 @@ from ..subsets import row_groups
 from .engine import Options
 
 T = TypeVar("T")
-Triple = tuple[Any, Any, Any]  # X, y and weights of a block as they are stored; weights may be None
+Triple = tuple[Any, Any, Any]  # X, y and weights of a block in the stored type; weights may be None
 
 BLOCK_BYTES = 1 << 24  # size of a block in the type of the stored data
 MAX_ITEMS_IN_MESSAGE = 5
@@ -571,7 +571,7 @@ def require_positive(n_positive: int, n_rows: int, min_rows: int = 2) -> None:
         )
 
 
-def describe_not_finite(values: Any, what: str, names: Sequence[str] | None = None) -> str | None:
+def describe_not_finite(values: Any, name: str, names: Sequence[str] | None = None) -> str | None:
     """Describe NaN and infinity in an array of floats, dense or sparse; None if all its numbers are finite.
 
     The sentence gives the first such entry in the order of rows, counted from 0, and its column by name if it has one.
@@ -598,14 +598,15 @@ def describe_not_finite(values: Any, what: str, names: Sequence[str] | None = No
         position += f", column {column if names is None else repr(names[column])}"
     n_values = int(reported.sum())
     n_rows = len(np.unique(reported_rows))
-    kind, adjective = ("NaN", "missing") if any_missing else ("infinity", "infinite")
+    kind = "NaN" if any_missing else "infinity"
+    adjective = "missing" if any_missing else "infinite"
     counts = f"{n_values} {adjective} value{'s' if n_values > 1 else ''} in {n_rows} of {values.shape[0]} rows"
     remedy = "Drop these rows"
-    if what == "X" and any_missing:
+    if name == "X" and any_missing:
         remedy += ", or fill the missing values with sklearn.impute.SimpleImputer"
-    elif what == "X":
+    elif name == "X":
         remedy += ", or fix the values"
-    return f"{what} contains {kind}: {counts}, the first in {position}. {remedy}."
+    return f"{name} contains {kind}: {counts}, the first in {position}. {remedy}."
 
 
 def as_table(X: Any) -> Any:
@@ -626,7 +627,7 @@ def refuse_times(suffix: str = "", /, **arrays: Any) -> None:
             _refuse_times_in(values, f"{name}{suffix}")
 
 
-def _refuse_times_in(values: Any, what: str) -> None:
+def _refuse_times_in(values: Any, name: str) -> None:
     values = as_table(values)
     if nw.dependencies.is_into_dataframe(values):
         try:
@@ -634,12 +635,12 @@ def _refuse_times_in(values: Any, what: str) -> None:
             columns: list[Any] = [column.name for column in frame.iter_columns() if _is_time(column)]
         except nw.exceptions.DuplicateError:  # two columns of the same name
             columns = _time_columns_of_array(np.asarray(values))
-        refuse_time_columns(columns, what)
+        refuse_time_columns(columns, name)
     elif nw.dependencies.is_into_series(values):
         series = nw.from_native(values, series_only=True)
-        refuse_time_columns([series.name or 0] if _is_time(series) else [], what)
+        refuse_time_columns([series.name or 0] if _is_time(series) else [], name)
     elif not hasattr(values, "toarray"):  # sparse matrices hold numbers
-        refuse_time_columns(_time_columns_of_array(values), what)
+        refuse_time_columns(_time_columns_of_array(values), name)
 
 
 def _is_time(column: Any) -> bool:
@@ -669,11 +670,11 @@ def _time_columns_of_array(values: Any) -> list[int]:
     return [j for j in range(columns.shape[1]) if _holds_times(columns[:, j])]
 
 
-def refuse_time_columns(columns: Sequence[Any], what: str) -> None:
-    """Raise if any columns of X or y (`what`) hold times."""
+def refuse_time_columns(columns: Sequence[Any], name: str) -> None:
+    """Raise if any columns of X or y (`name`) hold times."""
     if columns:
         raise ValueError(
-            f"{what} holds dates or times in column {first_items(columns)}, which are not numbers: give differences to "
+            f"{name} holds dates or times in column {first_items(columns)}, which are not numbers: give differences to "
             f"a reference date, for instance (t - t.min()) / numpy.timedelta64(1, 'D'), or fit the table with the "
             f"command olsen fit --dates."
         )

@@ -69,13 +69,13 @@ def describe(n_bytes: float) -> str:
     return f"{n_bytes:.3g} TB"
 
 
-def require(n_bytes: float, what: str, instead: str) -> None:
-    """Raise MemoryError if `what` needs more than the available memory, which is looked up for large requests only."""
+def require(n_bytes: float, purpose: str, instead: str) -> None:
+    """Raise MemoryError if `purpose` needs more than the available memory, looked up for large requests only."""
     if n_bytes < 64e6:
         return
     free = available_bytes()
     if n_bytes > 0.9 * free:
-        raise MemoryError(f"{what} needs {describe(n_bytes)}, but {describe(free)} of memory are free. {instead}")
+        raise MemoryError(f"{purpose} needs {describe(n_bytes)}, but {describe(free)} of memory are free. {instead}")
 
 
 @contextmanager

@@ -38,7 +38,7 @@ UNPRINTED = ("paths", "folds")  # for callbacks only: the number of items is not
 _PACKAGE_FOLDER = str(Path(__file__).resolve().parents[1])
 _INTERMEDIATE_MODULES = ("sklearn", "joblib", "contextlib", "threading", "concurrent")
 
-_stages: dict[Any, list[_Stage]] = {}  # those that have begun and not ended, by the context of the fit under way
+_stages: dict[Any, list[_Stage]] = {}  # running stages by the context of the fit
 
 
 def warn(message: str | Warning, category: type[Warning] = UserWarning) -> None:
