@@ -1,4 +1,4 @@
-"""Intervals and standard errors of a fitted ensemble: which data they are computed from, and how."""
+"""Intervals and standard errors of a fitted ensemble: the public methods, and the choice of their data and method."""
 
 from __future__ import annotations
 
@@ -28,26 +28,28 @@ from .inputs import check_arguments, on_host, options_of, validate_new_rows
 Method = TypeVar("Method", bound=Callable[..., Any])
 Array = NDArray[np.float64]
 
-FOLDS_IN_MEMORY, FOLDS = 10, 5
-MOST_ROWS = 200_000  # whose errors make intervals: their quantiles are good to a tenth of a per cent
-PILOT = 200  # members that tell how much infinitely many vary one by one
+N_FOLDS_IN_MEMORY = 10
+N_FOLDS_ELSEWHERE = 5  # data in blocks, on a cluster or on a device are read once more for all folds
+MAX_ERROR_ROWS = 200_000  # held-out errors behind an interval: their quantiles are good to a tenth of a per cent
+N_PILOT_MEMBERS = 200  # drawn to measure the variance of single members where the fit has infinitely many
+COLUMNS_PER_BLOCK = 256  # made dense at a time
 
 
 def once(method: Method) -> Method:
-    """Decorator for what is computed from a fit the first time it is asked for, and kept with its result."""
+    """Decorate a method so that it is computed on first use and cached with the result of the fit."""
 
     @wraps(method)
-    def found(self: Any, *args: Any) -> Any:
-        kept = self._result().computed
-        if method.__name__ not in kept:
-            kept[method.__name__] = method(self, *args)
-        return kept[method.__name__]
+    def cached(self: Any, *args: Any) -> Any:
+        cache = self._result().computed
+        if method.__name__ not in cache:
+            cache[method.__name__] = method(self, *args)
+        return cache[method.__name__]
 
-    return found  # type: ignore[return-value]
+    return cached  # type: ignore[return-value]
 
 
 class UncertaintyMixin(BaseEstimator):
-    """Standard errors and intervals from the result of a fit; what is computed is kept with it."""
+    """Standard errors and intervals from the result of a fit, cached with that result."""
 
     def predict_interval(self, X: Any, coverage: float = 0.9, method: str = "auto") -> NDArray[np.float64]:
         """Intervals that hold new observations with the given probability.
@@ -59,32 +61,32 @@ class UncertaintyMixin(BaseEstimator):
         coverage : float, default=0.9
             Probability that a new observation falls inside.
         method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
-            - ``"jackknife+"`` leaves out every training row, and moves the centre with it. Needs the rows in memory,
-              and members of a given size, or uniform ones.
-            - ``"jackknife"`` gives all rows one width, from the same residuals, and serves any number of training rows
-              with little more memory than they take.
-            - ``"cv+"`` leaves out folds: those in which schemes and shares were chosen, at no further cost; for other
-              members those of `cv` (groups stay together), otherwise ten random ones, or five of data in blocks, on a
-              cluster or on a device, which are read again.
-            - ``"normal"`` adds and subtracts the root of the estimated error times a quantile of the normal
+            - ``"jackknife+"`` leaves out one training row at a time and moves the centre of the interval accordingly.
+              It needs the rows in memory, and members of a given size, or uniform ones.
+            - ``"jackknife"`` uses the same residuals and gives all intervals the same width. It needs little more
+              memory than the training rows take.
+            - ``"cv+"`` leaves out folds: the folds in which schemes and weights were chosen, at no further cost; for
+              other members the folds of `cv` (groups stay together); otherwise ten random folds, or five if the data
+              are in blocks, on a cluster or on a device and have to be read again.
+            - ``"normal"`` adds and subtracts the square root of the estimated error times a quantile of the normal
               distribution.
-            - ``"auto"``: cv+ where schemes were chosen; otherwise jackknife+ where rows are in memory, not in groups,
-              and leave room for it, else cv+.
+            - ``"auto"``: cv+ if schemes were chosen; otherwise jackknife+ if the rows are in memory, without groups,
+              and memory allows; otherwise cv+.
 
         Returns
         -------
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_targets, 2)
             Lower and upper ends; infinite where there are too few training rows for the coverage. The lower end is
-            never above the upper one: where the order statistics of a low coverage cross, they are exchanged, which
-            covers more.
+            never above the upper one: where the order statistics of a low coverage cross, the two ends are exchanged,
+            which covers more.
 
         Notes
         -----
-        Status: for exchangeable rows (or groups of them), and members that were not chosen with their targets,
+        Status: for exchangeable rows (or groups of rows), and members that were not chosen with their targets,
         jackknife+ and cv+ cover at least 1 - 2 (1 - coverage) (theorem; for cv+ up to a term that vanishes with the
-        rows of a fold). In simulation they are close to `coverage`, also after tuning (asymptotic; residuals of schemes
-        that were chosen with the targets are enlarged to the estimated error, a heuristic). The plain jackknife and
-        ``"normal"`` carry no guarantee. No interval is narrower where the noise is, unless rows there differ.
+        rows of a fold). In simulation the coverage is close to `coverage`, also after tuning (asymptotic; residuals of
+        schemes that were chosen with the targets are enlarged to the estimated error, a heuristic). The plain jackknife
+        and ``"normal"`` carry no guarantee. Interval width does not adapt to heteroskedastic noise.
 
         Examples
         --------
@@ -98,82 +100,89 @@ class UncertaintyMixin(BaseEstimator):
         """
         fitted = self._result()
         check_arguments("predict_interval", coverage=coverage, method=method)
-        why_not = self._why_no_jackknife()
+        obstacle = self._why_no_jackknife()
         if method == "auto":
-            method = "jackknife+" if not why_not and self._jackknife().plus_is_cheap else "cv+"
-        elif method.startswith("jackknife") and why_not:
-            kind = NeedsRows if fitted.rows is None else ValueError
-            raise kind(f"method={method!r} leaves out rows one at a time, but {why_not}.")
-        rows, back = self._on_host(X)
+            method = "jackknife+" if not obstacle and self._jackknife().plus_is_cheap else "cv+"
+        elif method.startswith("jackknife") and obstacle:
+            error_class = NeedsRows if fitted.rows is None else ValueError
+            raise error_class(f"method={method!r} leaves out rows one at a time, but {obstacle}.")
+        rows, to_input_space = self._on_host(X)
         if method == "cv+":
             ends = self._cv_plus().interval(rows, coverage)
         elif method == "normal":
-            y, error = self._predict_on_host(rows), self._error("predict_interval(method='normal')")
-            half = NormalDist().inv_cdf((1 + coverage) / 2) * np.sqrt(error)
-            ends = np.stack([y - half, y + half], axis=2)
+            prediction = self._predict_on_host(rows)
+            mse = self._error("predict_interval(method='normal')")
+            half_width = NormalDist().inv_cdf((1 + coverage) / 2) * np.sqrt(mse)
+            ends = np.stack([prediction - half_width, prediction + half_width], axis=2)
         else:
-            ends = self._jackknife().interval(rows, self._predict_on_host(rows), coverage, method == "jackknife+")
+            prediction = self._predict_on_host(rows)
+            ends = self._jackknife().interval(rows, prediction, coverage, plus=method == "jackknife+")
         ends = np.sort(ends, axis=2)
-        intervals: NDArray[np.float64] = back(ends[:, 0] if self.coef_.ndim == 1 else ends)
+        intervals: NDArray[np.float64] = to_input_space(ends[:, 0] if self.coef_.ndim == 1 else ends)
         return intervals
 
     def _why_no_jackknife(self) -> str:
-        """Why rows are not left out one at a time, and what to do; empty where they can be."""
+        """Reason why the jackknife does not apply to this fit, and what to do instead; empty if it applies."""
         fitted = self._result()
         if fitted.n_groups is not None:
-            why = "the model was fitted with groups, whose other rows would stay"
-            return f"{why}. Use method='cv+', which leaves out the folds of whole groups that the fit used"
+            return (
+                "the model was fitted with groups, whose other rows would stay. Use method='cv+', which leaves out the "
+                "folds of whole groups that the fit used"
+            )
         if fitted.folds is not None:
-            why = "schemes and their shares were chosen with these rows in"
-            return f"{why}. Use method='cv+', in whose folds the choice was made"
+            return (
+                "schemes and their weights were chosen from the same rows. Use method='cv+', in whose folds the choice "
+                "was made"
+            )
         if fitted.rows is not None:
             return ""
-        other = "" if fitted.data is None or isinstance(fitted.data, Stream) else "; method='cv+' reads the data again"
-        return f"predict_interval has no training rows: {fitted.why_no_rows}{other}"
+        rereadable = fitted.data is not None and not isinstance(fitted.data, Stream)
+        alternative = "; method='cv+' reads the data again" if rereadable else ""
+        return f"predict_interval has no training rows: {fitted.why_no_rows}{alternative}"
 
     def members_needed(self, share: float = 0.01) -> int:
-        """Number of members with which another draw of them would not matter.
+        """Number of members from which on another random draw of the members would hardly change the predictions.
 
         Parameters
         ----------
         share : float, default=0.01
-            Of the mean squared error of prediction, that the variance over draws may take.
+            Largest tolerated variance over draws, as a fraction of the mean squared error of prediction.
 
         Returns
         -------
         n_members : int
-            With a balanced design whole groups of members that avoid each other; with fewer than one, errors do not
-            cancel. Status: exact up to the noise of the two estimates.
+            A multiple of the group size of a balanced design, because errors cancel within whole groups only.
+            Status: exact up to the noise of the two estimates.
         """
         check_arguments("members_needed", share=share)
-        variance, group = self._draw_variance("members_needed")
-        error = float(np.sum(self._error("members_needed")))
-        if variance > 0 and share * error <= 0:
-            raise ValueError(f"no number of members varies by as little as share={share!r} of an error of {error:.3g}.")
-        return group * max(1, math.ceil(variance / (share * error))) if variance > 0 else group
+        variance, group_size = self._draw_variance("members_needed")
+        mse = float(np.sum(self._error("members_needed")))
+        if variance > 0 and share * mse <= 0:
+            raise ValueError(f"no number of members varies by as little as share={share!r} of an error of {mse:.3g}.")
+        n_groups = max(1, math.ceil(variance / (share * mse))) if variance > 0 else 1
+        return group_size * n_groups
 
     def coef_std(self) -> NDArray[np.float64]:
         """Compute standard errors of the *expected* coefficients.
 
-        They say how much coefficients would vary over training sets. Shrinkage is not in them: they do not say how far
-        a coefficient is from the truth.
+        A standard error measures how much a coefficient would vary over training sets. It does not include shrinkage
+        bias, so it does not tell how far a coefficient is from the truth.
 
         Returns
         -------
         std : ndarray of shape (n_features,) or (n_targets, n_features)
-            Infinite where rows are too few to tell: for a tuned model of two rows, or three with an intercept, and for
-            members of data in blocks, on a cluster or on a device that fit every row and leave no residual.
+            Infinite where rows are too few to estimate it: for a tuned model of two rows, or three with an intercept,
+            and for members of data in blocks, on a cluster or on a device that fit every row and leave no residual.
 
         Notes
         -----
         Status: asymptotic; with fixed sizes below the number of rows within 3 % of simulation, an upper bound (40 % too
-        large at 30 x 60) for members that fit every row. In memory errors may have any variance; of data in blocks, on
-        a cluster or on a device they are taken to have one. A column that differs from a constant in a few rows only
-        rests on the residuals of these rows.
+        large at 30 x 60) for members that fit every row. For rows in memory the errors may be heteroskedastic; for data
+        in blocks, on a cluster or on a device their variance is assumed to be constant. If a column is constant but for
+        a few rows, its standard error rests on the residuals of those few rows.
 
-        A tuned model repeats the whole choice on 30 parts of the rows, which takes the time of as many fits, once
-        (status: heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every
-        method.
+        A tuned model repeats the whole choice on 30 parts of the rows, which takes the time of 30 fits, once (status:
+        heuristic; see the user guide for how close). A signal at the edge of being selected is hard for every method.
         """
         std = self._standard_errors("coef_std").coef_std()
         return np.asarray(std[:, 0] if self.coef_.ndim == 1 else std.T)
@@ -184,8 +193,8 @@ class UncertaintyMixin(BaseEstimator):
         Parameters
         ----------
         coverage : float, default=0.9
-            Probability that the expected coefficient of as many rows falls inside; the truth, from which members are
-            shrunk, falls inside less often.
+            Probability that the interval holds the expected coefficient for this number of rows. It holds the true
+            coefficient less often, because members are shrunk.
 
         Returns
         -------
@@ -193,154 +202,173 @@ class UncertaintyMixin(BaseEstimator):
             Lower and upper ends. Status: asymptotic, see :meth:`coef_std`.
         """
         check_arguments("coef_interval", coverage=coverage)
-        coef, half = on_host(self.coef_), NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std()
-        return np.stack([coef - half, coef + half], axis=-1)
+        coef = on_host(self.coef_)
+        half_width = NormalDist().inv_cdf((1 + coverage) / 2) * self.coef_std()
+        return np.stack([coef - half_width, coef + half_width], axis=-1)
 
-    def _standard_errors(self, what: str) -> Refits | Jackknife | MomentErrors:
-        """By refits of a tuned model, from the rows where they are in memory, or from moments."""
-        refits = self._refits(what)
+    def _standard_errors(self, purpose: str) -> Refits | Jackknife | MomentErrors:
+        """Source of standard errors: refits for a tuned model, otherwise the rows in memory, otherwise moments."""
+        refits = self._refits(purpose)
         if refits is not None:
             return refits
-        return self._moment_errors(what) if self._result().rows is None else self._jackknife()
+        return self._moment_errors(purpose) if self._result().rows is None else self._jackknife()
 
     def _effects(self, groups: list[list[int]], errors: bool = True, moments: Moments | None = None) -> Array:
         """Effects of groups of columns and their standard errors, (2, groups), or (2, targets, groups).
 
-        Without `errors` these are NaN: for a tuned model they take thirty fits. `moments` stand for the training rows.
+        The effect of a group is the standard deviation over training rows of its part of the predictions,
+        s = sqrt(b'Cb) with C the covariance of its columns; the effect of a single column has the sign of its
+        coefficient. The gradient of s is Cb / s.
 
-        The standard deviation over training rows of the group's part of the predictions, s = sqrt(b'Cb) with C the
-        covariance of its columns; that of a single column has the sign of its coefficient. The gradient of s is Cb / s.
+        Standard errors are NaN without `errors`: for a tuned model their computation takes thirty fits. `moments`
+        replace training rows that are not in memory.
         """
-        coef, fitted = np.atleast_2d(on_host(self.coef_)), self._result()
+        coef = np.atleast_2d(on_host(self.coef_))
+        fitted = self._result()
         rows = None if fitted.rows is None else fitted.need_rows("the size of effects")
         moments = self._moments("effects") if rows is None and moments is None else moments
-        known = self._standard_errors("effects") if errors else None
-        single = np.atleast_2d(self.coef_std()) if errors else np.full_like(coef, np.nan)
-        found = np.full((2, len(coef), len(groups)), np.nan)
-        spread = _spread(rows, moments, coef.shape[1])
-        for g, own in enumerate(groups):
-            if len(own) == 1:
-                found[:, :, g] = spread[own] * coef[:, own[0]], spread[own] * single[:, own[0]]
+        standard_errors = self._standard_errors("effects") if errors else None
+        coef_std = np.atleast_2d(self.coef_std()) if errors else np.full_like(coef, np.nan)
+        effects = np.full((2, len(coef), len(groups)), np.nan)
+        column_std = _column_std(rows, moments, coef.shape[1])
+        for g, columns in enumerate(groups):
+            if len(columns) == 1:
+                effects[0, :, g] = column_std[columns] * coef[:, columns[0]]
+                effects[1, :, g] = column_std[columns] * coef_std[:, columns[0]]
                 continue
-            slope = _covariance_times(rows, moments, own, coef[:, own])  # C b, (q, columns)
-            size = np.sqrt(np.maximum(np.sum(coef[:, own] * slope, axis=1), 0.0))
-            found[0, :, g] = size
-            if known is not None:
+            slope = _covariance_times(rows, moments, columns, coef[:, columns])  # C b, (q, columns)
+            size = np.sqrt(np.maximum(np.sum(coef[:, columns] * slope, axis=1), 0.0))
+            effects[0, :, g] = size
+            if standard_errors is not None:
                 gradient = np.zeros_like(coef)
-                gradient[:, own] = slope / np.where(size > 0, size, 1.0)[:, None]
-                found[1, :, g] = np.diagonal(known.std(gradient, 0.0))
-        return found[:, 0] if self.coef_.ndim == 1 else found
+                gradient[:, columns] = slope / np.where(size > 0, size, 1.0)[:, None]
+                effects[1, :, g] = np.diagonal(standard_errors.std(gradient, 0.0))
+        return effects[:, 0] if self.coef_.ndim == 1 else effects
 
-    # Of new rows
+    # New rows
 
     def _predict_with_std(self, X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         """Predictions and standard errors of the expected prediction."""
-        rows, back = self._on_host(X)
-        y, std = self._predict_on_host(rows), self._standard_errors("predict(return_std=True)").std(rows)
-        return (back(y[:, 0]), back(std[:, 0])) if self.coef_.ndim == 1 else (back(y), back(std))
+        rows, to_input_space = self._on_host(X)
+        prediction = self._predict_on_host(rows)
+        std = self._standard_errors("predict(return_std=True)").std(rows)
+        if self.coef_.ndim == 1:
+            prediction = prediction[:, 0]
+            std = std[:, 0]
+        return to_input_space(prediction), to_input_space(std)
 
-    def _error(self, what: str) -> Array:
-        """Mean squared error of prediction for each target: as tuning found it where there is one target."""
-        tuned, fitted = getattr(self, "best_score_", -math.inf), self._result()
-        if self.coef_.ndim == 1 and math.isfinite(tuned):
-            return np.full(1, -tuned)
+    def _error(self, purpose: str) -> Array:
+        """Mean squared error of prediction for each target: the error estimated in tuning if there is one target."""
+        fitted = self._result()
+        tuned_score = getattr(self, "best_score_", -math.inf)
+        if self.coef_.ndim == 1 and math.isfinite(tuned_score):
+            return np.full(1, -tuned_score)
         if fitted.rows is not None and fitted.folds is None:
             return np.asarray(np.mean(self._jackknife().residuals ** 2, axis=0))
-        fitted.need_data(what)
+        fitted.need_data(purpose)
         return self._cv_plus().mse
 
     def _keep_errors(self, errors: list[Array]) -> None:
-        """Keep errors of some left-out rows of each fold with the result of a fit that was made without them."""
+        """Store residuals of held-out rows of each fold with the result of a fit from sums, which has none."""
         folds = self._result().folds or []
-        kept = [fit._replace(residual=own) for fit, own in zip(folds, errors, strict=True)]
-        self._fitted = replace(self._result(), folds=kept)
+        with_residuals = [fit._replace(residual=residual) for fit, residual in zip(folds, errors, strict=True)]
+        self._fitted = replace(self._result(), folds=with_residuals)
 
     # Computed once
 
     @once
     def _jackknife(self) -> Jackknife:
-        """The ensemble without each of its rows; these must be in memory."""
+        """The ensemble without each of its training rows, which must be in memory."""
         return Jackknife(self._result(), options_of(self).quietly)
 
     @once
     def _cv_plus(self) -> CVPlus:
-        """The ensemble without folds of rows: those in which the mixture was chosen, those of `cv`, or random ones."""
+        """The ensemble without each fold: folds of the choice of the mixture, folds of `cv`, or random folds."""
         fitted = self._result()
-        what, fits, design = "predict_interval(method='cv+')", fitted.folds, fitted.design
+        fits = fitted.folds
+        design = fitted.design
+        purpose = "predict_interval(method='cv+')"
         if fits is None:
-            return self._refit_folds(what)
-        if fits[0].residual is None:  # of data that were summed, errors are read
-            data = fitted.need_data(what)
-            return CVPlus.from_folds(data.errors_of(fits, FOLD_SEED, MOST_ROWS, design.n_given or design.n_rows))
-        repeated = sum(len(fit.residual) for fit in fits) > design.n_rows and fitted.n_groups is None
-        return CVPlus.from_folds(fits, design.n_rows if repeated else fitted.n_groups)  # every row is in several folds
+            return self._refit_folds(purpose)
+        if fits[0].residual is None:  # the fit saw sums only, so the residuals take another pass over the data
+            data = fitted.need_data(purpose)
+            n_rows = design.n_given or design.n_rows
+            return CVPlus.from_folds(data.errors_of(fits, FOLD_SEED, MAX_ERROR_ROWS, n_rows))
+        n_groups = fitted.n_groups
+        if n_groups is None and sum(len(fit.residual) for fit in fits) > design.n_rows:
+            n_groups = design.n_rows  # folds were drawn repeatedly: the residuals of one row form a group
+        return CVPlus.from_folds(fits, n_groups)
 
-    def _refit_folds(self, what: str) -> CVPlus:
+    def _refit_folds(self, purpose: str) -> CVPlus:
+        """Fit the ensemble again without each fold: the folds of `cv` where there are any, otherwise random folds."""
         fitted = self._result()
-        data, design, members = fitted.need_data(what), fitted.design, fitted.members
-        in_memory, refit = isinstance(data, Memory), Refit(design, np.asarray(members.weights), fitted.scale)
+        data = fitted.need_data(purpose)
+        design = fitted.design
+        in_memory = isinstance(data, Memory)
+        refit = Refit(design, np.asarray(fitted.members.weights), fitted.scale)
         if isinstance(data, Stream) or (in_memory and fitted.splits is not None):
             fitted.need_rows("predict_interval")
             return CVPlus.from_folds(data.left_out_of(list(fitted.splits), refit), fitted.n_groups)
-        whole, fits = data.left_out(refit, FOLDS_IN_MEMORY if in_memory else FOLDS, design.seed, MOST_ROWS)
-        n = sum(len(np.asarray(fit.residual)) for fit in fits)
-        if design.n_rows <= MOST_ROWS and n != design.n_rows:
-            raise NeedsRows(f"the data gave {design.n_rows} rows when they were fitted and {n} now. Fit again.")
-        fitted.check_unchanged("predict_interval", whole.on_host().coef)
+        n_folds = N_FOLDS_IN_MEMORY if in_memory else N_FOLDS_ELSEWHERE
+        on_all_rows, fits = data.left_out(refit, n_folds, design.seed, MAX_ERROR_ROWS)
+        n_rows = sum(len(np.asarray(fit.residual)) for fit in fits)
+        if design.n_rows <= MAX_ERROR_ROWS and n_rows != design.n_rows:
+            raise NeedsRows(f"the data had {design.n_rows} rows in the fit and have {n_rows} now. Fit again.")
+        fitted.check_unchanged("predict_interval", on_all_rows.on_host().coef)
         return CVPlus.from_folds(fits)
 
     @once
-    def _moments(self, what: str) -> Moments:
-        moments: Moments = self._result().need_data(what).moments()
+    def _moments(self, purpose: str) -> Moments:
+        moments: Moments = self._result().need_data(purpose).moments()
         return moments
 
     @once
-    def _moment_errors(self, what: str) -> MomentErrors:
+    def _moment_errors(self, purpose: str) -> MomentErrors:
         """Standard errors where rows are not in memory."""
         fitted = self._result()
-        design, members = fitted.design, fitted.members
+        design = fitted.design
+        members = fitted.members
         if not design.all_rows:
             fitted.need_rows(f"a standard error of members with max_samples={design.max_samples!r}")
-        moments = self._moments(what)
+        moments = self._moments(purpose)
         if members.number < np.inf:
             inverse = mean_inverse(moments.G, design.draw(0, len(members))[0], Threads())
         else:
             inverse = design.process[0].mean_inverse()
         errors = MomentErrors.from_moments(moments, inverse, fitted.scale)
-        fitted.check_unchanged(what, errors.coef)
+        fitted.check_unchanged(purpose, errors.coef)
         return errors
 
     @once
-    def _draw_variance(self, what: str) -> tuple[float, int]:
-        """Variance of predictions over draws of one group of members, summed over targets, and members in a group."""
+    def _draw_variance(self, purpose: str) -> tuple[float, int]:
+        """Variance of predictions over draws of one group of members, summed over targets, and the group size."""
         fitted = self._result()
-        data, members, count = (
-            fitted.need_data(what),
-            fitted.members,
-            len(fitted.members) or PILOT,
-        )  # of infinitely many, some
-        if len(members) and np.ptp(members.weights) > 0:
-            raise ValueError("members are stacked, and another draw would get weights of its own. Use mixing='mean'.")
-        draws = [solve_draws(data, drawable(data, design), count, fitted.scale) for design in fitted.designs]
-        of_targets = draws if len(draws) > 1 else draws * self._n_targets  # whether or not they have their own schemes
-        if len(members):
-            coef = np.stack([own.coef[:, t] for t, own in enumerate(of_targets)], axis=1)
-            fitted.check_unchanged(what, coef, fitted.scale)
-        group = max(own.group for own in draws)
-        return sum(float(own.variance[t]) for t, own in enumerate(of_targets)) * count / group, group
+        data = fitted.need_data(purpose)
+        weights = fitted.members.weights  # empty if there are infinitely many members
+        if len(weights) and np.ptp(weights) > 0:
+            raise ValueError("members are stacked, and another draw would get other weights. Use mixing='mean'.")
+        n_members = len(weights) or N_PILOT_MEMBERS
+        draws = [solve_draws(data, drawable(data, design), n_members, fitted.scale) for design in fitted.designs]
+        target_draws = draws if len(draws) > 1 else draws * self._n_targets  # one design may serve all targets
+        if len(weights):
+            coef = np.stack([draw.coef[:, t] for t, draw in enumerate(target_draws)], axis=1)
+            fitted.check_unchanged(purpose, coef, fitted.scale)
+        group_size = max(draw.group for draw in draws)
+        total_variance = sum(float(draw.variance[t]) for t, draw in enumerate(target_draws))
+        return total_variance * n_members / group_size, group_size
 
-    def _refits(self, what: str) -> Refits | None:
-        """Fits of parts of the rows that repeat the choice; None where nothing was chosen."""
+    def _refits(self, purpose: str) -> Refits | None:
+        """Fits of parts of the rows that repeat the choice; None if nothing was chosen."""
         return None
 
-    # Where data are
+    # Location of the data
 
     @property
     def _n_targets(self) -> int:
         return 1 if self.coef_.ndim == 1 else len(self.coef_)
 
     def _on_host(self, X: Any) -> tuple[Any, Any]:
-        """Checked rows on the host, and what brings results back to where they came from."""
+        """Checked rows on the host, and a function that moves results to the array library and device of X."""
         if is_dask(X):
             raise ValueError(
                 f"X is of type {type(X).__name__}, but standard errors and intervals are computed in memory. Give "
@@ -348,26 +376,28 @@ class UncertaintyMixin(BaseEstimator):
             )
         space = space_of(X) if lives_elsewhere(X) else None
         if space is None:
-            return validate_new_rows(self, X), lambda found: found
+            return validate_new_rows(self, X), lambda result: result
         return validate_new_rows(self, space.get(X)), space.put
 
     def _predict_on_host(self, X: Any) -> NDArray[np.float64]:
         """Predictions (rows, q) of checked rows."""
-        coef, intercept = np.atleast_2d(on_host(self.coef_)), np.atleast_1d(on_host(self.intercept_))
+        coef = np.atleast_2d(on_host(self.coef_))
+        intercept = np.atleast_1d(on_host(self.intercept_))
         return np.asarray(np.asarray(X @ coef.T) + intercept, dtype=np.float64)
 
 
-def _spread(rows: Any, moments: Moments | None, p: int) -> Array:
-    """Standard deviations of all columns of the training rows, some columns at a time."""
+def _column_std(rows: Any, moments: Moments | None, p: int) -> Array:
+    """Standard deviations of all columns over the training rows, computed in blocks of columns."""
     if moments is not None:
         return np.asarray(np.sqrt(np.maximum(np.diagonal(moments.G), 0.0) / moments.weight))
-    parts = (rows.submatrix(np.arange(i, min(i + 256, p)), None).A for i in range(0, p, 256))
-    return np.concatenate([np.sqrt((A * A).sum(axis=0) / rows.total_weight) for A in parts])
+    starts = range(0, p, COLUMNS_PER_BLOCK)
+    blocks = (rows.submatrix(np.arange(i, min(i + COLUMNS_PER_BLOCK, p)), None).A for i in starts)
+    return np.concatenate([np.sqrt((A * A).sum(axis=0) / rows.total_weight) for A in blocks])
 
 
-def _covariance_times(rows: Any, moments: Moments | None, own: list[int], b: Array) -> Array:
-    """Covariance of some columns of the training rows, times coefficients, (q, columns)."""
+def _covariance_times(rows: Any, moments: Moments | None, columns: list[int], b: Array) -> Array:
+    """Covariance of `columns` over the training rows, times coefficients b of shape (q, columns)."""
     if moments is not None:
-        return np.asarray(b @ moments.G[np.ix_(own, own)] / moments.weight)
-    A = rows.submatrix(np.array(own), None).A
+        return np.asarray(b @ moments.G[np.ix_(columns, columns)] / moments.weight)
+    A = rows.submatrix(np.array(columns), None).A
     return np.asarray((b @ A.T) @ A / rows.total_weight)
