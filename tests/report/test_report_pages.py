@@ -125,7 +125,7 @@ def test_standard_errors_of_effects_are_those_of_the_coefficients(monkeypatch):
     for name, error in found.items():
         assert error == pytest.approx(errors[int(name[1:])], rel=1e-9)
     assert figure(pages.render(summary), "effects").count('class="whisker"') == 3
-    monkeypatch.setattr("olsen._estimators.summary.MOST_OPERATIONS", 1)
+    monkeypatch.setattr("olsen._estimators.summary.MAX_OPERATIONS", 1)
     summary = summary_of(X, y)[1]
     html = figure(pages.render(summary), "effects")
     assert all(c["standard_error"] is None for c in summary["effects"])

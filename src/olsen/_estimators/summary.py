@@ -1,7 +1,7 @@
-"""Fitted ensembles as people look at them: a summary, facts in a notebook, a page, a plain linear model.
+"""Views of a fitted ensemble: a summary, a table of facts for notebooks, a report page, a plain linear model.
 
-Everything here reads what a fit has left and changes nothing. What needs the training rows is left empty where they are
-gone (pickles, model files, fits in blocks), so that a model can always be looked at.
+The views read the result of a fit and change nothing. Values that need the training rows are NaN if the rows are gone
+(pickles, model files, fits in blocks), so that every model can be displayed.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from .inputs import check_arguments, on_host
 
 Array = NDArray[np.float64]
 
-FEW_MEMBERS = 200  # that stand for infinitely many
-MOST_LINES = 30  # of a table that is printed
-MOST_OPERATIONS, REFITS = 2e10, 300  # of standard errors in a report
+N_SAMPLED_MEMBERS = 200  # drawn to describe the members of a fit that has infinitely many
+MAX_TABLE_ROWS = 30  # rows of a printed table
+MAX_OPERATIONS = 2e10  # floating-point operations up to which a report computes standard errors of effects
+N_FACTORISATIONS = 300  # thirty refits of about ten factorisations each
 
 # The colours are those of the notebook, whatever its theme. Notebooks align cells to the right and stripe their rows.
 STYLE = """
@@ -51,7 +52,7 @@ STYLE = """
 
 
 class Feature(NamedTuple):
-    """A column of an ensemble, the input column that it was made of, and whether it only says where that had gaps."""
+    """A column of an ensemble, the input column it was made of, and whether it only marks missing values there."""
 
     name: str
     source: str
@@ -59,86 +60,100 @@ class Feature(NamedTuple):
 
 
 class Effects:
-    """Effects of the columns of an ensemble (`each`), and of the input columns that these were made of (`whole`).
+    """Effects of the features of an ensemble (`by_feature`), and of the input columns they come from (`by_column`).
 
     An effect is the standard deviation over the training rows of a column's part of the predictions, with the sign of
-    the coefficient where the column is one number, alone or beside an indicator of its gaps; levels of a factor are
-    taken together. Effects stand above their standard errors; NaN where the training rows are needed and gone.
+    the coefficient if the column is one number, alone or beside an indicator of its missing values; levels of a factor
+    are taken together. Both arrays have shape (2, [targets,] columns): effects, then their standard errors; NaN if the
+    training rows are needed and gone.
 
     Parameters
     ----------
     model : FittedEnsemble
     features : list of Feature
-        Its columns.
+        Columns of the ensemble.
     errors : bool
-        Whether there shall be standard errors; for a tuned model they take thirty fits.
+        Whether to compute standard errors, which takes thirty fits for a tuned model.
     moments : Moments
-        Of the training rows, where these are not kept.
+        Moments of the training rows, if the rows were not kept.
     """
 
     def __init__(self, model: Any, features: list[Feature], errors: bool = True, moments: Any = None) -> None:
-        self.features, self._model, self._coef = features, model, on_host(model.coef_)
-        self.places: dict[str, list[int]] = {}
+        self.features = features
+        self._model = model
+        self._coef = on_host(model.coef_)
+        self.features_of_column: dict[str, list[int]] = {}
         for j, feature in enumerate(features):
-            self.places.setdefault(feature.source, []).append(j)
-        groups, p = [[j] for j in range(len(features))], len(features)
-        groups += [own for own in self.places.values() if len(own) > 1]
-        found = np.full((2, *self._coef.shape[:-1], len(groups)), np.nan)
-        for wanted in (errors, False):
+            self.features_of_column.setdefault(feature.source, []).append(j)
+        p = len(features)
+        groups = [[j] for j in range(p)]
+        groups += [indices for indices in self.features_of_column.values() if len(indices) > 1]
+        effects = np.full((2, *self._coef.shape[:-1], len(groups)), np.nan)
+        for with_errors in (errors, False):  # effects may be available where their standard errors are not
             try:
                 with np.errstate(over="ignore", invalid="ignore"):
-                    found = model._effects(groups, wanted, moments)
+                    effects = model._effects(groups, with_errors, moments)
                 break
             except NeedsRows as error:
                 if isinstance(error, ChangedRows):
                     raise
-        place = {tuple(own): g for g, own in enumerate(groups)}
-        self.each, self.whole = found[..., :p], found[..., [place[tuple(own)] for own in self.places.values()]]
-        for g, own in enumerate(self.places.values()):
-            if len(own) > 1 and (number_of := self._number(own)) is not None:
-                self.whole[0, ..., g] *= np.sign(self._coef[..., number_of])
+        group_number = {tuple(indices): g for g, indices in enumerate(groups)}
+        column_groups = [group_number[tuple(indices)] for indices in self.features_of_column.values()]
+        self.by_feature = effects[..., :p]
+        self.by_column = effects[..., column_groups]
+        for g, indices in enumerate(self.features_of_column.values()):
+            if len(indices) > 1 and (j := self._numeric_feature(indices)) is not None:
+                self.by_column[0, ..., g] *= np.sign(self._coef[..., j])
 
-    def _number(self, own: list[int]) -> int | None:
-        """Of the features of an input column the one that is a number; None of a factor."""
-        plain = [j for j in own if not self.features[j].indicator]
-        return plain[0] if len(plain) == 1 else None
+    def _numeric_feature(self, indices: list[int]) -> int | None:
+        """Index of the one feature of an input column that holds its value; None for a factor."""
+        values = [j for j in indices if not self.features[j].indicator]
+        return values[0] if len(values) == 1 else None
 
-    def largest(self, most: int = 15) -> list[dict[str, Any]]:
-        """Input columns with the largest effects; with the largest coefficients where these are not known.
+    def largest(self, n_columns: int = 15) -> list[dict[str, Any]]:
+        """Input columns with the largest effects, or with the largest coefficients if effects are not available.
 
-        For a model of one target. Of a factor there is no coefficient, and the mean of how often its levels are drawn.
+        The model must have one target. A factor has no coefficient, and ``drawn`` is the mean over its levels.
         """
-        coef, columns, found = np.ravel(self._coef), list(self.places.items()), []
-        effect, error = self.whole.reshape(2, -1)
+        coef = np.ravel(self._coef)
+        columns = list(self.features_of_column.items())
+        effect, error = self.by_column.reshape(2, -1)
         missing = not np.isfinite(effect).all()
-        size = [np.abs(coef[own]).max() for own in self.places.values()] if missing else np.abs(effect)
-        for g in np.argsort(-np.asarray(size), kind="stable")[:most]:
-            name, own = columns[g]
-            j, uncertain = self._number(own), bool(np.isfinite(error[g]) and effect[g])
-            found.append({
-                "name": name, "features": len(own), "effect": None if missing else float(effect[g]),
-                "standard_error": float(error[g]) if uncertain else None,
-                "coefficient": None if j is None else float(coef[j]),
-                "drawn": float(self._model.inclusion_[own].mean()),
-            })  # fmt: skip
-        return found
+        size = [np.abs(coef[indices]).max() for _, indices in columns] if missing else np.abs(effect)
+        records = []
+        for g in np.argsort(-np.asarray(size), kind="stable")[:n_columns]:
+            name, indices = columns[g]
+            j = self._numeric_feature(indices)
+            has_error = bool(np.isfinite(error[g]) and effect[g])
+            records.append(
+                {
+                    "name": name,
+                    "features": len(indices),
+                    "effect": None if missing else float(effect[g]),
+                    "standard_error": float(error[g]) if has_error else None,
+                    "coefficient": None if j is None else float(coef[j]),
+                    "drawn": float(self._model.inclusion_[indices].mean()),
+                }
+            )
+        return records
 
 
 def errors_are_cheap(model: Any) -> bool:
-    """Whether thirty fits of some ten factorisations take a moment, which standard errors of effects need."""
-    n, p = model._result().design.n_rows, model.n_features_in_
-    return bool(REFITS * n * p * min(n, p) <= MOST_OPERATIONS)
+    """Whether standard errors of effects, which take thirty refits, are computed within seconds."""
+    n = model._result().design.n_rows
+    p = model.n_features_in_
+    return bool(N_FACTORISATIONS * n * p * min(n, p) <= MAX_OPERATIONS)
 
 
 class Summary:
-    """What a fit came to: facts, coefficients with their uncertainty, and effects of the columns that went in.
+    """Summary of a fit: facts, coefficients with their uncertainty, and effects of the input columns.
 
-    It prints as a table, and is one in a notebook.
+    It is printed as a table, and shown as one in a notebook.
 
     Attributes
     ----------
     facts : dict
-        Rows, columns, members, the error of prediction and how it was estimated, as texts.
+        Rows, columns, members, the error of prediction and how it was estimated, as strings.
     coefficients : data frame
         One row for each column of the ensemble, see :meth:`OLSEnsembleRegressor.summary`.
     effects : data frame
@@ -149,33 +164,37 @@ class Summary:
     """
 
     def __init__(self, model: Any, coverage: float, features: list[Feature]) -> None:
-        self._model, design, coef = model, model._result().design, on_host(model.coef_)
+        self._model = model
+        design = model._result().design
+        coef = on_host(model.coef_)
         self.facts = {"rows": f"{design.n_rows}", "columns": f"{design.n_columns}", **dict(facts(model))}
         self._percents = [f"{50 * (1 - coverage):g}%", f"{50 * (1 + coverage):g}%"]
-        names = {"feature": [one.name for one in features]}
-        self._factors = any(one.name != one.source for one in features)
-        if self._factors:
-            names["column"] = [one.source for one in features]
+        names = {"feature": [feature.name for feature in features]}
+        self._has_factors = any(feature.name != feature.source for feature in features)
+        if self._has_factors:
+            names["column"] = [feature.source for feature in features]
         effects = Effects(model, features)
-        interval = _where_rows_are(lambda: model.coef_interval(coverage), (*coef.shape, 2))
+        interval = _nan_without_rows(lambda: model.coef_interval(coverage), (*coef.shape, 2))
         self._coefficients = _long_table(
             names,
             coef=coef,
-            std=_where_rows_are(lambda: model.coef_std(), coef.shape),
+            std=_nan_without_rows(lambda: model.coef_std(), coef.shape),
             lower=interval[..., 0],
             upper=interval[..., 1],
-            effect=effects.each[0],
+            effect=effects.by_feature[0],
         )
-        sizes = [len(own) for own in effects.places.values()]
-        made: dict[str, list[Any]] = {"column": list(effects.places), "features": sizes}
-        table = _long_table(made, effect=effects.whole[0], std=effects.whole[1])
+        columns: dict[str, list[Any]] = {
+            "column": list(effects.features_of_column),
+            "features": [len(indices) for indices in effects.features_of_column.values()],
+        }
+        table = _long_table(columns, effect=effects.by_column[0], std=effects.by_column[1])
         order = np.argsort(-np.abs(table["effect"]), kind="stable")
         self._effects = {name: values[order] for name, values in table.items()}
 
     @cached_property
-    def coefficients(self) -> Any:  # attributes are described above
+    def coefficients(self) -> Any:  # documented under Attributes above
         drawn = np.tile(self._model.inclusion_, self._model._n_targets)
-        return self._frame({**self._coefficients, "drawn": drawn, **_of_members(self._model)})
+        return self._frame({**self._coefficients, "drawn": drawn, **_member_statistics(self._model)})
 
     @cached_property
     def effects(self) -> Any:
@@ -186,20 +205,22 @@ class Summary:
         try:
             module = importlib.import_module(library)
         except ModuleNotFoundError as error:
-            text = f"summary makes a data frame, which needs {library}: pip install {library}"
-            raise ModuleNotFoundError(text) from error
+            message = f"summary makes a data frame, which needs {library}: pip install {library}"
+            raise ModuleNotFoundError(message) from error
         return module.DataFrame(table)
 
     def _tables(self) -> Iterator[list[tuple[str, ...]]]:
-        """Rows of what is printed, after their heads: coefficients, and effects of whole factors if there are some."""
+        """Printed tables, each a list of rows that starts with the header: coefficients, and effects of any factors."""
         table = self._coefficients
         size = np.abs(np.where(np.isfinite(table["effect"]), table["effect"], table["coef"]))
-        largest = np.argsort(-size, kind="stable") if len(size) > MOST_LINES else np.arange(len(size))
-        shown = {"coef": "coef", "std": "std err", **dict(zip(("lower", "upper"), self._percents, strict=True))}
-        yield _cells("coefficients", table, "feature", {**shown, "effect": "effect"}, largest)
-        if self._factors:
+        order = np.argsort(-size, kind="stable") if len(size) > MAX_TABLE_ROWS else np.arange(len(size))
+        lower, upper = self._percents
+        heads = {"coef": "coef", "std": "std err", "lower": lower, "upper": upper, "effect": "effect"}
+        yield _printed_table("coefficients", table, "feature", heads, order=order)
+        if self._has_factors:
             order = np.arange(len(self._effects["effect"]))
-            yield _cells("effects", self._effects, "column", {"effect": "effect", "std": "std err"}, order)
+            heads = {"effect": "effect", "std": "std err"}
+            yield _printed_table("effects", self._effects, "column", heads, order=order)
 
     def __str__(self) -> str:
         lines = [type(self._model).__name__]
@@ -207,7 +228,7 @@ class Summary:
         for (head, *heads), *rows in self._tables():
             names = [shortened(row[0], 40) for row in rows]
             width = max(columns_of(name) for name in [head, *names])
-            lines += ["", f"{head:<{width + 2}}{''.join(f'{text:>11}' for text in heads)}"]
+            lines += ["", f"{head:<{width + 2}}{''.join(f'{column:>11}' for column in heads)}"]
             for name, row in zip(names, rows, strict=True):
                 lines.append(f"  {padded(name, width)}{''.join(f'{cell:>11}' for cell in row[1:])}")
         return "\n".join(lines)
@@ -221,60 +242,65 @@ class Summary:
 
 
 def _long_table(names: dict[str, list[Any]], **values: Array) -> dict[str, NDArray[Any]]:
-    """Columns with a row for each name, and for each target where `values` have two dimensions."""
+    """Columns of a table with a row for each name, repeated for each target if `values` have two dimensions."""
     shape = next(iter(values.values())).shape
     q = math.prod(shape[:-1])
     table: dict[str, NDArray[Any]] = {"target": np.repeat(np.arange(q), shape[-1])} if len(shape) > 1 else {}
-    for head, own in names.items():
-        table[head] = np.tile(np.array(own, dtype=object if isinstance(own[0], str) else None), q)
-    return {**table, **{name: np.ravel(value) for name, value in values.items()}}
+    for head, entries in names.items():
+        dtype = object if isinstance(entries[0], str) else None
+        table[head] = np.tile(np.array(entries, dtype=dtype), q)
+    return {**table, **{head: np.ravel(value) for head, value in values.items()}}
 
 
-def _cells(
-    title: str, table: dict[str, NDArray[Any]], names: str, shown: dict[str, str], order: NDArray[Any]
+def _printed_table(
+    title: str, table: dict[str, NDArray[Any]], name_column: str, heads: dict[str, str], *, order: NDArray[Any]
 ) -> list[tuple[str, ...]]:
-    """Some columns of a table as texts, after their heads; so many rows as are printed."""
-    title += f", the largest {MOST_LINES} of {len(order)}" if len(order) > MOST_LINES else ""
-    several = "target" in table and table["target"].max() > 0
-    rows: list[tuple[str, ...]] = [(title, *shown.values())]
-    for i in order[:MOST_LINES]:
-        name = f"target {table['target'][i]}: {table[names][i]}" if several else table[names][i]
-        rows.append((name, *(number(table[column][i]) for column in shown)))
+    """The columns `heads` of a table as strings: a header, then the first MAX_TABLE_ROWS rows in the given order."""
+    title += f", the largest {MAX_TABLE_ROWS} of {len(order)}" if len(order) > MAX_TABLE_ROWS else ""
+    several_targets = "target" in table and table["target"].max() > 0
+    rows: list[tuple[str, ...]] = [(title, *heads.values())]
+    for i in order[:MAX_TABLE_ROWS]:
+        name = table[name_column][i]
+        if several_targets:
+            name = f"target {table['target'][i]}: {name}"
+        rows.append((name, *(number(table[column][i]) for column in heads)))
     return rows
 
 
 class SummaryMixin(BaseEstimator):
     """Tables, notebook view and report of a fitted ensemble."""
 
-    _frame_library = "pandas"  # of the X that was fitted
+    _frame_library = "pandas"  # the data frame library of the X that was fitted
 
     def summary(self, coverage: float = 0.9) -> Summary:
-        """What the fit came to: error, coefficients with their uncertainty, and effects of the columns.
+        """Summarise the fit: error, coefficients with their uncertainty, and effects of the columns.
 
         Parameters
         ----------
         coverage : float, default=0.9
-            Of the intervals from ``lower`` to ``upper``, see :meth:`coef_interval`.
+            Coverage of the intervals from ``lower`` to ``upper``, see :meth:`coef_interval`.
 
         Returns
         -------
         summary : Summary
-            Prints as a table, and is one in a notebook. ``summary.facts`` is a dict of texts, ``summary.effects`` a
-            data frame of the input columns, the largest effects first, and ``summary.coefficients`` one of the library
-            of the X given to `fit`, pandas for other X, with a row for each column of X, and for each target where y
-            had two dimensions (then ``target``, its number, comes first):
+            Printed as a table, also in a notebook. ``summary.facts`` is a dict of strings, ``summary.effects`` a data
+            frame of the input columns, the largest effects first, and ``summary.coefficients`` a data frame with a row
+            for each column of X, and for each target if y had two dimensions (then ``target``, its number, comes
+            first). Both are of the data frame library of the X given to `fit`, pandas for other X. Coefficients have
+            the columns:
 
             - ``feature``: name of the column, or x0, x1, ...
             - ``coef``, ``std``, ``lower``, ``upper``: coefficient, standard error and interval.
             - ``effect``: standard deviation of the column's part of the predictions, with the sign of the coefficient,
               which is the change of the prediction for one standard deviation of the column.
-            - ``drawn``: share of the members that hold the column, ``inclusion_``.
-            - ``member_mean``, ``member_spread``: mean and standard deviation of its coefficient among these members,
-              before scale and weights.
-            - ``same_sign``: share of these members in which it has the sign of ``coef``. Of infinitely many members
-              the last three are those of the first 200.
+            - ``drawn``: fraction of the members that hold the column, ``inclusion_``.
+            - ``member_mean``, ``member_spread``: mean and standard deviation of the coefficient over the members that
+              hold the column, before scale and weights.
+            - ``same_sign``: fraction of the members holding the column whose coefficient has the sign of ``coef``. If
+              there are infinitely many members, the last three describe the first 200.
 
-            NaN where the training rows are needed and not kept, and for members where none holds the column.
+            Values are NaN if the training rows are needed and were not kept; values that describe members, also if no
+            member holds the column.
 
         Examples
         --------
@@ -293,13 +319,13 @@ class SummaryMixin(BaseEstimator):
         return Summary(self, coverage, columns_of_model(self))
 
     def to_linear_regression(self) -> LinearRegression:
-        """The same linear map as scikit-learn's plain model, for everything that knows that one.
+        """Convert to scikit-learn's LinearRegression with the same coefficients, for tools that accept only that.
 
         Returns
         -------
         model : LinearRegression
-            Fitted, in double precision on the host, with equal predictions. What least squares would have left besides
-            (``rank_``, ``singular_``) is not there.
+            Fitted, in double precision on the host, with equal predictions. Attributes of a least-squares fit that do
+            not apply (``rank_``, ``singular_``) are missing.
 
         Examples
         --------
@@ -313,17 +339,20 @@ class SummaryMixin(BaseEstimator):
         """
         check_is_fitted(self)
         model: Any = self
-        fit_intercept = model._result().design.fit_intercept
-        plain, intercept = LinearRegression(fit_intercept=fit_intercept), on_host(self.intercept_)
-        fitted = {name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_") if hasattr(self, name)}
-        fitted["coef_"], fitted["intercept_"] = on_host(self.coef_), intercept if intercept.ndim else float(intercept)
-        plain.__setstate__({**plain.__getstate__(), **copy.deepcopy(fitted)})
+        plain = LinearRegression(fit_intercept=model._result().design.fit_intercept)
+        intercept = on_host(self.intercept_)
+        attributes = {
+            name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_") if hasattr(self, name)
+        }
+        attributes["coef_"] = on_host(self.coef_)
+        attributes["intercept_"] = intercept if intercept.ndim else float(intercept)
+        plain.__setstate__({**plain.__getstate__(), **copy.deepcopy(attributes)})
         return plain
 
-    # In notebooks
+    # Notebooks
 
     def _html_repr(self) -> str:
-        """scikit-learn's diagram, and the facts of a fit beside it."""
+        """scikit-learn's diagram, with the facts of the fit beside it."""
         model: Any = self
         diagram: str = super()._html_repr()
         if model._fitted is None:
@@ -332,10 +361,10 @@ class SummaryMixin(BaseEstimator):
         return f'<style>{STYLE}</style><div class="olsen-summary"><div>{diagram}</div>{table}</div>'
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> Any:
-        """The table of fitted attributes in scikit-learn's diagram (from 1.9 on), with what a fit has set.
+        """The table of fitted attributes in scikit-learn's diagram (from 1.9 on), limited to attributes set by `fit`.
 
-        scikit-learn's own would also compute what is computed when asked for: members drawn again, standard errors,
-        which raise where the training rows are gone.
+        scikit-learn's version would also evaluate properties: some draw all members again, and some raise if the
+        training rows are gone.
         """
         kind = type(self)
         bare: Any = type(kind.__name__, (BaseEstimator,), {"__doc__": kind.__doc__, "__module__": kind.__module__})()
@@ -343,25 +372,25 @@ class SummaryMixin(BaseEstimator):
         return bare._get_fitted_attr_html(doc_link)
 
     def __dir__(self) -> Iterable[str]:
-        """Names of what there is; from 1.8 on scikit-learn looks at every value for that, see above."""
-        listed = object.__dir__(self)
-        computed = {name for name in listed if isinstance(getattr(type(self), name, None), property)}
+        """Names of the available attributes; scikit-learn (from 1.8 on) would evaluate every property for that."""
+        names = object.__dir__(self)
+        computed = {name for name in names if isinstance(getattr(type(self), name, None), property)}
         computed = {name for name in computed if name.endswith("_") and not name.startswith("_")}
-        return [name for name in listed if name in computed or hasattr(self, name)]
+        return [name for name in names if name in computed or hasattr(self, name)]
 
 
 def _html(caption: str, rows: Iterable[tuple[str, ...]]) -> str:
-    """A table for a notebook; cells beside the second are numbers."""
+    """A table for a notebook; if a row has several cells after its name, they hold numbers."""
     body = ""
-    for name, *texts in rows:
-        kind = ' class="number"' * (len(texts) > 1)
-        cells = "".join(f"<td{kind}>{escape(text)}</td>" for text in texts)
+    for name, *strings in rows:
+        css_class = ' class="number"' * (len(strings) > 1)
+        cells = "".join(f"<td{css_class}>{escape(string)}</td>" for string in strings)
         body += f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>'
     return f'<table class="olsen-facts"><caption>{escape(caption)}</caption><tbody>{body}</tbody></table>'
 
 
 def write_report(model: Any, path: str | os.PathLike[str], features: list[Feature]) -> None:
-    """The report page of a fitted ensemble."""
+    """Write the report page of a fitted ensemble."""
     fitted = model._result()
     if not hasattr(model, "cv_results_"):
         raise TypeError(
@@ -373,20 +402,28 @@ def write_report(model: Any, path: str | os.PathLike[str], features: list[Featur
         raise ValueError(f"report shows one target, but the model has {model._n_targets}. Fit one model for each.")
     problem = fitted.need_rows("report")
     X = np.asarray(problem.X.toarray() if sp.issparse(problem.X) else problem.X, dtype=np.float64)
-    left_out = np.ravel(model.cv_prediction_)
-    if fitted.design.kept_rows is not None and len(left_out):
-        left_out = left_out[fitted.design.kept_rows]
-    notes = []  # of what differs from a fit of the command, for which the page was written
+    held_out_prediction = np.ravel(model.cv_prediction_)
+    if fitted.design.kept_rows is not None and len(held_out_prediction):
+        held_out_prediction = held_out_prediction[fitted.design.kept_rows]
+    notes = []  # differences from a fit by the command, for which the page was written
     if model.cv is not None:
         notes.append(f"Errors of the ensemble were estimated with cv={model.cv!r}, whatever is said here.")
     effects = Effects(model, features, errors_are_cheap(model))
     page = render(
         summarise(
-            model, X, problem.Y[:, 0], effects, left_out=left_out, weight=problem.weight, target="y",
-            data_name="rows given to fit", messages=notes, seed=fitted.design.seed,
+            model,
+            X,
+            problem.Y[:, 0],
+            effects,
+            left_out=held_out_prediction,
+            weight=problem.weight,
+            target="y",
+            data_name="rows given to fit",
+            messages=notes,
+            seed=fitted.design.seed,
             command=f"{model.__repr__(700)}.fit(X, y).report({os.path.basename(path)!r})",
         )
-    )  # fmt: skip
+    )
     atomically(path, lambda file: file.write_text(page, encoding="utf-8"))
 
 
@@ -397,8 +434,8 @@ def columns_of_model(model: Any) -> list[Feature]:
     return [Feature(name, name) for name in names]
 
 
-def _where_rows_are(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array:
-    """What needs the training rows; NaN where they are gone, and an error where they were changed."""
+def _nan_without_rows(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array:
+    """Compute a quantity that needs the training rows: NaN if the rows are gone, an error if they were changed."""
     try:
         return np.asarray(compute(), dtype=np.float64).reshape(shape)
     except NeedsRows as error:
@@ -407,26 +444,26 @@ def _where_rows_are(compute: Callable[[], Any], shape: tuple[int, ...]) -> Array
         return np.full(shape, np.nan)
 
 
-def _of_members(model: Any) -> dict[str, Array]:
-    """Mean, spread and agreement in sign of the members that hold each column, for one target after the other."""
+def _member_statistics(model: Any) -> dict[str, Array]:
+    """Mean, spread and sign agreement of the coefficients of the members that hold each column, target by target."""
     coefs = np.atleast_2d(on_host(model.coef_))
-    names, (q, p) = ("member_mean", "member_spread", "same_sign"), coefs.shape
+    q, p = coefs.shape
+    names = ("member_mean", "member_spread", "same_sign")
     try:
-        members = model.member_coefs(None if model.n_estimators_ < math.inf else FEW_MEMBERS)
+        members = model.member_coefs(None if model.n_estimators_ < math.inf else N_SAMPLED_MEMBERS)
     except ChangedRows:
         raise
     except NeedsRows:
         return {name: np.full(q * p, np.nan) for name in names}
-    found = []
-    for one, coef in zip(members if isinstance(members, list) else [members], coefs, strict=True):
-        columns, values = one.indices, one.data  # entries are all columns of each member, zeros too
+    statistics = []
+    for member_coefs, coef in zip(members if isinstance(members, list) else [members], coefs, strict=True):
+        columns = member_coefs.indices  # all columns of each member are stored, zero coefficients too
+        values = member_coefs.data
         total = partial(np.bincount, columns, minlength=p)
         with np.errstate(invalid="ignore"):  # a column that no member holds is 0 / 0
             count = total()
             mean = total(weights=values) / count
             spread = np.sqrt(total(weights=(values - mean[columns]) ** 2) / count)
-            found.append((mean, spread, total(weights=np.sign(values) == np.sign(coef)[columns]) / count))
-    return dict(zip(names, np.concatenate(found, axis=1), strict=True))
-
-
-# Facts
+            same_sign = total(weights=np.sign(values) == np.sign(coef)[columns]) / count
+        statistics.append((mean, spread, same_sign))
+    return dict(zip(names, np.concatenate(statistics, axis=1), strict=True))

@@ -136,7 +136,7 @@ def _collect(
     model: Any, effects: Any, n_rows: int, errors: list[dict[str, Any]], points: dict[str, Any], half: float, *,
     data_name: str, target: str, messages: list[str], seed: int, command: str, out_of_core: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    coef, effect = np.ravel(model.to_linear_regression().coef_), np.ravel(effects.each[0])
+    coef, effect = np.ravel(model.to_linear_regression().coef_), np.ravel(effects.by_feature[0])
     adaptive = hasattr(model, "scheme_weights_")
     frequency = model.selection_frequency_ if adaptive else np.empty(0)
     mean_columns = float(model.inclusion_.sum())
