@@ -310,7 +310,7 @@ def test_standard_errors_of_factors(seed):
     refits = model._refits("effects")
     spread = np.std([(X[:, :3] @ coef[0, :3]).std() for coef in refits.coef], ddof=1)
     effect, std = model._effects([[0, 1, 2], [3, 5], [3], [4]])
-    assert std[0] == pytest.approx(np.sqrt(refits.share / (1 - refits.share)) * spread, rel=0.05)
+    assert std[0] == pytest.approx(np.sqrt(refits.fraction / (1 - refits.fraction)) * spread, rel=0.05)
     given = OLSEnsembleRegressor(200, 3, random_state=seed).fit(X, X[:, 0] + rng.standard_normal(120))
     blocks = OLSEnsembleRegressor(200, 3, random_state=seed).fit(lambda: iter([(X, X[:, 0] + X[:, 4])]), None)
     for one in (model, given, blocks):
