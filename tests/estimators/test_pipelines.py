@@ -185,7 +185,7 @@ def test_files_without_rows(tmp_path, monkeypatch):
     X, path = RNG.normal(size=(200, 40)), tmp_path / "m.skops"
     model = OLSEnsembleRegressor(50, random_state=0).fit(X, X[:, 0])
     with monkeypatch.context() as patch:
-        patch.setattr("olsen._estimators.result.MOST_BYTES", 6e4)
+        patch.setattr("olsen._estimators.result.MAX_STORED_BYTES", 6e4)
         package.save(model, path)
     with pytest.raises(ValueError, match=r"60 kB.*65\.6 kB.*fit once more"):
         package.load(path).predict_interval(X)
