@@ -1,4 +1,4 @@
-"""Intervals and tables of whole pipelines: the ensemble at their end, and the input column of each of its features."""
+"""Intervals, summaries and reports of whole pipelines, by tracing the features of the ensemble to input columns."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from .fitted import FittedEnsemble
 from .inputs import check_arguments
 from .summary import Feature, Summary, columns_of_model, write_report
 
-TAG = re.compile("\ue000(\\d+)\ue001")  # stands for a name: real ones may hold each other
+TAG = re.compile("\ue000(\\d+)\ue001")  # a placeholder for a column name, because a name may be part of another name
+ALL_OUTPUTS = range(10**9)  # longer than the output of any transformer, to turn slices into indices
 
 
 class PipelineParts(NamedTuple):
-    """A fitted model taken apart."""
+    """Parts of a fitted pipeline."""
 
-    estimator: Any  # what the pipeline ends with
-    transform: Callable[[Any], Any]  # rows as they are given to the pipeline, as the estimator sees them
-    features: list[Feature]  # columns of the estimator; made of several or of unknown ones they are their own source
-    inverse: Callable[[NDArray[Any]], NDArray[Any]] | None  # from its target to that of the pipeline, if these differ
+    estimator: Any  # the last step
+    transform: Callable[[Any], Any]  # from rows given to the pipeline to rows as the estimator sees them
+    features: list[Feature]  # columns of the estimator; a column made of several or unknown ones is its own source
+    inverse: Callable[[NDArray[Any]], NDArray[Any]] | None  # from the estimator's target to the pipeline's
 
 
 def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "auto") -> NDArray[np.float64]:
@@ -39,9 +40,9 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
     ----------
     model : fitted estimator
         An ensemble, a scikit-learn ``Pipeline`` that ends with one (nested ones too), a search such as ``GridSearchCV``
-        around it, or a ``TransformedTargetRegressor``, whose intervals are brought back to the target that was given.
+        around it, or a ``TransformedTargetRegressor``, whose intervals are transformed back to the original target.
     X : {array-like, sparse matrix, data frame} of shape (n_samples, n_columns)
-        Rows to predict, as they are given to the pipeline.
+        Rows to predict, in the form that the pipeline takes.
     coverage : float, default=0.9
         Probability that a new observation falls inside.
     method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
@@ -54,8 +55,8 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
 
     Notes
     -----
-    Steps before the ensemble are taken as they were fitted: they are not fitted again without the rows that an interval
-    leaves out. That is no matter for scaling and for dummies; steps that look at y should stand in the search.
+    Steps before the ensemble are not fitted again without the rows that an interval leaves out. This does not matter
+    for scaling and for dummy variables; steps that look at y should be part of the search.
 
     Examples
     --------
@@ -68,35 +69,39 @@ def predict_interval(model: Any, X: Any, coverage: float = 0.9, method: str = "a
     >>> olsen.predict_interval(model, X[:2]).shape
     (2, 2)
     """
-    parts = _with_ensemble(model)
+    parts = _split_ensemble(model)
     ends: NDArray[np.float64] = parts.estimator.predict_interval(parts.transform(X), coverage, method)
-    if parts.inverse is None or not np.isfinite(ends).all():  # infinite ends stay so
+    if parts.inverse is None or not np.isfinite(ends).all():  # infinite ends need no transformation
         return ends
-    low, middle, high = (parts.inverse(place) for place in (ends[..., 0], ends.mean(axis=-1), ends[..., 1]))
-    if not (np.all((low <= middle) & (middle <= high)) or np.all((high <= middle) & (middle <= low))):
+    low = parts.inverse(ends[..., 0])
+    middle = parts.inverse(ends.mean(axis=-1))
+    high = parts.inverse(ends[..., 1])
+    increasing = np.all((low <= middle) & (middle <= high))
+    decreasing = np.all((high <= middle) & (middle <= low))
+    if not (increasing or decreasing):
         raise ValueError(
-            "the inverse of the target's transformer is undefined or not monotone where intervals lie: take those of "
-            "the regressor_ of the TransformedTargetRegressor, for its own target."
+            "the inverse of the target's transformer is undefined or not monotone where intervals lie: take the "
+            "intervals of the regressor_ of the TransformedTargetRegressor, for the transformed target."
         )
     return np.stack([np.minimum(low, high), np.maximum(low, high)], axis=-1)
 
 
 def summary(model: Any, coverage: float = 0.9) -> Summary:
-    """What the fit of an ensemble, or of a whole pipeline, came to, with the names of the columns that went in.
+    """Summarise the fit of an ensemble, or of a whole pipeline, under the names of its input columns.
 
     Parameters
     ----------
     model : fitted estimator
-        As in :func:`predict_interval`. Of a transformed target everything is in the units of the transformed one.
+        As in :func:`predict_interval`. If the target was transformed, values are in units of the transformed target.
     coverage : float, default=0.9
-        Of the intervals.
+        Coverage of the intervals.
 
     Returns
     -------
     summary : Summary
-        As of :meth:`OLSEnsembleRegressor.summary`: it prints as a table. ``summary.effects`` has a row for each column
-        that went into the pipeline, levels of a factor together, the largest effects first; ``summary.coefficients``
-        has a row for each feature made of them, with the ``column`` that it was made of.
+        As from :meth:`OLSEnsembleRegressor.summary`: it is printed as a table. ``summary.effects`` has a row for each
+        input column of the pipeline, levels of a factor together, the largest effects first; ``summary.coefficients``
+        has a row for each feature of the ensemble, with the input ``column`` that it was made of.
 
     Examples
     --------
@@ -114,13 +119,13 @@ def summary(model: Any, coverage: float = 0.9) -> Summary:
     >>> olsen.summary(model).effects["column"].tolist()
     ['kind', 'area']
     """
-    parts = _with_ensemble(model)
+    parts = _split_ensemble(model)
     check_arguments("summary", coverage=coverage)
     return Summary(parts.estimator, coverage, parts.features)
 
 
 def report(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write the report page of an ensemble, or of a whole pipeline, with the names of the columns that went in.
+    """Write the report page of an ensemble, or of a whole pipeline, under the names of its input columns.
 
     Parameters
     ----------
@@ -128,31 +133,32 @@ def report(model: Any, path: str | os.PathLike[str]) -> None:
         As in :func:`predict_interval`, around an :class:`OLSEnsembleRegressorCV` or an
         :class:`AdaptiveOLSEnsembleRegressor` with one target.
     path : path
-        Of the HTML file, as in :meth:`AdaptiveOLSEnsembleRegressor.report`.
+        Name of the HTML file, as in :meth:`AdaptiveOLSEnsembleRegressor.report`.
     """
-    parts = _with_ensemble(model)
+    parts = _split_ensemble(model)
     write_report(parts.estimator, path, parts.features)
 
 
-predict_interval.__module__ = summary.__module__ = report.__module__ = "olsen"  # where users find them
+predict_interval.__module__ = summary.__module__ = report.__module__ = "olsen"  # the public import path
 
 
 def split_pipeline(model: Any) -> PipelineParts:
-    """Take a fitted model apart: pipelines, searches, and regressors of transformed targets around an estimator."""
+    """Split a fitted model into its parts: pipelines, searches and regressors of transformed targets may be nested."""
     steps: list[Any] = []
-    targets: list[Any] = []
+    target_transformers: list[Any] = []
     last: Any = None
     inner = model
     while inner is not None:
-        last, inner = inner, None
+        last = inner
+        inner = None
         check_is_fitted(last)
         if isinstance(last, Pipeline):
             steps += [step for _, step in last.steps[:-1] if not _passes(step)]
             inner = last.steps[-1][1]
         elif isinstance(last, TransformedTargetRegressor):
-            targets.append(last.transformer_)
+            target_transformers.append(last.transformer_)
             inner = last.regressor_
-        elif isinstance(last, MetaEstimatorMixin) and hasattr(last, "refit"):  # the class of all searches is private
+        elif isinstance(last, MetaEstimatorMixin) and hasattr(last, "refit"):  # a search; their base class is private
             if not last.refit:
                 raise ValueError(f"{type(last).__name__} has refit=False, so it holds no fitted model. Use refit=True.")
             inner = last.best_estimator_
@@ -163,18 +169,19 @@ def split_pipeline(model: Any) -> PipelineParts:
         return X
 
     def inverse(y: NDArray[Any]) -> NDArray[Any]:
-        found = y.reshape(len(y), -1)
-        for step in reversed(targets):
-            found = np.asarray(step.inverse_transform(found))
-        return found.reshape(y.shape)
+        original = y.reshape(len(y), -1)
+        for transformer in reversed(target_transformers):
+            original = np.asarray(transformer.inverse_transform(original))
+        return original.reshape(y.shape)
 
-    found = _through([*steps, last], _columns_of([model, *steps, last]))
-    if found is None or len(found) != last.n_features_in_:
-        found = _columns_of([last])
-    return PipelineParts(last, transform, found, inverse if targets else None)
+    features = _trace_steps([*steps, last], _input_columns([model, *steps, last]))
+    if features is None or len(features) != last.n_features_in_:
+        features = _input_columns([last])
+    return PipelineParts(last, transform, features, inverse if target_transformers else None)
 
 
-def _with_ensemble(model: Any) -> PipelineParts:
+def _split_ensemble(model: Any) -> PipelineParts:
+    """Split a fitted model into its parts, or raise if it does not end with an ensemble."""
     parts = split_pipeline(model)
     if not isinstance(parts.estimator, FittedEnsemble):
         raise TypeError(
@@ -187,59 +194,73 @@ def _passes(step: Any) -> bool:
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
-def _columns_of(fitted: Sequence[Any]) -> list[Feature]:
-    """Columns that the first of these was fitted on that knows them, by name or by number."""
-    first = next(one for one in fitted if hasattr(one, "n_features_in_") or hasattr(one, "feature_names_in_"))
+def _input_columns(estimators: Sequence[Any]) -> list[Feature]:
+    """Columns that a pipeline was fitted on, by name or by number, as recorded by the first estimator that has them."""
+    attributes = ("n_features_in_", "feature_names_in_")
+    first = next(fitted for fitted in estimators if any(hasattr(fitted, name) for name in attributes))
     return columns_of_model(first)
 
 
-def _through(steps: Sequence[Any], columns: list[Feature]) -> list[Feature] | None:
-    """The features of the last step, as the others make them of the columns; None where that is not known."""
-    found: list[Feature] | None = columns
-    for step, after in pairwise(steps):
-        before, found = found or [], None if found is None else _made_by(step, found)
-        if found is None and hasattr(after, "feature_names_in_"):  # of a function of frames, which may keep their names
-            known = dict(zip(getattr(step, "feature_names_in_", ()), before, strict=False))
-            found = [known.get(name, Feature(str(name), str(name))) for name in after.feature_names_in_]
-    return found
+def _trace_steps(steps: Sequence[Any], columns: list[Feature]) -> list[Feature] | None:
+    """Features that reach the last step, made of `columns` by the steps before it; None if unknown."""
+    features: list[Feature] | None = columns
+    for step, next_step in pairwise(steps):
+        inputs = features or []
+        features = None if features is None else _output_features(step, features)
+        if features is None and hasattr(next_step, "feature_names_in_"):  # a function of frames may keep column names
+            by_name = dict(zip(getattr(step, "feature_names_in_", ()), inputs, strict=False))
+            features = [by_name.get(name, Feature(str(name), str(name))) for name in next_step.feature_names_in_]
+    return features
 
 
-def _made_by(step: Any, columns: list[Feature]) -> list[Feature] | None:
-    """The features that a fitted transformer makes of columns."""
+def _output_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
+    """Features that a fitted transformer makes of `columns`; None if unknown."""
     if _passes(step) or isinstance(getattr(step, "func", None), np.ufunc):
         return columns
     if isinstance(step, Pipeline):
-        return _through([*(one for _, one in step.steps if not _passes(one)), None], columns)
+        inner_steps = [inner for _, inner in step.steps if not _passes(inner)]
+        return _trace_steps([*inner_steps, None], columns)
     if isinstance(step, FeatureUnion):
-        parts = [_made_by(one, columns) for _, one in step.transformer_list if one != "drop"]
+        parts = [_output_features(inner, columns) for _, inner in step.transformer_list if inner != "drop"]
         return None if None in parts else [feature for part in parts for feature in part or ()]
     if isinstance(step, ColumnTransformer):
-        found: dict[int, Feature] = {}
-        for name, one, _ in step.transformers_:
-            places = range(10**9)[step.output_indices_[name]]
-            own = [columns[j] for j in step._transformer_to_input_indices[name]] if len(places) else []
-            made = _made_by(one, own) if len(places) else []
-            if made is None or len(made) != len(places):  # of one column at least the source is known
-                made = [Feature(f"{name} {i}", own[0].source if len(own) == 1 else f"{name} {i}") for i in places]
-            found.update(zip(places, made, strict=True))
-        return [found[place] for place in range(len(found))]
-    return _named_by(step, columns)
+        features: dict[int, Feature] = {}
+        for name, transformer, _ in step.transformers_:
+            indices = ALL_OUTPUTS[step.output_indices_[name]]
+            if len(indices):
+                inputs = [columns[j] for j in step._transformer_to_input_indices[name]]
+                features.update(zip(indices, _transformer_features(name, transformer, inputs, indices), strict=True))
+        return [features[i] for i in range(len(features))]
+    return _named_features(step, columns)
 
 
-def _named_by(step: Any, columns: list[Feature]) -> list[Feature] | None:
-    """By the names that a transformer gives to its output, if it had been fitted on columns with tags for names."""
-    bare = object.__new__(type(step))
-    bare.__dict__.update({name: value for name, value in vars(step).items() if name != "feature_names_in_"})
+def _transformer_features(name: str, transformer: Any, inputs: list[Feature], indices: range) -> list[Feature]:
+    """Features that one transformer of a ColumnTransformer writes to the output columns `indices`."""
+    outputs = _output_features(transformer, inputs)
+    if outputs is not None and len(outputs) == len(indices):
+        return outputs
+    if len(inputs) == 1:  # the outputs are unknown, but their source is not
+        return [Feature(f"{name} {i}", inputs[0].source) for i in indices]
+    return [Feature(f"{name} {i}", f"{name} {i}") for i in indices]
+
+
+def _named_features(step: Any, columns: list[Feature]) -> list[Feature] | None:
+    """Features identified by output names: the transformer is asked for its names with tags as input names."""
+    unnamed = object.__new__(type(step))
+    unnamed.__dict__.update({name: value for name, value in vars(step).items() if name != "feature_names_in_"})
+    tags = np.array([f"\ue000{j}\ue001" for j in range(len(columns))], dtype=object)
     try:
-        names = bare.get_feature_names_out(np.array([f"\ue000{j}\ue001" for j in range(len(columns))], dtype=object))
+        names = unnamed.get_feature_names_out(tags)
     except (AttributeError, TypeError, ValueError):
         return None
-    marks = step if isinstance(step, MissingIndicator) else getattr(step, "indicator_", None)  # the last of an imputer
-    first_mark = len(names) - (0 if marks is None else len(marks.features_))
-    found = []
+    indicator = step if isinstance(step, MissingIndicator) else getattr(step, "indicator_", None)
+    n_indicators = 0 if indicator is None else len(indicator.features_)
+    first_indicator = len(names) - n_indicators  # an imputer puts its indicators last
+    features = []
     for i, name in enumerate(map(str, names)):
-        made_of = [columns[int(j)] for j in TAG.findall(name)]
-        text, sources = TAG.sub(lambda tag: columns[int(tag[1])].name, name), {one.source for one in made_of}
-        marked = i >= first_mark or any(one.indicator for one in made_of)
-        found.append(Feature(text, sources.pop() if len(sources) == 1 else text, marked))
-    return found
+        inputs = [columns[int(j)] for j in TAG.findall(name)]
+        sources = {feature.source for feature in inputs}
+        readable = TAG.sub(lambda tag: columns[int(tag[1])].name, name)
+        is_indicator = i >= first_indicator or any(feature.indicator for feature in inputs)
+        features.append(Feature(readable, sources.pop() if len(sources) == 1 else readable, is_indicator))
+    return features
