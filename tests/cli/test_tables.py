@@ -318,7 +318,7 @@ def test_extreme_columns_and_weights_have_their_names(olsen, tmp_path):
             assert code == 1 and out == "" and one_line(err) and not [word for word in words if word not in err]
             assert not [word for word in ("of X", "of y", "sklearn", "sample_weight") if word in err]
     out = olsen("fit", plain, "--target", "same", "--drop", "w", "--members", "3")[1]
-    assert "note: the target 'same' holds one value, 1, in all 60 rows" in out
+    assert "note: the target 'same' is constant, 1, in all 60 rows" in out
 
 
 def test_predict_advises_nothing_that_cannot_be_typed(olsen, tmp_path):

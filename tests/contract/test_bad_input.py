@@ -299,7 +299,7 @@ def test_subsets_of_given_members_are_checked():
 
 
 def test_constant_target_warns_and_predicts_it():
-    with pytest.warns(UserWarning, match=r"y holds one value, 4, in all 60 rows"):
+    with pytest.warns(UserWarning, match=r"y is constant, 4, in all 60 rows"):
         model = plain().fit(X, np.full(60, 4.0))
     np.testing.assert_allclose(model.predict(X), 4.0)
     np.testing.assert_allclose(model.coef_, 0.0, atol=1e-15)

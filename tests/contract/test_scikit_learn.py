@@ -36,7 +36,7 @@ WEIGHTS_ARE_NOT_REPETITIONS = {
 
 
 @pytest.mark.filterwarnings(
-    "ignore:.*rows repeat others", "ignore:members have .* columns:UserWarning", "ignore:y holds one value"
+    "ignore:.*rows repeat others", "ignore:members have .* columns:UserWarning", "ignore:y is constant"
 )
 @pytest.mark.parametrize("estimator", [*ALL_ROWS, *ROWS_DRAWN], ids=str)
 def test_every_check_passes(estimator):

@@ -15,7 +15,7 @@ from olsen._dropout import exact
 from olsen._execution import memory
 from random_problems import random_problem, relative_error
 
-pytestmark = pytest.mark.filterwarnings("ignore:y holds one value", "ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:y is constant", "ignore::sklearn.exceptions.ConvergenceWarning")
 ROUGH = {"solver": "sgd", "tol": 0.03, "max_iter": 600, "random_state": 0}
 
 WEIGHTS_ARE_NOT_REPETITIONS = {

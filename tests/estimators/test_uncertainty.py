@@ -746,9 +746,9 @@ def test_members_needed_are_enough(seed):
 def test_what_cannot_vary_needs_one_group(seed):
     X, y = random_problem(seed)
     constant, model = np.full(len(y), 3.0), OLSEnsembleRegressor(20, 6, mixing="stacking", random_state=seed)
-    with pytest.warns(UserWarning, match="^column 1 of y holds one value, 3"):
+    with pytest.warns(UserWarning, match="^column 1 of y is constant, 3"):
         model.fit(X, np.column_stack([y, constant]))
-    with pytest.warns(UserWarning, match="^y holds one value, 3"):
+    with pytest.warns(UserWarning, match="^y is constant, 3"):
         model.fit(X, constant)
     assert model.members_needed() == 2 and model.stacking_advantage_ == 0
 

@@ -17,7 +17,7 @@ from .random_tables import ROUNDING_CHANGES, SYMMETRIES, random_table
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*rows repeat others"),
-    pytest.mark.filterwarnings("ignore:y holds one value"),
+    pytest.mark.filterwarnings("ignore:y is constant"),
 ]
 TABLES_OF_THE_GATE, TABLES = 20, 300
 BATCH = 5  # tables of one test

@@ -139,7 +139,7 @@ def test_repeated_rows_are_noticed_and_rows_that_meet_in_cells_are_not(seed):
         np.testing.assert_allclose(merged.best_score_, model.best_score_, rtol=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore:y holds one value", "ignore:members have")
+@pytest.mark.filterwarnings("ignore:y is constant", "ignore:members have")
 def test_strange_data_sets_have_ordinary_predictions(seed):
     rng = np.random.default_rng(seed)
     X, y, _ = gaussian(seed, n=40, p=12)

@@ -1,4 +1,4 @@
-"""What both ensembles share: the steps of a fit, the one place that adopts its result, predictions and members."""
+"""Base class of the ensembles: steps of a fit, fitted attributes set from its result, predictions and members."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .uncertainty import UncertaintyMixin
 class FittedEnsemble(
     SummaryMixin, UncertaintyMixin, MultiOutputMixin, RegressorMixin, messages.CallbackSupportMixin, BaseEstimator
 ):
-    """Parameters, fit and predictions of an ensemble; subclasses say which members there are."""
+    """Parameters, fit and predictions of an ensemble; subclasses determine its members."""
 
     _parameter_constraints: ClassVar[dict[str, Any]] = {**inputs.COMMON, "keep_rows": ["boolean"]}
     _fitted: FittedResult | None = None
-    _settings_of_fit: dict[str, Any] | None = None  # parameters as they were: users may change them after a fit
+    _settings_of_fit: dict[str, Any] | None = None  # parameters during the fit, which users may change afterwards
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict by one product with ``coef_``.
@@ -44,7 +44,7 @@ class FittedEnsemble(
             Rows to predict.
         return_std : bool, default=False
             Whether to return standard errors of the *expected* prediction: how much it would vary over training sets.
-            Shrinkage bias is not in them; for the spread of new observations use :meth:`predict_interval`.
+            Shrinkage bias is not included; for the spread of new observations use :meth:`predict_interval`.
 
         Returns
         -------
@@ -57,22 +57,22 @@ class FittedEnsemble(
         if return_std:
             return self._predict_with_std(X)
         check = partial(validate_data, self, reset=False, skip_check_array=True)
-        there = _engines.predict(X, self.coef_, self.intercept_, check)
-        if there is not None:
-            return there
+        remote_prediction = _engines.predict(X, self.coef_, self.intercept_, check)  # X on a cluster or a device
+        if remote_prediction is not None:
+            return remote_prediction
         return np.asarray(predictions(HOST, inputs.validate_new_rows(self, X), self.coef_, self.intercept_))
 
     def member_coefs(self, n_members: int | None = None) -> Any:
-        """Coefficients of the single members, solved again from the training data.
+        """Coefficients of the single members, computed again from the training data.
 
         Parameters
         ----------
         n_members : int, default=None
-            How many of them; None: all. Of infinitely many (``n_estimators=np.inf``) so many are drawn.
+            Number of members; None: all. If there are infinitely many (``n_estimators=np.inf``), this number is drawn.
 
         Returns
         -------
-        coefs : csr_array of shape (n_members, n_features), or a list of them, one for each target
+        coefs : csr_array of shape (n_members, n_features), or a list of arrays, one for each target
             Zero outside each member's columns; neither scale nor weights are applied.
         """
         fitted = self._result()
@@ -82,25 +82,27 @@ class FittedEnsemble(
             inputs.check_arguments("member_coefs", n_members=n_members)
             if n_members > fitted.members.number:
                 raise ValueError(f"n_members={n_members} exceeds the {self.n_estimators_} members of the fit.")
-        found, coefs = self._members_again("member_coefs", n_members), []
+        solutions = self._members_again("member_coefs", n_members)
+        coefs = []
         for t in range(self._n_targets):
-            features, solution = found[min(t, len(found) - 1)]
-            parts = (solution.values[:, t], features.indices, features.indptr)
-            coefs.append(sp.csr_array(parts, shape=(len(features), features.n_items)))
+            features, solution = solutions[min(t, len(solutions) - 1)]
+            csr = (solution.values[:, t], features.indices, features.indptr)
+            coefs.append(sp.csr_array(csr, shape=(len(features), features.n_items)))
         return coefs[0] if self.coef_.ndim == 1 else coefs
 
     @property
     def feature_subsets_(self) -> Any:
-        """Columns of every member, a sequence of arrays, drawn again from the seed as they are asked for.
+        """Columns of every member, a sequence of arrays, drawn again from the seed on access.
 
-        A list of them, one for each target, where targets have schemes of their own.
+        A list of such sequences, one for each target, if targets have separate schemes.
         """
-        found = [design.member_columns(self.n_estimators_) for design in self._drawable_designs("feature_subsets_")]
-        return found[0] if len(found) == 1 else found
+        designs = self._drawable_designs("feature_subsets_")
+        subsets = [design.member_columns(self.n_estimators_) for design in designs]
+        return subsets[0] if len(subsets) == 1 else subsets
 
     @cached_property
-    def inclusion_(self) -> NDArray[np.float64]:  # set by fit but for infinitely many members, whose limit needs none
-        """Share of the members that hold each column; of infinitely many, its probability."""
+    def inclusion_(self) -> NDArray[np.float64]:  # set by fit unless members are infinitely many and none was drawn
+        """Fraction of the members that hold each column; of infinitely many, its probability."""
         process = self._result().design.process
         assert process is not None
         return process[0].probabilities
@@ -115,7 +117,7 @@ class FittedEnsemble(
         tags.input_tags.sparse = True
         return tags
 
-    # Pickles hold plain data; copies in this process keep the rows.
+    # Pickles hold plain data; copies within the process share the rows.
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -127,67 +129,79 @@ class FittedEnsemble(
         super().__setstate__({**state, "_fitted": restored(state.get("_fitted"))})
 
     def __copy__(self) -> Self:
-        other = type(self).__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        return other
+        duplicate = type(self).__new__(type(self))
+        duplicate.__dict__.update(self.__dict__)
+        return duplicate
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        other = self.__copy__()  # which shares the result of the fit: it is frozen, and the rows in it may be large
-        other.__dict__.update(copy.deepcopy({**vars(self), "_fitted": None}, memo), _fitted=self._fitted)
-        return other
+        duplicate = self.__copy__()  # shares the result of the fit: it is frozen, and its rows may be large
+        duplicate.__dict__.update(copy.deepcopy({**vars(self), "_fitted": None}, memo), _fitted=self._fitted)
+        return duplicate
 
     def _for_file(self, rows: bool) -> Self:
-        """A copy of numbers and texts: it refers to no objects, such as splitters and random states, which parameters
-        may be but which predict nothing; to training rows if wanted.
+        """Copy for a model file, with numbers and strings only, and with the training rows if `rows`.
+
+        Parameters that are objects, such as splitters and random states, are set to their defaults: predictions do
+        not depend on such parameters.
         """
         default = type(self)().get_params(deep=False)
         objects = [name for name, value in self.get_params(deep=False).items() if not _is_plain(value)]
-        other = self.__copy__()
-        other.set_params(**{name: default[name] for name in objects})
-        other.keep_rows = self.keep_rows if rows else False
-        return other
+        duplicate = self.__copy__()
+        duplicate.set_params(**{name: default[name] for name in objects})
+        duplicate.keep_rows = self.keep_rows if rows else False
+        return duplicate
 
     def _as_fitted(self) -> Self:
-        """A new estimator with the parameters of the fit; those that are objects, such as splitters, at their defaults.
+        """New estimator with the parameters of the fit; parameters that are objects have their defaults.
 
-        What is computed from a fit later must not follow parameters that were set in between.
+        Quantities computed from a fit later must not depend on parameters that were set in between.
         """
         assert self._settings_of_fit is not None
         return type(self)(**copy.deepcopy(self._settings_of_fit))
 
-    # Members, drawn and solved again
+    # Members, drawn and solved once more
 
     def _result(self) -> FittedResult:
         check_is_fitted(self)
         assert self._fitted is not None
         return self._fitted
 
-    def _drawable_designs(self, what: str) -> list[Design]:
-        """How members are drawn, of every target where each has its own."""
+    def _drawable_designs(self, purpose: str) -> list[Design]:
+        """Sampling designs from which members can be drawn: one, or one for each target."""
         fitted = self._result()
         if all(design.sampling != "determinantal" or design.process is not None for design in fitted.designs):
             return list(fitted.designs)
-        return [drawable(fitted.need_data(what), design) for design in fitted.designs]
+        return [drawable(fitted.need_data(purpose), design) for design in fitted.designs]
 
-    def _members_again(self, what: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
-        """Members solved once more from the training rows, of every target where each has its own."""
-        fitted, found = self._result(), []
-        problem = fitted.need_rows(what)
+    def _members_again(self, purpose: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
+        """Members solved once more from the training rows: one set, or one for each target."""
+        fitted = self._result()
+        problem = fitted.need_rows(purpose)
         assert fitted.data is not None
         options = replace(inputs.options_of(self), solver=fitted.data.options.solver)
-        for design in self._drawable_designs(what):
+        solutions = []
+        for design in self._drawable_designs(purpose):
             features, samples = design.draw(0, len(fitted.members) if n_members is None else n_members)
-            sharing = options.sharing("members", len(features))
-            solution = _members.solve(problem, features, samples, solver=options.solver, sharing=sharing)
-            found.append((features, solution))
-        return found
+            threads = options.sharing("members", len(features))
+            solution = _members.solve(problem, features, samples, solver=options.solver, sharing=threads)
+            solutions.append((features, solution))
+        return solutions
 
-    # What fit is made of
+    # Steps of fit
 
     def _design(self, engine: Engine, seed: int, max_features: Any, max_samples: int | float) -> Design:
-        """How members are drawn: parameters may be changed on the object later, the members may not."""
+        """Build the sampling design of the members; it does not follow later changes of parameters."""
         columns = np.array(max_features, dtype=np.float64) if np.ndim(max_features) else max_features
-        design = Design(0, 0, seed, columns, max_samples, self.sampling, self.design, self.fit_intercept)
+        design = Design(
+            n_rows=0,
+            n_columns=0,
+            seed=seed,
+            max_features=columns,
+            max_samples=max_samples,
+            sampling=self.sampling,
+            kind=self.design,
+            fit_intercept=self.fit_intercept,
+        )
         design = engine.complete(design)
         inputs.check_shape(design)
         if self.sampling != "determinantal":
@@ -197,12 +211,12 @@ class FittedEnsemble(
     def _fit_members(
         self, engine: Engine, design: Design, k: float, *, scale: float | None, stacking: bool = False
     ) -> FittedResult:
-        """The result with k members; a scale of None is estimated."""
+        """Fit k members; a scale of None is estimated."""
         combination = Combination(None, scale, None) if scale is not None else None
         if combination is None or stacking:
             if engine.problem is None:
-                asked = "mixing='stacking'" if stacking else "scale='auto'"
-                raise NeedsRows(f"{asked} needs leave-one-out residuals of all rows: {engine.why_no_rows}.")
+                parameter = "mixing='stacking'" if stacking else "scale='auto'"
+                raise NeedsRows(f"{parameter} needs leave-one-out residuals of all rows: {engine.why_no_rows}.")
             combination = combine(engine.problem, design, k, scale, stacking, engine.options.quietly)
         return FittedResult(
             [design],
@@ -215,15 +229,16 @@ class FittedEnsemble(
         )
 
     def _adopt(self, fitted: FittedResult, engine: Engine, X: Any) -> None:
-        """Set every fitted attribute from a result, and clear what an earlier fit left: the one place that does."""
-        columns = ("n_features_in_", "feature_names_in_") if engine.arrays else ()  # which scikit-learn has noted
-        for name in [name for name in vars(self) if name.endswith("_") and name not in columns]:
+        """Set every fitted attribute from a result, and delete those of an earlier fit: the only place that does."""
+        set_by_sklearn = ("n_features_in_", "feature_names_in_") if engine.arrays else ()
+        for name in [name for name in vars(self) if name.endswith("_") and name not in set_by_sklearn]:
             delattr(self, name)
         if not engine.arrays:
             self.n_features_in_ = engine.n_columns
             if engine.names is not None:
                 self.feature_names_in_ = np.asarray(engine.names, dtype=object)
-        members, single = fitted.members, engine.single_target
+        members = fitted.members
+        single = engine.single_target
         coef, intercept = members.scaled(fitted.scale, engine.dtype)
         self._fitted = fitted
         settings = self.get_params(deep=False)
@@ -232,15 +247,17 @@ class FittedEnsemble(
         self._frame_library = "polars" if "polars" in libraries else "pandas"
         self.coef_ = coef[0, :] if single else coef
         self.intercept_ = (intercept[0] if single else intercept) if fitted.designs[0].fit_intercept else 0.0
-        self.n_estimators_, self.scale_ = members.number, fitted.scale
+        self.n_estimators_ = members.number
+        self.scale_ = fitted.scale
         self.weights_ = members.weights
-        self.solver_, self.n_fallbacks_ = members.solver, members.n_fallbacks
+        self.solver_ = members.solver
+        self.n_fallbacks_ = members.n_fallbacks
         if len(members):
             self.inclusion_ = members.inclusion
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a parameter is a number, a text, or several of them in a row."""
+    """Whether a parameter is None, a number, a string, or a sequence of numbers and strings."""
     if isinstance(value, (list, tuple)):
         return all(isinstance(part, (int, float, str, np.number)) for part in value)
     if isinstance(value, np.ndarray):

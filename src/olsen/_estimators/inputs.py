@@ -1,7 +1,7 @@
-"""What users hand over, turned into an engine, splits and numbers, or into an error that says what to do.
+"""Validation of user input: it becomes an engine, splits and numbers, or an error that says what to do.
 
-scikit-learn's own checks do most of it; here stand the ones that need our words: text columns by name, targets that
-hold one value, sizes at which the expected risk is infinite, splits of rows some of which have no weight.
+scikit-learn's checks do most of the work; this module adds checks with more specific messages: text columns by name,
+constant targets, sizes at which the expected risk is infinite, splits of rows some of which have no weight.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from ..subsets import Design
 
 
 class Number(Interval):
-    """Numbers in a range; scikit-learn's own also takes True and False for them."""
+    """Numbers in a range; scikit-learn's Interval also accepts True and False."""
 
     def is_satisfied_by(self, val: Any) -> bool:
         return not isinstance(val, (bool, np.bool_)) and bool(super().is_satisfied_by(val))
@@ -48,7 +48,7 @@ class Number(Interval):
 
 COUNT = Number(Integral, 1, None, closed="left")
 POSITIVE = Number(Real, 0, None, closed="neither")
-# what scikit-learn holds parameters of all estimators against, and arguments of methods and functions
+# constraints that scikit-learn checks: of parameters common to all estimators, and of arguments of functions
 COMMON = {
     "fit_intercept": ["boolean"],
     "n_jobs": [Number(Integral, None, None, closed="neither"), None],
@@ -63,28 +63,28 @@ ARGUMENTS = {
     "fit_intercept": ["boolean"],
     "solver": [StrOptions(set(ASKED_FOR))],
 }
-REPEATS = 0.05  # share of the rows that may repeat others
+MAX_REPEATED_FRACTION = 0.05  # of the rows may repeat others without a warning
 
 
-def check_arguments(caller: str, **given: Any) -> None:
-    """Raise for arguments that are none of what ARGUMENTS has under their names."""
-    validate_parameter_constraints(ARGUMENTS, given, caller)
+def check_arguments(caller: str, **arguments: Any) -> None:
+    """Raise for arguments that violate the constraints in ARGUMENTS under their names."""
+    validate_parameter_constraints(ARGUMENTS, arguments, caller)
 
 
 @contextmanager
 def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
-    """Undo every attribute set inside when something fails, so that a fitted estimator stays usable."""
-    before = vars(estimator).copy()
+    """Restore all attributes of the estimator if the block fails, so that a fitted estimator stays usable."""
+    attributes = vars(estimator).copy()
     try:
         yield
     except BaseException:
         vars(estimator).clear()
-        vars(estimator).update(before)
+        vars(estimator).update(attributes)
         raise
 
 
 def options_of(estimator: Any) -> Options:
-    """How an estimator wants its members solved."""
+    """Solver options from the parameters of an estimator."""
     return Options(
         estimator.fit_intercept,
         getattr(estimator, "solver", "auto"),
@@ -96,19 +96,19 @@ def options_of(estimator: Any) -> Options:
 def open_training(
     estimator: Any, X: Any, y: Any, sample_weight: Any, *, reset: bool = True, min_rows: int = 2
 ) -> Engine:
-    """The engine for what was given to `fit`; of arrays, scikit-learn notes the columns on the estimator."""
+    """Open the engine for the data given to `fit`; for arrays, scikit-learn sets the column attributes."""
 
     def checks(X: Any, y: Any, weight: Any) -> tuple[Any, NDArray[np.float64], NDArray[np.float64] | None]:
         X = X if isinstance(X, np.ndarray) else as_table(X)
         _refuse_odd_kinds(X, y, weight)
-        of_x = {"accept_sparse": ["csc", "csr"], "dtype": [np.float64, np.float32], "ensure_min_samples": min_rows}
-        of_y = {"dtype": np.float64, "ensure_2d": False}
+        x_checks = {"accept_sparse": ["csc", "csr"], "dtype": [np.float64, np.float32], "ensure_min_samples": min_rows}
+        y_checks = {"dtype": np.float64, "ensure_2d": False}
         with numbers_located(X=X, y=y, sample_weight=weight):
-            X, y = validate_data(estimator, X, y, reset=reset, validate_separately=(of_x, of_y))
+            X, y = validate_data(estimator, X, y, reset=reset, validate_separately=(x_checks, y_checks))
             check_consistent_length(X, y)
             if weight is not None:
                 weight = _check_sample_weight(weight, X, dtype=np.float64, ensure_non_negative=True)
-        if estimator.fit_intercept and min_rows > 1:  # a batch of a stream may well hold one value
+        if estimator.fit_intercept and min_rows > 1:  # one batch of a stream may well be constant
             _warn_constant_target(y.reshape(len(y), -1), weight)
         return X, y, weight
 
@@ -116,7 +116,7 @@ def open_training(
 
 
 def _refuse_odd_kinds(X: Any, y: Any, weight: Any) -> None:
-    """What scikit-learn would turn into numbers that nobody meant."""
+    """Raise for text, times and masked entries, which scikit-learn would silently convert to numbers."""
     refuse_text_columns(X)
     refuse_times(y=y, sample_weight=weight)
     _refuse_masked(X=X, y=y)
@@ -125,23 +125,23 @@ def _refuse_odd_kinds(X: Any, y: Any, weight: Any) -> None:
 def _refuse_masked(**arrays: Any) -> None:
     for name, array in arrays.items():
         if np.ma.is_masked(array):
-            hidden = int(np.ma.getmaskarray(array).sum())
-            raise ValueError(f"{name} is a masked array with {hidden} masked entries. Fill them, or drop their rows.")
+            n_masked = int(np.ma.getmaskarray(array).sum())
+            raise ValueError(f"{name} is a masked array with {n_masked} masked entries. Fill them, or drop their rows.")
 
 
 def _warn_constant_target(Y: NDArray[Any], weight: NDArray[np.float64] | None) -> None:
-    used = Y if weight is None else Y[weight > 0]
-    constant = np.flatnonzero((used[:1] == used).all(axis=0))
-    if len(constant) and len(used) > 1:
-        which = "y" if Y.shape[1] == 1 else f"column {constant[0]} of y"
+    weighted = Y if weight is None else Y[weight > 0]
+    constant = np.flatnonzero((weighted[:1] == weighted).all(axis=0))
+    if len(constant) and len(weighted) > 1:
+        target = "y" if Y.shape[1] == 1 else f"column {constant[0]} of y"
         messages.warn(
-            f"{which} holds one value, {used[0, constant[0]]:g}, in all {len(used)} rows: every coefficient is "
+            f"{target} is constant, {weighted[0, constant[0]]:g}, in all {len(weighted)} rows: every coefficient is "
             f"zero and predictions are that value. Check the target column."
         )
 
 
 def validate_new_rows(estimator: Any, X: Any) -> Any:
-    """Checked rows to predict, dense or CSR."""
+    """Check rows to predict, and return them dense or as CSR."""
     X = as_table(X)
     refuse_text_columns(X)
     if isinstance(X, (str, Path)):
@@ -156,7 +156,7 @@ def validate_new_rows(estimator: Any, X: Any) -> Any:
 
 @contextmanager
 def numbers_located(**arrays: Any) -> Iterator[None]:
-    """Say which number is NaN or infinite where scikit-learn's checks only say that one of an array is."""
+    """Add the position of a NaN or infinite number to errors of scikit-learn, which only name the array."""
     try:
         yield
     except ValueError as error:
@@ -170,7 +170,7 @@ def numbers_located(**arrays: Any) -> Iterator[None]:
 
 
 def refuse_missing_sizes(max_features: Any) -> None:
-    """Raise for NaN among sizes or probabilities, of which other checks would speak as of a number out of range."""
+    """Raise for NaN among sizes or probabilities, which other checks would report as a number out of range."""
     sizes = np.ravel(np.asarray(max_features, dtype=object)).tolist()
     missing = [i for i, size in enumerate(sizes) if isinstance(size, Real) and size != size]
     if not missing:
@@ -179,13 +179,13 @@ def refuse_missing_sizes(max_features: Any) -> None:
         raise ValueError("max_features is NaN. Give a number of columns, or a fraction of them above 0 and at most 1.")
     raise ValueError(
         f"max_features holds NaN in {len(missing)} of {len(sizes)} places, the first at position {missing[0]} (counted "
-        f"from 0). Leave these out, or give numbers for them."
+        f"from 0). Leave out missing values, or replace them by numbers."
     )
 
 
 def refuse_text_columns(X: Any) -> None:
     """Name the columns of a data frame that are not numbers; the conversion error would name one value only."""
-    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # the questions take longer than all other checks
+    if isinstance(X, np.ndarray) and X.dtype.kind in "fiub":  # the checks below would take longer than all others
         return
     refuse_times(X=X)
     if nw.dependencies.is_polars_lazyframe(X):
@@ -193,17 +193,17 @@ def refuse_text_columns(X: Any) -> None:
     if not nw.dependencies.is_into_dataframe(X):
         return
     names = list(getattr(X, "columns", []))
-    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if twice is not None:
-        raise ValueError(f"X has several columns named {twice!r}; rename them first.")
+    duplicate = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if duplicate is not None:
+        raise ValueError(f"X has several columns named {duplicate!r}; rename them first.")
     schema = nw.from_native(X).schema
-    numbers = (nw.Boolean, nw.Object, nw.Unknown)  # unknown: sparse columns of pandas, for one; conversion will tell
-    text = [str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in numbers)]
-    refuse_text(text, len(schema))
+    convertible = (nw.Boolean, nw.Object, nw.Unknown)  # sparse pandas columns are Unknown; the conversion checks them
+    text_columns = [str(name) for name, kind in schema.items() if not (kind.is_numeric() or kind in convertible)]
+    refuse_text(text_columns, len(schema))
 
 
 def on_host(array: Any) -> NDArray[np.float64]:
-    """A copy in double precision, whichever library the array is of and whether or not scikit-learn follows it now."""
+    """Copy an array of any library to the host in double precision, whether or not array API dispatch is on now."""
     library = sys.modules[type(array).__module__.partition(".")[0]]
     if library.__name__ in ("torch", "cupy", "array_api_strict"):
         array = Space(library, None, None).get(array)
@@ -211,7 +211,7 @@ def on_host(array: Any) -> NDArray[np.float64]:
 
 
 def resolve_seed(random_state: Any) -> int:
-    """A seed for the subsets: an int stays itself, anything else gives one number, drawn once."""
+    """Return a seed for the subsets: an int as it is, otherwise one number drawn from the random state."""
     if isinstance(random_state, (int, np.integer)):
         if random_state < 0:
             raise ValueError(f"random_state={random_state} must not be negative.")
@@ -239,11 +239,11 @@ def check_shape(design: Design) -> None:
         )
     freedom = rows - design.fit_intercept
     if abs(columns - freedom) <= 1:
-        lost = " less one for the intercept" if design.fit_intercept else ""
-        fewer = f"Use at most {freedom - 2} columns (max_features), or at least" if freedom > 2 else "Use at least"
+        intercept = " less one for the intercept" if design.fit_intercept else ""
+        advice = f"Use at most {freedom - 2} columns (max_features), or at least" if freedom > 2 else "Use at least"
         messages.warn(
-            f"members have {counted(columns, 'column')} and {rows} rows{lost}: within one of the interpolation peak. "
-            f"Expected risk is infinite. {fewer} {freedom + 2} columns for minimum-norm members, or more rows."
+            f"members have {counted(columns, 'column')} and {rows} rows{intercept}: within one of the interpolation "
+            f"peak. Expected risk is infinite. {advice} {freedom + 2} columns for minimum-norm members, or more rows."
         )
 
 
@@ -251,62 +251,66 @@ def check_shape(design: Design) -> None:
 
 
 def row_splits(cv: Any, engine: Memory, groups: Any) -> Splits | None:
-    """(train, test) index pairs over the rows with positive weight, or None without k-fold."""
+    """Splits as (train, test) index pairs over the rows with positive weight, or None without k-fold."""
     if cv is None or isinstance(cv, str):
         return None
-    problem, n = engine.problem, engine.n_given
-    kept = np.arange(n) if engine.kept_rows is None else engine.kept_rows
+    problem = engine.problem
+    n = engine.n_given
+    weighted_rows = np.arange(n) if engine.kept_rows is None else engine.kept_rows
     if groups is not None and len(groups) != n:
         raise ValueError(f"groups has {len(groups)} entries, but there are {n} rows; every row needs its group.")
-    if isinstance(cv, Integral) and int(cv) > len(kept):
-        raise ValueError(f"cv={cv!r} asks for more folds than the {len(kept)} rows there are.")
-    if hasattr(cv, "__iter__") or isinstance(cv, PredefinedSplit):  # in numbers of the rows that were given
-        splits = _renumbered(cv.split() if isinstance(cv, PredefinedSplit) else cv, n, kept)
-    else:  # a splitter sees the rows with positive weight: the others count as dropped
+    if isinstance(cv, Integral) and int(cv) > len(weighted_rows):
+        raise ValueError(f"cv={cv!r} asks for more folds than the {len(weighted_rows)} rows there are.")
+    if hasattr(cv, "__iter__") or isinstance(cv, PredefinedSplit):  # row indices count rows of weight zero too
+        splits = _renumbered(cv.split() if isinstance(cv, PredefinedSplit) else cv, n, weighted_rows)
+    else:  # a splitter sees the rows with positive weight only, because a weight of zero equals a dropped row
         y = problem.Y[:, 0] if problem.Y.shape[1] == 1 else problem.Y
-        splits = list(check_cv(cv).split(problem.X, y, None if groups is None else np.asarray(groups)[kept]))
+        weighted_groups = None if groups is None else np.asarray(groups)[weighted_rows]
+        splits = list(check_cv(cv).split(problem.X, y, weighted_groups))
     if problem.fit_intercept:
         for number, (train, test) in enumerate(splits, 1):
             if len(train) == 1 and len(test):
                 raise ValueError(nothing_to_fit(f"fold {number} of {len(splits)} of cv={cv!r:.200}"))
-    whole = [(train, test) for train, test in splits if len(train) and len(test)]
-    if not whole:
-        used_up = "A generator is used up by its first fit; give a list or a splitter."
-        raise ValueError(f"cv={cv!r} gave no split with rows to train and to test on. {used_up}")
-    return whole
+    complete = [(train, test) for train, test in splits if len(train) and len(test)]
+    if not complete:
+        advice = "A generator is used up by its first fit; give a list or a splitter."
+        raise ValueError(f"cv={cv!r} gave no split with rows to train and to test on. {advice}")
+    return complete
 
 
 def nothing_to_fit(fold: str) -> str:
-    """What to say of a fold with a training set of one row; rows of weight zero do not count."""
+    """Error message for a fold with a training set of one row; rows of weight zero do not count."""
     return (
         f"{fold} trains on 1 row, which the intercept uses up, so that nothing is left to fit there. Use splits with "
         f"at least 2 training rows of positive weight each, cv=None with rows in memory, or fit_intercept=False."
     )
 
 
-def _renumbered(splits: Any, n: int, kept: NDArray[np.int64]) -> Splits:
-    """Given splits, in the numbers of the rows with positive weight."""
+def _renumbered(splits: Any, n: int, weighted_rows: NDArray[np.int64]) -> Splits:
+    """Renumber the row indices of splits: from all n rows to the rows with positive weight."""
     position = np.full(n, -1)
-    position[kept] = np.arange(len(kept))
-    found = []
+    position[weighted_rows] = np.arange(len(weighted_rows))
+    renumbered = []
     for split in splits:
         try:
             train, test = (position[item_numbers(rows, n)] for rows in split)
         except (IndexError, TypeError, ValueError) as error:
-            kinds = f"numbers of rows from 0 to {n - 1}, or masks of {n} rows"
+            kinds = f"row indices from 0 to {n - 1}, or masks of {n} rows"
             raise ValueError(f"cv holds {split!r:.60}, but a split is two arrays: {kinds} ({error}).") from None
-        found.append((train[train >= 0], test[test >= 0]))
-    return found
+        renumbered.append((train[train >= 0], test[test >= 0]))
+    return renumbered
 
 
-def item_numbers(given: Any, n_items: int) -> NDArray[np.int64]:
-    """Numbers of rows or columns, from whole numbers or from a mask of all of them."""
-    array = np.asarray(given)
+def item_numbers(items: Any, n_items: int) -> NDArray[np.int64]:
+    """Indices of rows or columns, from whole numbers or from a mask of length `n_items`."""
+    array = np.asarray(items)
     if array.dtype == bool and array.shape == (n_items,):
         return np.flatnonzero(array)
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-        got = f"{given!r:.80}, of type {array.dtype} and shape {array.shape}"
-        raise ValueError(f"a member or a split holds whole numbers, or a mask of {n_items} booleans; got {got}.")
+        description = f"{items!r:.80}, of type {array.dtype} and shape {array.shape}"
+        raise ValueError(
+            f"a member or a split holds whole numbers, or a mask of {n_items} booleans; got {description}."
+        )
     return array.astype(np.int64)
 
 
@@ -314,7 +318,7 @@ class RepeatedRowsWarning(UserWarning):
     """More rows repeat others than chance explains."""
 
     def __init__(self, repeated: int, n_rows: int, *, merged: bool = False) -> None:
-        consequence = "so a left-out row is often still in the data and errors are underestimated"
+        consequence = "so a copy of a held-out row is often still in the data and errors are underestimated"
         if merged:
             consequence = "with their targets; for choosing the model such rows are merged and their weights added"
         super().__init__(
@@ -326,14 +330,14 @@ class RepeatedRowsWarning(UserWarning):
 
 
 def warn_repeated_rows(problem: Problem, *, merges_rows: bool) -> None:
-    """Warn where rows repeat far more often than the rounding of their cells explains.
+    """Warn if rows repeat far more often than the rounding of their entries explains.
 
-    Independent rows of one column, or of columns with few levels, meet too, and leave-one-out is right about them:
-    there rows count that repeat others with their targets. With `merges_rows` rows that repeat others with their
-    targets are merged before folds are drawn.
+    Independent rows of one column, or of columns with few levels, coincide too, and leave-one-out is right for such
+    rows: there only rows count that repeat others with their targets. With `merges_rows` rows that repeat others with
+    their targets are merged before folds are drawn.
     """
     n, p = problem.shape
-    if n * p > 5e7 or n < 20 or n - problem.distinct_rows() <= REPEATS * n:
+    if n * p > 5e7 or n < 20 or n - problem.distinct_rows() <= MAX_REPEATED_FRACTION * n:
         return
     with_targets = _with_targets(problem)
     n_with_targets = _unexplained_repeats(with_targets)
@@ -349,15 +353,15 @@ def warn_repeated_rows(problem: Problem, *, merges_rows: bool) -> None:
 
 
 def _with_targets(problem: Problem) -> Problem:
-    """The problem whose rows hold the targets too."""
+    """The problem with the targets appended to the columns of X."""
     if sp.issparse(problem.X):
         return replace(problem, X=sp.csc_array(sp.hstack([problem.X, problem.Y])))
     return replace(problem, X=np.hstack([problem.X, problem.Y]))
 
 
 def _unexplained_repeats(problem: Problem) -> int:
-    """Number of rows that repeat others; zero if they are few or if chance explains them."""
+    """Number of rows that repeat others; zero if repeats are few or if chance explains their number."""
     n = problem.shape[0]
     n_repeats = n - problem.distinct_rows()
-    few = n_repeats <= REPEATS * n
+    few = n_repeats <= MAX_REPEATED_FRACTION * n
     return 0 if few or chance_explains(n_repeats, [], problem) else n_repeats
