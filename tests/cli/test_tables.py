@@ -24,7 +24,7 @@ pytest.importorskip("cyclopts")
 pytest.importorskip("skops")
 pq = pytest.importorskip("pyarrow.parquet")
 
-from olsen.cli.columns import texts_of  # noqa: E402
+from olsen.cli.columns import strings_of  # noqa: E402
 from olsen.cli.encoding import learn_encoding  # noqa: E402
 from olsen.cli.tables import TableError, read_table  # noqa: E402
 
@@ -180,9 +180,9 @@ REFUSED = {
         with_column([d.isoformat() for d in DAYS], "day"), ["'day' holds dates", "--dates 'day'", "--drop 'day'"], ()),
     "which is the day.csv": (
         with_column([f"0{i % 9 + 1}/05/2024" for i in range(N)], "day"),
-        ["'day' holds dates such as '01/05/2024'", "write them as 2024-12-31"],
+        ["'day' holds dates such as '01/05/2024'", "write dates as 2024-12-31"],
         ["turn them into days"]),
-    "money.csv": (with_column([f"{i} €" for i in range(N)], "price"), ["'price'", "40 different texts", "--drop"], ()),
+    "money.csv": (with_column([f"{i} €" for i in range(N)], "price"), ["'price'", "40 different", "--drop"], ()),
     "thousands or decimals.tsv": (
         text(["f\ty", *(f"{1000 + 9 * i:,}\t{i}" for i in range(N))]),
         ["column 'f' holds '1,000', which may be 1.000 or 1000", "decimal mark"], ()),
@@ -192,12 +192,12 @@ REFUSED = {
     "points or thousands.tsv": (
         text(["f\tg\ty", *(f"1.{i + 100}\t0,5{i}\t{i}" for i in range(N))]),
         ["column 'f' holds '1.100', which may be 1.100 or 1100", "decimal mark"], ()),
-    "percent.csv": (with_column([f"{i} %" for i in range(N)], "p"), ["'p' holds 40 different texts"], ()),
+    "percent.csv": (with_column([f"{i} %" for i in range(N)], "p"), ["'p' holds 40 different strings"], ()),
     "among numbers.csv": (
         with_column(["n.d." if i == 3 else str(i) for i in range(N)]), ["'c' holds numbers and text such as 'n.d.'"], ()
     ),
-    "identifiers.csv": (with_column([f"plot {i}" for i in range(N)]), ["40 different texts", "--drop 'c'"], ()),
-    "hexadecimal.csv": (with_column([f"0x{77 * i:x}" for i in range(N)]), ["40 different texts ('0x0'"], ()),
+    "identifiers.csv": (with_column([f"plot {i}" for i in range(N)]), ["40 different strings", "--drop 'c'"], ()),
+    "hexadecimal.csv": (with_column([f"0x{77 * i:x}" for i in range(N)]), ["40 different strings ('0x0'"], ()),
     "gaps.csv": (with_column(["" if i in (4, 6) else "1" for i in range(N)]),
                  ["2 cells missing", "'c' (2)", "row 5", "--missing mean", "--drop"], ()),
     "target gaps.csv": (text(lines(y=lambda v: "NA" if v == Y[2] else point(v))),
@@ -574,8 +574,8 @@ def test_categories_with_an_order(tmp_path):
 def test_identifiers_are_handed_through_as_they_stand(tmp_path):
     keys = [f"00{i}" if i % 4 else "NA" for i in range(N)]
     table = table_of(tmp_path, with_column(keys, " key "), verbatim=["key"])
-    assert encoding_of(table, "key").names == ["a"] and texts_of(table, ["key"]) == {"key": keys}
-    assert texts_of(pa.table({"n": [1.0, None, 2.5]}), ["n"]) == {"n": ["1", "", "2.5"]}
+    assert encoding_of(table, "key").names == ["a"] and strings_of(table, ["key"]) == {"key": keys}
+    assert strings_of(pa.table({"n": [1.0, None, 2.5]}), ["n"]) == {"n": ["1", "", "2.5"]}
 
 
 GAPPY = "a,k,y\n1,u,1\n,v,2\n3,,3\n8,u,4\n4,v,5\n5,u,\n"

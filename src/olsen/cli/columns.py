@@ -1,7 +1,7 @@
-"""Cells of a table as numbers, days or texts, as scikit-learn's encoders and imputers take them; missing cells.
+"""Parse the columns of a table into numbers, days or strings for scikit-learn's encoders, and find missing cells.
 
-Texts that are numbers to people (thousands marks, decimal commas) and dates (orders of day and month) are detected per
-column from its distinct values, which must all follow one format.
+The number format (thousands marks, decimal commas) and the date format (order of day and month) of a column of
+strings are detected from its distinct values, which must all follow one format.
 """
 
 from __future__ import annotations
@@ -24,17 +24,23 @@ from .tables import BLANKS, TableError, is_text, listed, option, separator_of
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Stage = Literal["fit", "blocks", "predict"]  # what a table is read for: a fit in memory or in blocks, or a prediction
-FIRST_ROW = b"olsen.first_row"  # among the metadata of a part of a larger table: the number of its first row
-MICROSECONDS_A_DAY = 86_400_000_000
-SPACES = " \u00a0\u202f\u2009"  # between thousands, besides point and comma
+Stage = Literal["fit", "blocks", "predict"]  # purpose of a table: a fit in memory or in blocks, or a prediction
+FIRST_ROW = b"olsen.first_row"  # metadata key of a part of a larger table: the index of its first row
+MICROSECONDS_PER_DAY = 86_400_000_000
+MAX_NAMED_COLUMNS = 8  # in the message about missing cells
+SNIFFED_ROWS = 1000  # rows from which the format of a column is guessed
+LARGEST_EXACT_INTEGER = 2**53  # up to which double precision represents every integer
+SPACES = " \u00a0\u202f\u2009"  # thousands separators, besides point and comma
 
 
-def _pattern(decimal: str, other: str) -> str:
-    """Numbers with a decimal mark; digits after a leading zero are those of a code, unless there are decimals."""
-    groups = "|".join(rf"(?:[{mark}]\d{{3}})+" for mark in other + SPACES)
-    whole = rf"(?:0|[1-9]\d*|[1-9]\d{{0,2}}(?:{groups}))"
-    return rf"^[+-]?(?:{whole}(?:[{decimal}]\d*)?|\d*[{decimal}]\d+)(?:[eE][+-]?\d+)?$"
+def _pattern(decimal: str, thousands: str) -> str:
+    """Regular expression of numbers with a decimal mark.
+
+    Digits with a leading zero are an identifier and do not match, unless there are decimals.
+    """
+    groups = "|".join(rf"(?:[{mark}]\d{{3}})+" for mark in thousands + SPACES)
+    integer = rf"(?:0|[1-9]\d*|[1-9]\d{{0,2}}(?:{groups}))"
+    return rf"^[+-]?(?:{integer}(?:[{decimal}]\d*)?|\d*[{decimal}]\d+)(?:[eE][+-]?\d+)?$"
 
 
 PATTERNS = {".": _pattern(".", ","), ",": _pattern(",", ".")}
@@ -44,16 +50,16 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Numbers, dates as days since 1970-01-01, or texts of some columns; missing cells are NaN.
+    """Parse columns into numbers, days since 1970-01-01 or strings; missing cells become NaN.
 
     Parameters
     ----------
     kind : {"number", "date", "text"}, default="number"
-        What the columns hold.
+        Type of the columns.
     decimal : {".", ","}, default=None
-        Decimal mark of numbers that are texts in the table; None: the columns hold plain numbers.
+        Decimal mark of numbers that the table stores as strings; None: the columns hold plain numbers.
     order : {"ymd", "dmy", "mdy"}, default="ymd"
-        Order of year, month and day in dates that are texts.
+        Order of year, month and day in dates that the table stores as strings.
     """
 
     __module__ = "olsen"  # model files name no private module
@@ -66,7 +72,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.order = order
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Nothing is left to learn.
+        """Do nothing: the format of the columns is set by the parameters.
 
         Parameters
         ----------
@@ -80,7 +86,7 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
-        """Cells as numbers or texts.
+        """Parse the cells of a table.
 
         Parameters
         ----------
@@ -90,60 +96,72 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         cells : ndarray of shape (n_samples, n_columns)
-            Of floating-point numbers, or of texts.
+            Floating-point numbers, or strings as objects.
         """
         import narwhals as nw
 
         if not isinstance(X, pa.Table):
             frame = nw.from_native(X, eager_only=True)
             X = frame.to_arrow().select(frame.columns)
-        before, separator = rows_before(X), separator_of(X)
-        return np.column_stack([
-            _texts(column) if self.kind == "text"
-            else self._days(column, name, before) if self.kind == "date"
-            else self._numbers(column, name, before, separator)
-            for name, column in zip(X.column_names, X.columns, strict=True)
-        ])  # fmt: skip
+        first_row = rows_before(X)
+        separator = separator_of(X)
+        parsed: list[NDArray[Any]] = []
+        for name, column in zip(X.column_names, X.columns, strict=True):
+            if self.kind == "text":
+                parsed.append(_as_objects(column))
+            elif self.kind == "date":
+                parsed.append(self._days(column, name, first_row))
+            else:
+                parsed.append(self._numbers(column, name, first_row, separator))
+        return np.column_stack(parsed)
 
     def _days(self, column: Any, name: str, first_row: int) -> Array:
         if is_text(column.type):
-            texts, codes = distinct_texts(column)
-            values = np.array([days(text, self.order) for text in texts.to_pylist()], dtype=float)
-            return _all_read(values, texts, codes, name, f"dates such as {DATES[self.order]} are expected", first_row)
+            strings, codes = distinct_strings(column)
+            values = np.array([days(text, self.order) for text in strings.to_pylist()], dtype=float)
+            expected = f"dates such as {DATES[self.order]} are expected"
+            return _value_of_each_row(
+                values, strings=strings, codes=codes, name=name, expected=expected, first_row=first_row
+            )
         if not is_temporal(column.type):
             raise TableError(f"column {quoted(name)} is of type {shortened(column.type)}, but dates are expected.")
-        moments = column.cast(pa.timestamp("us", tz=getattr(column.type, "tz", None)), safe=False).cast("int64")
-        return np.asarray(moments.cast("float64", safe=False).to_numpy(), dtype=float) / MICROSECONDS_A_DAY
+        microsecond_type = pa.timestamp("us", tz=getattr(column.type, "tz", None))
+        microseconds = column.cast(microsecond_type, safe=False).cast("int64").cast("float64", safe=False)
+        return np.asarray(microseconds.to_numpy(), dtype=float) / MICROSECONDS_PER_DAY
 
     def _numbers(self, column: Any, name: str, first_row: int, separator: str) -> Array:
-        plain = plain_numbers(column)
-        if plain is not None:
+        values = plain_numbers(column)
+        if values is not None:
             if self.decimal == "," and separator not in ("", ","):
                 refuse_doubtful_points(column.drop_null(), f"column {quoted(name)}")
-            return plain
+            return values
         if not is_text(column.type):
             kind = shortened(column.type)
             raise TableError(f"column {quoted(name)} is of type {kind}, not numbers; turn it into numbers.")
-        texts, codes = distinct_texts(column)
-        how = self._format(texts, name)
-        expected = f"numbers with {quoted(how)} are expected"
-        return _all_read(numbers_in(texts, how), texts, codes, name, expected, first_row)
+        strings, codes = distinct_strings(column)
+        decimal = self._decimal_mark(strings, name)
+        expected = f"numbers with {quoted(decimal)} are expected"
+        values = numbers_in(strings, decimal)
+        return _value_of_each_row(
+            values, strings=strings, codes=codes, name=name, expected=expected, first_row=first_row
+        )
 
-    def _format(self, texts: Any, name: str) -> str:
-        """The decimal mark that was learned; for plain numbers, the one that the texts have, if there is no doubt."""
+    def _decimal_mark(self, strings: Any, name: str) -> str:
+        """Return the learned decimal mark; after plain numbers in training, the mark of the strings if unambiguous."""
         if self.decimal is not None:
             return self.decimal
-        how = decimal_mark(texts, f"column {quoted(name)}")
-        if how is None:
+        decimal = decimal_mark(strings, f"column {quoted(name)}")
+        if decimal is None:
             raise TableError(
-                f"column {quoted(name)} holds text ({listed(texts.to_pylist(), 3)}), but the model learned numbers "
+                f"column {quoted(name)} holds text ({listed(strings.to_pylist(), 3)}), but the model learned numbers "
                 f"there; correct those cells."
             )
-        messages.warn(f"numbers of column {quoted(name)} are written unlike those in training: {example(texts, how)}.")
-        return how
+        shown_example = example(strings, decimal)
+        messages.warn(f"numbers of column {quoted(name)} are written unlike those in training: {shown_example}.")
+        return decimal
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the columns, which stay as they are.
+        """Return the names of the columns unchanged.
 
         Parameters
         ----------
@@ -161,45 +179,48 @@ class TableColumns(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def rows_before(table: Any) -> int:
-    """Number of the rows before a part of a larger table."""
+    """Number of rows that precede a part of a larger table."""
     return int((table.schema.metadata or {}).get(FIRST_ROW, 0))
 
 
-def _all_read(values: Array, texts: Any, codes: Any, name: str, expected: str, first_row: int) -> Array:
-    """The value of each row, NaN where it is missing; raise for the first text that has none."""
+def _value_of_each_row(values: Array, *, strings: Any, codes: Any, name: str, expected: str, first_row: int) -> Array:
+    """Expand the values of distinct strings to rows, NaN for missing cells; raise for a string without a value."""
     if np.isnan(values).any():
-        row = int(np.flatnonzero(np.isin(codes, np.flatnonzero(np.isnan(values))))[0])
+        unparsed_codes = np.flatnonzero(np.isnan(values))
+        row = int(np.flatnonzero(np.isin(codes, unparsed_codes))[0])
+        text = strings[int(codes[row])].as_py()
         raise TableError(
-            f"column {quoted(name)} holds {quoted(texts[int(codes[row])].as_py())} in row {first_row + row + 1}, where "
-            f"{expected}; correct that cell."
+            f"column {quoted(name)} holds {quoted(text)} in row {first_row + row + 1}, where {expected}; correct that "
+            f"cell."
         )
-    return np.asarray(np.append(values, np.nan)[codes], dtype=float)
+    return np.asarray(np.append(values, np.nan)[codes], dtype=float)  # the code -1 takes the appended NaN
 
 
-# Texts
+# Strings
 
 
-def distinct_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
-    """The different texts of a column without blanks around them, and for each row which one it has, or -1.
+def distinct_strings(column: Any) -> tuple[Any, NDArray[np.int64]]:
+    """Distinct strings of a column, stripped of blanks, and the code of each row, -1 where the cell is missing.
 
-    A column that is stored as a dictionary is not written out: a long text may stand in a million rows.
+    A column that is stored as a dictionary stays one: a long string may be repeated in a million rows.
     """
 
     if not pa.types.is_dictionary(column.type):
         column = as_text(column).dictionary_encode()
-    whole = column.unify_dictionaries().combine_chunks()
-    whole = whole.chunk(0) if isinstance(whole, pa.ChunkedArray) and whole.num_chunks else whole
-    if not len(whole):
+    encoded = column.unify_dictionaries().combine_chunks()
+    if isinstance(encoded, pa.ChunkedArray) and encoded.num_chunks:
+        encoded = encoded.chunk(0)
+    if not len(encoded):
         return pa.array([], "string"), np.zeros(0, dtype=np.int64)
-    codes = whole.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
-    used, codes = np.unique(codes, return_inverse=True)
-    missing = int(used[0] < 0)
-    texts = pc.utf8_trim(whole.dictionary.take(pa.array(used[missing:])).cast("string"), characters=BLANKS)
-    return texts, codes - missing
+    codes = encoded.indices.cast("int64").fill_null(-1).to_numpy(zero_copy_only=False)
+    used_codes, codes = np.unique(codes, return_inverse=True)
+    n_missing_codes = int(used_codes[0] < 0)  # one if some cell is missing
+    strings = encoded.dictionary.take(pa.array(used_codes[n_missing_codes:])).cast("string")
+    return pc.utf8_trim(strings, characters=BLANKS), codes - n_missing_codes
 
 
 def as_text(column: Any) -> Any:
-    """Numbers, truth values and dates as the texts that a table would have for them: 1 and not 1.0."""
+    """Convert numbers, Booleans and dates to strings as a text file would have them: 1 and not 1.0."""
 
     try:
         return column.cast("string")
@@ -208,181 +229,188 @@ def as_text(column: Any) -> Any:
         return pa.chunked_array([pa.array(cells, "string")])
 
 
-def texts_of(table: Any, names: Iterable[str]) -> dict[str, list[str]]:
-    """The cells of some columns as text, empty where they are missing: what identifies the rows of a table."""
+def strings_of(table: Any, names: Iterable[str]) -> dict[str, list[str]]:
+    """Cells of identifier columns as strings, empty where a cell is missing."""
     return {name: [text or "" for text in as_text(table.column(name)).to_pylist()] for name in names}
 
 
-def _texts(column: Any) -> NDArray[Any]:
-    texts, codes = distinct_texts(column)
-    return np.array([*texts.to_pylist(), np.nan], dtype=object)[codes]
+def _as_objects(column: Any) -> NDArray[Any]:
+    strings, codes = distinct_strings(column)
+    return np.array([*strings.to_pylist(), np.nan], dtype=object)[codes]
 
 
 # Numbers
 
 
 def plain_numbers(column: Any) -> Array | None:
-    """A column as numbers, NaN where missing; None if its cells are not numbers, or texts with more than a point.
+    """Convert a column to numbers, NaN where missing; None if a cell is not a number in plain notation.
 
-    Whole numbers above 2^53 are rounded.
+    Integers above 2^53 are rounded.
     """
 
     try:
         if pa.types.is_dictionary(column.type):
-            texts, codes = distinct_texts(column)
-            return np.append(np.asarray(texts.cast("float64"), dtype=float), np.nan)[codes]
+            strings, codes = distinct_strings(column)
+            return np.append(np.asarray(strings.cast("float64"), dtype=float), np.nan)[codes]
         if pa.types.is_decimal(column.type):
-            column = column.cast("string")  # whose numbers are rounded correctly; a direct cast may miss the last digit
+            column = column.cast("string")  # strings are rounded correctly; a direct cast may miss the last digit
         return np.asarray(column.cast("float64", safe=False).to_numpy(), dtype=float)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
 
-def is_plain(table: Any, name: str, decimals: str, where: str, notes: list[str]) -> bool:
-    """Whether a column of a training table holds plain numbers, with a note where they may be identifiers.
+def is_plain(table: Any, name: str, decimals: str, label: str, notes: list[str]) -> bool:
+    """Whether a column of a training table holds plain numbers; numbers that may be identifiers add a note.
 
-    Texts are plain numbers only in a text file; with decimal commas in other columns, points must be without doubt.
+    Strings count as plain numbers only in a text file. If other columns have decimal commas, points must be
+    unambiguous.
     """
-    column, about = table.column(name), ""
-    texts, whole, head = is_text(column.type), pa.types.is_integer(column.type), column.slice(0, 1000)
-    values = plain_numbers(column) if separator_of(table) or not texts else None
+    column = table.column(name)
+    is_string = is_text(column.type)
+    values = plain_numbers(column) if separator_of(table) or not is_string else None
     if values is None:
-        if not texts and not is_temporal(column.type):
-            drop = f", or leave it out with {option('--drop', name)}" if where.startswith("column") else ""
-            raise TableError(f"{where} is of type {shortened(column.type)}, not numbers; turn it into numbers{drop}.")
+        if not is_string and not is_temporal(column.type):
+            drop = f", or leave it out with {option('--drop', name)}" if label.startswith("column") else ""
+            raise TableError(f"{label} is of type {shortened(column.type)}, not numbers; turn it into numbers{drop}.")
         return False
-    if texts:
+    is_integer = pa.types.is_integer(column.type)
+    suspicion = ""
+    if is_string:
         if "," in decimals:
-            refuse_doubtful_points(column.drop_null(), where)
-        whole = pc.all(pc.match_substring_regex(head, r"^[+-]?\d+$")).as_py()
-        row = pc.index(pc.match_substring_regex(head, r"^0\d+$"), True).as_py() if whole else -1
-        about = f"numbers with leading zeros: {quoted(head[row])} is {values[row]:g}" if row >= 0 else ""
-    if whole and np.nanmax(np.abs(values), initial=0) > 2**53:
-        about = "whole numbers above 2^53, rounded to 16 digits"
-    elif whole and not about and np.ptp(values) == len(values) - 1 and (np.diff(np.sort(values)) == 1).all():
-        about = f"the whole numbers from {values.min():g} to {values.max():g}, each once"
-    if about:
-        notes.append(f"{where} holds {about}; if they are identifiers, leave it out with {option('--id', name)}.")
+            refuse_doubtful_points(column.drop_null(), label)
+        head = column.slice(0, SNIFFED_ROWS)
+        is_integer = pc.all(pc.match_substring_regex(head, r"^[+-]?\d+$")).as_py()
+        row = pc.index(pc.match_substring_regex(head, r"^0\d+$"), True).as_py() if is_integer else -1
+        suspicion = f"numbers with leading zeros: {quoted(head[row])} is {values[row]:g}" if row >= 0 else ""
+    if is_integer and np.nanmax(np.abs(values), initial=0) > LARGEST_EXACT_INTEGER:
+        suspicion = "whole numbers above 2^53, rounded to 16 digits"
+    elif is_integer and not suspicion and np.ptp(values) == len(values) - 1 and (np.diff(np.sort(values)) == 1).all():
+        suspicion = f"the whole numbers from {values.min():g} to {values.max():g}, each once"
+    if suspicion:
+        notes.append(f"{label} holds {suspicion}; if they are identifiers, leave it out with {option('--id', name)}.")
     return True
 
 
 def is_temporal(kind: Any) -> bool:
-    """Whether a column of this type holds dates, with or without times."""
+    """Whether a column type holds dates, with or without times."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-def fits_format(texts: Any, decimal: str) -> Mask:
-    """Which texts of an array are numbers with a decimal mark."""
+def fits_format(strings: Any, decimal: str) -> Mask:
+    """Mask of the strings that are numbers with a decimal mark."""
 
-    return np.asarray(pc.match_substring_regex(texts, PATTERNS[decimal]), dtype=bool)
-
-
-def odd_texts(texts: Any) -> Mask:
-    """Which texts of an array are no numbers, or not written as most others are."""
-    return np.asarray(~max((fits_format(texts, mark) for mark in PATTERNS), key=np.sum), dtype=bool)
+    return np.asarray(pc.match_substring_regex(strings, PATTERNS[decimal]), dtype=bool)
 
 
-def possible_decimals(texts: Any) -> list[str]:
-    """Decimal marks with which all texts of an array are numbers.
+def odd_strings(strings: Any) -> Mask:
+    """Mask of the strings that are not numbers in the format of most strings."""
+    most_common_format = max((fits_format(strings, mark) for mark in PATTERNS), key=np.sum)
+    return np.asarray(~most_common_format, dtype=bool)
+
+
+def possible_decimals(strings: Any) -> list[str]:
+    """Decimal marks with which all strings of an array are numbers.
 
     >>> import pyarrow as pa
-    >>> [possible_decimals(pa.array(texts)) for texts in (["1,234", "0,5"], ["1,234"], ["a"])]
+    >>> [possible_decimals(pa.array(strings)) for strings in (["1,234", "0,5"], ["1,234"], ["a"])]
     [[','], ['.', ','], []]
     """
-    return [mark for mark in PATTERNS if len(texts) and fits_format(texts, mark).all()]
+    return [mark for mark in PATTERNS if len(strings) and fits_format(strings, mark).all()]
 
 
 def settled_decimals(table: Any) -> str:
-    """Decimal marks of the columns that leave no doubt; where cells are separated by commas, numbers have points."""
+    """Decimal marks of the unambiguous columns; a point if cells are separated by commas."""
     if separator_of(table) in ("", ","):
         return "."
-    found = [possible_decimals(column.slice(0, 1000).drop_null()) for column in table.columns]
-    return "".join({marks[0] for marks in found if len(marks) == 1})
+    marks_of_columns = [possible_decimals(column.slice(0, SNIFFED_ROWS).drop_null()) for column in table.columns]
+    return "".join({marks[0] for marks in marks_of_columns if len(marks) == 1})
 
 
-def decimal_mark(texts: Any, where: str, settled: str = "") -> str | None:
-    """The one decimal mark with which all texts of an array are numbers; None if there is none.
+def decimal_mark(strings: Any, label: str, settled: str = "") -> str | None:
+    """Decimal mark with which all strings of an array are numbers; None if there is none.
 
-    `settled` has those of other columns: if there is one, texts that are numbers with both, such as 1,234, have it,
-    otherwise they are refused.
+    Strings that are numbers with either mark, such as 1,234, take the mark of the other columns if `settled` holds
+    exactly one; otherwise they are refused.
     """
 
-    decimals = possible_decimals(texts)
+    decimals = possible_decimals(strings)
     if len(decimals) < 2:
         return decimals[0] if decimals else None
-    marks = [mark for mark in ".," if pc.any(pc.match_substring(texts, mark)).as_py()]
+    marks = [mark for mark in ".," if pc.any(pc.match_substring(strings, mark)).as_py()]
     if marks in ([], ["."]):
         return "."
     if marks == [","] and len(settled) == 1:
         return settled
-    raise _doubt(texts, where, marks[-1])
+    raise _doubt(strings, label, marks[-1])
 
 
-def refuse_doubtful_points(texts: Any, where: str) -> None:
-    """Raise if points in all texts of an array may also stand between thousands, as in 1.234."""
+def refuse_doubtful_points(strings: Any, label: str) -> None:
+    """Raise if the points in all strings of an array may be thousands separators, as in 1.234."""
 
-    if len(possible_decimals(texts)) == 2 and pc.any(pc.match_substring(texts, ".")).as_py():
-        raise _doubt(texts, where, ".")
+    if len(possible_decimals(strings)) == 2 and pc.any(pc.match_substring(strings, ".")).as_py():
+        raise _doubt(strings, label, ".")
 
 
-def _doubt(texts: Any, where: str, mark: str) -> TableError:
-    text = next(text for text in texts.to_pylist() if mark in text)
+def _doubt(strings: Any, label: str, mark: str) -> TableError:
+    text = next(text for text in strings.to_pylist() if mark in text)
     return TableError(
-        f"{where} holds {quoted(text)}, which may be {text.replace(mark, '.')} or {text.replace(mark, '')}; write "
+        f"{label} holds {quoted(text)}, which may be {text.replace(mark, '.')} or {text.replace(mark, '')}; write "
         f"numbers of all columns with the same decimal mark, and nothing between thousands."
     )
 
 
-def numbers_in(texts: Any, decimal: str) -> Array:
-    """The numbers that texts are with a decimal mark; NaN for texts that are none.
+def numbers_in(strings: Any, decimal: str) -> Array:
+    """Parse strings as numbers with a decimal mark; NaN for strings that are not numbers.
 
     >>> import pyarrow as pa
     >>> numbers_in(pa.array(["1.234,50", "12", "1,5 %"]), ",")
     array([1234.5,   12. ,    nan])
     """
 
-    digits = pc.replace_substring_regex(texts, rf"[^\d{decimal}eE+-]", "")
-    digits = pc.if_else(fits_format(texts, decimal), pc.replace_substring(digits, decimal, "."), None)
+    digits = pc.replace_substring_regex(strings, rf"[^\d{decimal}eE+-]", "")
+    digits = pc.if_else(fits_format(strings, decimal), pc.replace_substring(digits, decimal, "."), None)
     return np.asarray(digits.cast("float64").to_numpy(zero_copy_only=False), dtype=float)
 
 
-def example(texts: Any, decimal: str) -> str:
-    """How texts are read as numbers, by the longest of them."""
-    longest = max(texts.to_pylist(), key=len)
-    return f"{quoted(longest)} is {numbers_in(texts, decimal)[texts.index(longest).as_py()]:g}"
+def example(strings: Any, decimal: str) -> str:
+    """Describe how strings are parsed as numbers, by the longest string."""
+    longest = max(strings.to_pylist(), key=len)
+    value = numbers_in(strings, decimal)[strings.index(longest).as_py()]
+    return f"{quoted(longest)} is {value:g}"
 
 
 # Dates
 
 
-def date_order(texts: Iterable[str], where: str) -> str | None:
-    """The order of year, month and day in which all texts are dates; None if there is none.
+def date_order(strings: Iterable[str], label: str) -> str | None:
+    """Order of year, month and day in which all strings are dates; None if there is none.
 
-    >>> date_order(["31.12.2024", "01.02.2025"], "here"), date_order(["12/31/2024", "01/02/2025"], "here")
+    >>> date_order(["31.12.2024", "01.02.2025"], "date"), date_order(["12/31/2024", "01/02/2025"], "date")
     ('dmy', 'mdy')
     """
-    texts = list(texts)
-    found = [order for order in DATES if texts and all(days(text, order) is not None for text in texts)]
-    if len(found) > 1:
+    strings = list(strings)
+    orders = [order for order in DATES if strings and all(days(text, order) is not None for text in strings)]
+    if len(orders) > 1:
         raise TableError(
-            f"{where} holds dates such as {quoted(texts[0])}, of which the day and the month cannot be told apart; "
-            f"write them as 2024-12-31."
+            f"{label} holds dates such as {quoted(strings[0])}, whose day and month cannot be distinguished; write "
+            f"dates as 2024-12-31."
         )
-    return found[0] if found else None
+    return orders[0] if orders else None
 
 
 def days(text: str, order: str) -> float | None:
-    """Days from 1970-01-01 to a date, with a fraction where there is a time; None if it is no date in this order."""
-    cell = DATE.fullmatch(text.strip())
-    if cell is None or (order == "mdy" and cell[2] == "."):
+    """Days from 1970-01-01 to a date, with a fraction for a time of day; None if `text` is no date in this order."""
+    match = DATE.fullmatch(text.strip())
+    if match is None or (order == "mdy" and match[2] == "."):
         return None
-    parts = dict(zip(order, cell.group(1, 3, 4), strict=True))
-    time = "" if cell[5] is None else f"T{cell[5]:0>2}{cell[6].replace(' ', '')}"
+    parts = dict(zip(order, match.group(1, 3, 4), strict=True))
+    time = "" if match[5] is None else f"T{match[5]:0>2}{match[6].replace(' ', '')}"
     try:
         moment = datetime.fromisoformat(f"{parts['y']}-{parts['m']:0>2}-{parts['d']:0>2}{time}")
     except ValueError:
         return None
-    return (moment.replace(tzinfo=moment.tzinfo or UTC) - EPOCH) / timedelta(days=1)
+    moment = moment.replace(tzinfo=moment.tzinfo or UTC)
+    return (moment - EPOCH) / timedelta(days=1)
 
 
 # Missing cells
@@ -391,42 +419,54 @@ def days(text: str, order: str) -> float | None:
 def refuse_missing(
     table: Any, names: Iterable[str], *, filled: Iterable[str] = (), target: str | None = None, stage: Stage = "fit"
 ) -> dict[str, int]:
-    """Raise if cells are missing or not finite, with their number and the first of their rows.
+    """Raise if cells are missing or infinite, with the number of cells and the first row.
 
-    In columns that are `filled` only infinite cells are refused; the missing ones are counted and returned.
+    In `filled` columns only infinite cells are refused; missing cells are counted by column and returned.
     """
-    counts, infinite, first, gaps = Counter[str](), 0, table.num_rows, dict[str, int]()
+    unusable_counts = Counter[str]()
+    missing_counts: dict[str, int] = {}
+    n_infinite = 0
+    first_row = table.num_rows
     for name in names:
-        missing, endless = unusable(table.column(name))
-        bad = endless if name in filled else missing | endless
-        if stage == "fit" and name in filled and missing.all():
+        is_missing, is_infinite = unusable(table.column(name))
+        is_refused = is_infinite if name in filled else is_missing | is_infinite
+        if stage == "fit" and name in filled and is_missing.all():
             raise TableError(f"column {quoted(name)} is empty; leave it out with {option('--drop', name)}.")
-        if name in filled and missing.any():
-            gaps[name] = int(missing.sum())
-        if bad.any():
-            counts[name] = int(bad.sum())
-            infinite += int(endless.sum())
-            first = min(first, int(np.argmax(bad)))
-    if not counts:
-        return gaps
-    named = ", ".join(f"{quoted(name)} ({count})" for name, count in counts.most_common(8))
-    more = f" and {len(counts) - 8} more" if len(counts) > 8 else ""
-    what = {0: "missing", counts.total(): "infinite"}.get(infinite, f"missing or not finite ({infinite} infinite)")
-    ways = ["Correct them", "remove these rows"]  # a target cannot be left out, nor can a column that a model needs
-    if stage == "fit":
-        ways[1] = "leave these rows out with --missing drop"
-    if stage == "fit" and not infinite and target not in counts:
-        ways.append("fill them with --missing mean")
-    if stage != "predict" and set(counts) != {target}:
-        ways.append(f"leave columns{' other than the target' * (target in counts)} out with --drop")
+        if name in filled and is_missing.any():
+            missing_counts[name] = int(is_missing.sum())
+        if is_refused.any():
+            unusable_counts[name] = int(is_refused.sum())
+            n_infinite += int(is_infinite.sum())
+            first_row = min(first_row, int(np.argmax(is_refused)))
+    if not unusable_counts:
+        return missing_counts
+    n_cells = unusable_counts.total()
+    n_columns = len(unusable_counts)
+    most_affected = unusable_counts.most_common(MAX_NAMED_COLUMNS)
+    columns = ", ".join(f"{quoted(name)} ({count})" for name, count in most_affected)
+    if n_columns > MAX_NAMED_COLUMNS:
+        columns += f" and {n_columns - MAX_NAMED_COLUMNS} more"
+    if n_infinite == 0:
+        defect = "missing"
+    elif n_infinite == n_cells:
+        defect = "infinite"
+    else:
+        defect = f"missing or not finite ({n_infinite} infinite)"
+    # the target cannot be dropped, nor can a column that a fitted model needs
+    remedies = ["Correct them", "leave these rows out with --missing drop" if stage == "fit" else "remove these rows"]
+    if stage == "fit" and not n_infinite and target not in unusable_counts:
+        remedies.append("fill them with --missing mean")
+    if stage != "predict" and set(unusable_counts) != {target}:
+        exception = " other than the target" if target in unusable_counts else ""
+        remedies.append(f"leave columns{exception} out with --drop")
     raise TableError(
-        f"{counted(counts.total(), 'cell')} {what}, in {counted(len(counts), 'column')}: {named}{more}, the first in "
-        f"row {rows_before(table) + first + 1}. {', '.join(ways[:-1])}, or {ways[-1]}."
+        f"{counted(n_cells, 'cell')} {defect}, in {counted(n_columns, 'column')}: {columns}, the first in row "
+        f"{rows_before(table) + first_row + 1}. {', '.join(remedies[:-1])}, or {remedies[-1]}."
     )
 
 
 def unusable(column: Any) -> tuple[Mask, Mask]:
-    """Where a column has no value, and where it is infinite."""
+    """Masks of the missing and of the infinite cells of a column."""
 
     values = plain_numbers(column)
     if values is not None:

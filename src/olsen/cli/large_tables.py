@@ -23,7 +23,7 @@ from .._execution import memory
 from .._moments.moments import Moments
 from .._tuning.fold_data import FOLDS, SEED
 from ..subsets import row_groups
-from .columns import FIRST_ROW, distinct_texts, refuse_missing, rows_before
+from .columns import FIRST_ROW, distinct_strings, refuse_missing, rows_before
 from .encoding import MAX_CATEGORIES, Encoding, learn_encoding
 from .tables import TableError, damaged_parquet, refuse_repeated, shown_name, text_names
 from .terminal import Tell, silent
@@ -104,7 +104,7 @@ def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> 
         def find(part: Any) -> None:
             refuse_missing(part, names, stage="blocks")
             for name in names:
-                found[name].update(distinct_texts(part.column(name))[0].to_pylist())
+                found[name].update(distinct_strings(part.column(name))[0].to_pylist())
 
         rows = _block_rows(8 * len(names) or 1)  # a text is taken for eight numbers
         for _ in _blocks(table, names, rows, find, tell, "finding categories") if names else ():
@@ -175,5 +175,5 @@ def predictions(
     """Predictions of consecutive rows, from a function of a part of the table."""
     if not table.n_rows:
         raise TableError(f"{table.path.name} has a header but no rows.")
-    encoding.own_columns(table.schema.empty_table())  # wrong columns are refused before any row is read
+    encoding.select_columns(table.schema.empty_table())  # wrong columns are refused before any row is read
     return _blocks(table, encoding.needed, _block_rows(len(encoding.names)), predict, tell, "predicting")

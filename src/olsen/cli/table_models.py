@@ -25,7 +25,7 @@ from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error
 from .._trust import refuse_weights
 from . import large_tables, terminal
-from .columns import rows_before, texts_of
+from .columns import rows_before, strings_of
 from .commands import TableOptions
 from .encoding import Encoding, learn_encoding, numbers_of
 from .tables import TableError, is_parquet, read_table, refuse_absent, shown_name
@@ -77,7 +77,7 @@ def training_data(data: Path | None, options: TableOptions) -> TrainingData:
     table, encoding = learn_encoding(
         table, options.target, left_out, missing=options.missing, dates=options.dates, ordinal=options.ordinal
     )
-    groups = None if options.groups is None else texts_of(table, [options.groups])[options.groups]
+    groups = None if options.groups is None else strings_of(table, [options.groups])[options.groups]
     X, y, weight = encoding.features(table), encoding.response(table), None
     messages = messages + encoding.messages
     if options.weight is not None:
@@ -169,7 +169,7 @@ def _pipeline(
     model: TunedEnsemble, encoding: Encoding, errors: bool, moments: Moments | None = None
 ) -> tuple[Pipeline, Effects]:
     """What to save, and effects of the columns, with standard errors where these are wanted."""
-    pipeline = Pipeline([("columns", encoding.before), ("ensemble", model)])
+    pipeline = Pipeline([("columns", encoding.transformer), ("ensemble", model)])
     vars(pipeline)["target_name_"] = encoding.target
     return pipeline, Effects(model, split_pipeline(pipeline).features, errors, moments)
 
@@ -224,7 +224,7 @@ def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool)
     refuse_absent(ids, table)
     if encoding.target in ids:
         raise terminal.UsageError(f"--id {encoding.target} has the name that the predictions get; rename that column.")
-    return table, texts_of(table, ids)
+    return table, strings_of(table, ids)
 
 
 def predictions(
