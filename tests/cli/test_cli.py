@@ -309,7 +309,7 @@ def test_texts_that_spreadsheets_run_are_said_and_escaped_on_demand(olsen, here)
     command = ("predict", "m.skops", "t.csv", "--id==key")
     code, plain, err = olsen(*command)
     assert code == 0 and [row["=key"] for row in predictions(plain)] == keys
-    assert "may run 7 texts" in one_line(err) and "--escape-formulas" in err
+    assert "may run 7 strings" in one_line(err) and "--escape-formulas" in err
     code, escaped, err = olsen(*command, "--escape-formulas")
     assert code == 0 and err == "", "nothing is left to say"
     assert [row["'=key"] for row in predictions(escaped)] == [*("'" + key for key in keys[:5]), *keys[5:]]

@@ -1,7 +1,7 @@
 """The commands: fit, predict, show, compare, risk, explore, reproduce.
 
-Each looks at its numbers and its outputs first, then imports what it needs and does its work. Results go to standard
-output, as a table or with ``--json``. Documentation of options and examples are what ``--help`` shows.
+A command checks its numbers and its outputs first, then imports the modules it needs and does its work. Results go to
+standard output, as a table or with ``--json``. The docstrings are the text of ``--help``.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .terminal import UsageError
 __all__ = ["TableOptions", "app", "compare", "explore", "fit", "predict", "reproduce", "risk", "show"]
 
 
-def _within(least: int, most: int = 10**9) -> Parameter:
+def _within(minimum: int, maximum: int = 10**9) -> Parameter:
     def check(kind: Any, value: int | str) -> None:
-        if isinstance(value, int) and not least <= value <= most:
-            raise ValueError(f"Give {least} or more, up to {most:,}.")
+        if isinstance(value, int) and not minimum <= value <= maximum:
+            raise ValueError(f"Give {minimum} or more, up to {maximum:,}.")
 
     return Parameter(validator=check)
 
@@ -50,7 +50,7 @@ Jobs = Annotated[int, Parameter(validator=_not_zero)]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class TableOptions:
-    """What a user says about the columns of a table.
+    """Options about the columns of a table.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ class TableOptions:
     drop : str
         Column to leave out; may be repeated. All others are used.
     missing : str
-        What to do with missing cells: "error" refuses them, "drop" leaves out their rows, "mean" fills them and adds a
-        column that says where they were.
+        What to do with missing cells: "error" refuses the table, "drop" leaves out the rows, "mean" fills the cells
+        with the mean and adds a column that marks missing cells.
     dates : str
         Column of dates, which become days since 1970-01-01; may be repeated.
     ordinal : str
@@ -68,9 +68,9 @@ class TableOptions:
     id : str
         Column that only names the rows and is left out; may be repeated.
     weight : str
-        Column that says how much each row counts, 0 or more. Without it all count alike.
+        Column of row weights, 0 or more. Without it all rows have the same weight.
     groups : str
-        Column of groups; errors are then those of rows whose whole group is left out, and not of single rows.
+        Column of groups; errors are then estimated with whole groups held out, and not single rows.
     """
 
     target: str = ""
@@ -84,28 +84,32 @@ class TableOptions:
 
 
 def app() -> App:
-    """The commands as an application of cyclopts."""
+    """Build the cyclopts application of all commands."""
     options = Parameter(negative=(), converter=_converted, show_default=_shown_default)  # no --no-json
-    found = App(
-        name="olsen", help="Ensembles of ordinary least squares on random submatrices of the data.",
-        help_epilogue=(PACKAGE or "").partition("\n\n")[2], version=__version__, help_format="markdown",
-        default_parameter=options, suppress_keyboard_interrupt=False,
-    )  # fmt: skip
+    application = App(
+        name="olsen",
+        help="Ensembles of ordinary least squares on random submatrices of the data.",
+        help_epilogue=(PACKAGE or "").partition("\n\n")[2],
+        version=__version__,
+        help_format="markdown",
+        default_parameter=options,
+        suppress_keyboard_interrupt=False,
+    )
     commands: list[Callable[..., None]] = [fit, predict, show, compare, risk, explore, reproduce]
-    for place, command in enumerate(commands):
+    for position, command in enumerate(commands):
         examples = (inspect.getdoc(command) or "").partition("Examples\n--------\n")[2]
         epilogue = "Examples:\n\n" + textwrap.indent(examples, "    ")
-        found.command(command, help_epilogue=epilogue, sort_key=place)
-    found.register_install_completion_command(
+        application.command(command, help_epilogue=epilogue, sort_key=position)
+    application.register_install_completion_command(
         help="Let the shell complete commands, options and file names with the tab key (bash, zsh, fish).",
         group="Setup",
         help_epilogue="Examples:\n\n    olsen --install-completion\n    olsen --install-completion --shell bash",
     )
-    return found
+    return application
 
 
 def _converted(kind: Any, tokens: Any) -> Any:
-    """Arguments as values: whole numbers must be whole, all else is left to cyclopts."""
+    """Convert an argument: integers are parsed strictly, all other types by cyclopts."""
     if kind not in (int, Count) or (kind == Count and tokens[0].value == "all"):
         return convert(kind, tokens)
     try:
@@ -115,7 +119,7 @@ def _converted(kind: Any, tokens: Any) -> Any:
 
 
 def _shown_default(value: object) -> str | None:
-    """A default for the help; that nothing is left out, or a switch off, goes without saying."""
+    """Format a default for the help; empty defaults and switches that are off are not shown."""
     return None if value in (None, "", ()) or value is False else str(value)
 
 
@@ -146,17 +150,17 @@ def fit(
         Table: CSV (also packed), Parquet or a folder of it, Excel, or - for standard input. Without one, the
         embedded soil spectra are used.
     out : path
-        Where to save the model (a .skops file). Without it the model is not kept.
+        Where to save the model (a .skops file). Without it the model is not saved.
     report : path
         Where to write a report (one self-contained .html or .htm file). Without it there is none.
     compare : bool
-        Put the error beside those of ridge, lasso, elastic net, PLS, least squares and the mean of the target on the
-        same five folds, as olsen compare does. It takes several times as long.
+        Compare the error with ridge, lasso, elastic net, PLS, least squares and the mean of the target on the same five
+        folds, as olsen compare does. It takes several times as long.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     members : int or "all"
-        Number of least-squares fits to average, at least 2. "all": the closed-form limit of infinitely many members,
-        and as many of those without a closed form as leave nothing to gain from more.
+        Number of least-squares fits to average, at least 2. "all": the closed-form limit of infinitely many members;
+        where there is no closed form, enough members that more would not improve the fit.
     model : str
         "adaptive": several sampling schemes, from dense signals to sparse ones, with weights found by cross-validation.
         "ensemble": the ensemble of the paper, least-squares fits on random columns, with its size tuned.
@@ -165,10 +169,10 @@ def fit(
     jobs : int
         Threads; -1 means all cores.
     no_intervals : bool
-        Leave the training rows out of the model: 8 bytes for each row and column of the table, of which at most 64 MiB
-        are kept. Standard errors are then gone, and so are intervals of --model ensemble.
+        Save the model without the training rows, which take 8 bytes for each row and column of the table and are saved
+        up to 64 MiB. The model then has no standard errors, and with --model ensemble no intervals.
     force : bool
-        Replace files that are there already.
+        Replace existing files.
     json : bool
         Print the summary as JSON instead of a table.
 
@@ -187,33 +191,39 @@ def fit(
     from . import table_models
 
     if out is not None:
-        _persistence.load_skops()  # if it is missing, that is said before a long fit
+        _persistence.load_skops()  # a missing package is reported before a long fit
     estimator: Any
     if model == "adaptive":
-        number = math.inf if members == "all" else members
-        estimator = AdaptiveOLSEnsembleRegressor(n_estimators=number, n_jobs=jobs, random_state=seed)
+        n_estimators = math.inf if members == "all" else members
+        estimator = AdaptiveOLSEnsembleRegressor(n_estimators=n_estimators, n_jobs=jobs, random_state=seed)
     else:
         estimator = OLSEnsembleRegressorCV("auto" if members == "all" else members, n_jobs=jobs, random_state=seed)
     summary, pipeline = table_models.fit(
-        estimator, data, table, out_of_core=out_of_core, standard_errors=json or report is not None, compared=compare,
+        estimator,
+        data,
+        table,
+        out_of_core=out_of_core,
+        standard_errors=json or report is not None,
+        compared=compare,
         command=_command(),
-    )  # fmt: skip
+    )
     if out is not None:
         _persistence.write(out, pipeline, rows=not no_intervals)
     if report is not None:
         atomically(report, lambda file: file.write_text(render(summary), encoding="utf-8"))
     hint = "" if compare or summary["data"]["out_of_core"] else "\n\nOther models on the same folds: --compare"
-    _show_with_files(summary, as_text(summary) + hint, json, out, report)
+    _show_with_files(summary, as_text(summary) + hint, json=json, paths=[out, report])
 
 
 def _command() -> str:
     return shlex.join(["olsen", *sys.argv[1:]])
 
 
-def _show_with_files(found: dict[str, Any], text: str, json: bool, *paths: Path | None) -> None:
+def _show_with_files(results: dict[str, Any], text: str, *, json: bool, paths: list[Path | None]) -> None:
+    """Print results as JSON or text, with the files that were written."""
     written = [str(path) for path in paths if path is not None]
-    listed = f"\n\nwritten: {', '.join(map(escape_control, written))}" if written else ""
-    terminal.show({**found, "written": written} if json else None, text + listed)
+    file_list = f"\n\nwritten: {', '.join(map(escape_control, written))}" if written else ""
+    terminal.show({**results, "written": written} if json else None, text + file_list)
 
 
 def predict(
@@ -243,21 +253,21 @@ def predict(
     out : path
         Where to write the predictions (.csv, .tsv or .parquet). Without one they are printed.
     interval : float
-        Also give intervals that hold new observations with this probability, such as 0.9, as columns lower and upper,
-        from the errors of left-out rows.
+        Also give intervals that contain new observations with this probability, such as 0.9, as columns lower and
+        upper, from the errors of held-out rows.
     id : str
         Column that names the rows, which is written beside the predictions; may be repeated. Without it predictions
         come in the order of the rows, without names.
     unknown : str
-        What to do with categories that the model has not seen: "error" refuses them, "ignore" takes them for none of
-        those it knows, and says how many there were.
+        What to do with categories that the model has not seen: "error" refuses the table, "ignore" treats such a cell
+        as none of the known categories, and reports the number of cells.
     escape_formulas : bool
-        Put an apostrophe before names and cells of text that begin with =, +, -, @, a tab or a line end and are no
-        numbers, in CSV and TSV: spreadsheet programs would run them as formulas.
+        Put an apostrophe before names and cells of text that begin with =, +, -, @, a tab or a line end and are not
+        numbers, in CSV and TSV: spreadsheet programs would run such cells as formulas.
     out_of_core : bool
         Read Parquet in blocks even if it would fit into memory.
     force : bool
-        Replace a file that is there already.
+        Replace an existing file.
     json : bool
         Print JSON instead of CSV.
 
@@ -281,12 +291,14 @@ def predict(
         pipeline = _persistence.read(model)["model"]
     with _persistence.damaged_model(model.name):
         encoding = Encoding.of_model(pipeline, unknown)
-        _ = encoding.columns, encoding.names
-    table, names = table_models.open_rows(data, encoding, list(id), out_of_core)
-    shown = out is not None or json  # a bar would be mixed with predictions on the screen
-    with terminal.progress(unit="rows", shown=shown) as tell, terminal.warnings_as_notes(notes):
-        found = table_models.predictions(pipeline[-1], encoding, model.name, table, names, interval, tell)
-        parts = list(found) if json else found
+        _ = encoding.columns, encoding.names  # computed here, so that a damaged file is reported as such
+    table, row_names = table_models.open_rows(data, encoding, list(id), out_of_core)
+    show_progress = out is not None or json  # a progress bar would be mixed with predictions on the screen
+    with terminal.progress(unit="rows", visible=show_progress) as tell, terminal.warnings_as_notes(notes):
+        blocks = table_models.predictions(
+            pipeline[-1], encoding, table, model_name=model.name, row_names=row_names, coverage=interval, tell=tell
+        )
+        parts = list(blocks) if json else blocks
         if out is not None:
             n_rows = atomically(out, lambda file: outputs.write_predictions(file, parts, escape_formulas))
         elif not json:
@@ -297,12 +309,14 @@ def predict(
         columns = ", ".join(f"{quoted(name)} ({count})" for name, count in ignored.most_common())
         notes.append(f"{ignored.total()} cells hold categories that the model has not seen, taken for none: {columns}.")
     is_text = not json if out is None else out.suffix.lower() != ".parquet"
-    texts = [encoding.target, *names, *(cell for column in names.values() for cell in column)]
-    if is_text and not escape_formulas and (formulas := [text for text in texts if outputs.is_formula(text)]):
-        notes.append(
-            f"spreadsheet programs may run {counted(len(formulas), 'text')} of the predictions as formulas, the first "
-            f"{quoted(formulas[0])}; to open them in such a program, use --escape-formulas."
-        )
+    written_strings = [encoding.target, *row_names, *(cell for column in row_names.values() for cell in column)]
+    if is_text and not escape_formulas:
+        formulas = [text for text in written_strings if outputs.is_formula(text)]
+        if formulas:
+            notes.append(
+                f"spreadsheet programs may run {counted(len(formulas), 'string')} of the predictions as formulas, the "
+                f"first {quoted(formulas[0])}; to open the predictions in such a program, use --escape-formulas."
+            )
     for text in notes:
         terminal.note(text)
     if out is not None:
@@ -312,7 +326,7 @@ def predict(
 def show(model: Path, /, *, json: bool = False) -> None:
     """Show what is in a model file: its origin, its data, its members, its error and its coefficients.
 
-    Nothing in the file is run: it is checked as a whole before anything is built from it.
+    Nothing in the file is run: the whole file is checked before any object is built from it.
 
     Parameters
     ----------
@@ -328,8 +342,8 @@ def show(model: Path, /, *, json: bool = False) -> None:
     """
     from . import show as showing
 
-    found = showing.contents(model)
-    terminal.show(found if json else None, showing.as_text(found))
+    contents = showing.contents(model)
+    terminal.show(contents if json else None, showing.as_text(contents))
 
 
 def compare(
@@ -347,7 +361,7 @@ def compare(
 ) -> None:
     """Compare the ensemble with other linear models and the mean of the target, on the same folds of a table.
 
-    All models stand behind a standardisation of the columns, and tune inside the folds. The table must fit into memory.
+    All models are fitted on standardised columns and tuned inside the folds. The table must fit into memory.
 
     Parameters
     ----------
@@ -358,15 +372,15 @@ def compare(
         Where to write a page with the table and a plot (one self-contained .html or .htm file). Without it there is
         none.
     folds : int
-        Parts into which the rows are divided at random, at least 2.
+        Number of parts into which the rows are divided at random, at least 2.
     repeats : int
-        How often they are divided anew, at least once.
+        Number of random divisions into folds, at least 1.
     seed : int
         Random seed of the folds and of the members, not negative.
     jobs : int
         Threads; -1 means all cores.
     force : bool
-        Replace a file that is there already.
+        Replace an existing file.
     json : bool
         Print JSON instead of a table.
 
@@ -382,10 +396,10 @@ def compare(
     from . import table_models
     from .compare import as_text
 
-    found = table_models.compare(data, table, _command(), folds=folds, repeats=repeats, seed=seed, jobs=jobs)
+    comparison = table_models.compare(data, table, _command(), folds=folds, repeats=repeats, seed=seed, jobs=jobs)
     if report is not None:
-        atomically(report, lambda file: file.write_text(render_comparison(found), encoding="utf-8"))
-    _show_with_files(found, as_text(found), json, report)
+        atomically(report, lambda file: file.write_text(render_comparison(comparison), encoding="utf-8"))
+    _show_with_files(comparison, as_text(comparison), json=json, paths=[report])
 
 
 def risk(
@@ -401,7 +415,7 @@ def risk(
 ) -> None:
     """Expected risk of an ensemble, and the best one, for identity covariance and a signal of norm one.
 
-    The risk is that of the limit of many rows and columns, beside that of ridge with its best penalty.
+    The risk is the limit for many rows and columns; it is shown with the risk of ridge at its best penalty.
 
     Parameters
     ----------
@@ -410,9 +424,9 @@ def risk(
     sigma : float
         Standard deviation of the noise, 0 or more; the signal has norm one.
     alpha : float
-        Share of the columns in a member, from 0 to 1. Without it, the best one is used.
+        Fraction of the columns in a member, from 0 to 1. Without it, the best value is used.
     eta : float
-        Share of the rows in a member, above 0 and up to 1.
+        Fraction of the rows in a member, above 0 and up to 1.
     k : float
         Number of members, 1 or more; inf for infinitely many.
     mu : float
@@ -430,8 +444,8 @@ def risk(
     """
     from . import risks
 
-    given = {"gamma": gamma, "sigma": sigma, "eta": eta, "k": k, "mu": mu}
-    values = risks.calculate(given, alpha, n)
+    parameters = {"gamma": gamma, "sigma": sigma, "eta": eta, "k": k, "mu": mu}
+    values = risks.calculate(parameters, alpha, n)
     terminal.show(values if json else None, risks.as_text(values, alpha is None))
 
 
@@ -443,7 +457,7 @@ def explore(*, out: Path | None = None, force: bool = False) -> None:
     out : path
         Where to write the page (one self-contained .html or .htm file). Without it, the page is opened in the browser.
     force : bool
-        Replace a file that is there already.
+        Replace an existing file.
 
     Examples
     --------
@@ -474,7 +488,7 @@ def reproduce(
     Parameters
     ----------
     figures : str
-        Figures to make, figure1 to figure10. Without any, all of them.
+        Figures to make, figure1 to figure10; by default all figures.
     scale : str
         "paper" for the settings in the paper's captions, "quick" for fewer trials and points.
     out : path
@@ -484,7 +498,7 @@ def reproduce(
     jobs : int
         Threads; -1 means all cores.
     force : bool
-        Replace the files of figures that are in the folder already; trials are kept.
+        Replace existing files of figures in the folder; finished trials are reused.
     json : bool
         Print the reports as JSON.
 
@@ -502,17 +516,22 @@ def reproduce(
     outputs.check_figures(out, figures or RECIPES, force)
     with terminal.progress(unit="trials") as progress:
         reports = make(
-            figures or None, scale=scale, out=out, seed=seed, n_jobs=jobs, progress=progress,
+            figures or None,
+            scale=scale,
+            out=out,
+            seed=seed,
+            n_jobs=jobs,
+            progress=progress,
             finished=None if json else lambda report: print(_figure_line(report), flush=True),
-        )  # fmt: skip
+        )
     if json:
         terminal.show([{**report, "files": [str(f) for f in report["files"]]} for report in reports], "")
 
 
 def _figure_line(report: dict[str, Any]) -> str:
-    parts = [
+    deviations = [
         f"{entry['largest']:.1f} SE from {status} theory ({entry['points']} points)"
         for status, entry in report["deviation"].items()
     ]
-    found = "at most " + ", ".join(parts) if parts else "no theory to compare with"
-    return f"{report['name']}  {report['seconds']:6.1f} s  {report['title']}: {found}"
+    verdict = "at most " + ", ".join(deviations) if deviations else "no theory to compare with"
+    return f"{report['name']}  {report['seconds']:6.1f} s  {report['title']}: {verdict}"

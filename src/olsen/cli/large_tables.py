@@ -1,7 +1,7 @@
-"""Tables larger than memory, for the command line: Parquet read row block by row block.
+"""Fit and predict with tables larger than memory: Parquet, read in blocks of rows.
 
-Only the metadata are read on opening. Texts become categories after a pass over the text columns alone; the fit is one
-pass over the columns in use, which also keeps a few random rows for the plots and to measure errors on.
+Opening a table reads the metadata only. A pass over the text columns collects the categories; the fit is one pass over
+the columns in use, which also samples a few random rows for the plots and for the distribution of the errors.
 """
 
 from __future__ import annotations
@@ -31,30 +31,32 @@ from .terminal import Tell, silent
 Array = NDArray[np.float64]
 T = TypeVar("T")
 
-HEAD_ROWS = 2 * MAX_CATEGORIES  # read to find the types; with fewer rows, texts would look like identifiers
-FEWEST_ROWS = 50  # with fewer, one of the five random folds could be empty
-SAMPLE_ROWS, SAMPLE_CELLS = 2000, 4_000_000  # kept for the plots and for the distribution of the errors
-# Of a block as numbers. About 12 times as much is in use while it is decoded, encoded and summed and the next one is
-# read: 68 MB with blocks of 4 MB, 203 MB with 16 MB, at the same speed.
+HEAD_ROWS = 2 * MAX_CATEGORIES  # rows to infer types from; with fewer, strings would look like identifiers
+MIN_ROWS = 50  # with fewer rows, one of the five random folds could be empty
+MIN_SAMPLE_ROWS = 200  # however wide the table is
+MAX_SAMPLE_ROWS = 2000  # sampled for the plots and for the distribution of the errors
+MAX_SAMPLE_CELLS = 4_000_000
+# Size of an encoded block. About 12 times as much memory is in use while a block is decoded, encoded and summed and the
+# next block is read: 68 MB with blocks of 4 MB, 203 MB with 16 MB, at the same speed.
 BLOCK_BYTES = 1 << 22
 
 
 @dataclass(frozen=True)
 class ParquetTable:
-    """A table in Parquet files, of which the metadata have been read.
+    """Metadata of a table in Parquet files.
 
     Parameters
     ----------
     path : Path
-        The file or the folder.
+        Path of the file or the folder.
     files : list of str
-        Its files.
+        Paths of the files.
     schema : pyarrow.Schema
-        Of the first file.
+        Schema of the first file.
     n_rows : int
-        Rows in all files.
+        Number of rows in all files.
     n_bytes : float
-        Size in memory: uncompressed as stored, or as floating-point numbers where that is more.
+        Size in memory: the larger of the uncompressed size and the size as floating-point numbers.
     """
 
     path: Path
@@ -65,12 +67,12 @@ class ParquetTable:
 
     @property
     def is_large(self) -> bool:
-        """Whether it would fill more than a quarter of the free memory."""
+        """Whether the table would fill more than a quarter of the free memory."""
         return self.n_bytes > memory.available_bytes() / 4
 
 
 def open_table(path: Path) -> ParquetTable:
-    """Read the metadata of a Parquet file or of a folder of them."""
+    """Read the metadata of a Parquet file or of a folder of Parquet files."""
     import pyarrow.dataset
     import pyarrow.parquet as pq
 
@@ -84,55 +86,65 @@ def open_table(path: Path) -> ParquetTable:
         raise TableError(damaged_parquet(shown_name(path), error)) from error
     refuse_repeated(schema.names, path)
     n_rows = sum(part.num_rows for part in metadata)
-    groups = [part.row_group(i) for part in metadata for i in range(part.num_row_groups)]
-    n_bytes = max(sum(group.total_byte_size for group in groups), 8 * n_rows * len(schema.names))
+    row_groups_of_files = [part.row_group(i) for part in metadata for i in range(part.num_row_groups)]
+    stored_bytes = sum(group.total_byte_size for group in row_groups_of_files)
+    n_bytes = max(stored_bytes, 8 * n_rows * len(schema.names))
     return ParquetTable(path, files, schema, n_rows, n_bytes)
 
 
 def learn(table: ParquetTable, target: str, drop: Iterable[str], tell: Tell) -> Encoding:
-    """Decide how a table becomes numbers; raise if its first rows show that it cannot be used."""
-    if table.n_rows < FEWEST_ROWS:
+    """Learn the encoding of a table; raise if its first rows show that it cannot be used."""
+    if table.n_rows < MIN_ROWS:
         raise TableError(
-            f"{table.path.name} has {table.n_rows} rows; out of core at least {FEWEST_ROWS} are needed. Leave out "
+            f"{table.path.name} has {table.n_rows} rows; out of core at least {MIN_ROWS} are needed. Leave out "
             f"--out-of-core."
         )
 
     def distinct(names: list[str]) -> dict[str, list[str]]:
-        """Different texts of some columns, until there are too many of them."""
-        found: dict[str, set[str]] = {name: set() for name in names}
+        """Collect the distinct strings of the named columns, until a column has too many for categories."""
+        categories: dict[str, set[str]] = {name: set() for name in names}
+        if not names:
+            return {}
 
-        def find(part: Any) -> None:
+        def collect(part: Any) -> None:
             refuse_missing(part, names, stage="blocks")
             for name in names:
-                found[name].update(distinct_strings(part.column(name))[0].to_pylist())
+                categories[name].update(distinct_strings(part.column(name))[0].to_pylist())
 
-        rows = _block_rows(8 * len(names) or 1)  # a text is taken for eight numbers
-        for _ in _blocks(table, names, rows, find, tell, "finding categories") if names else ():
-            if max(map(len, found.values())) > MAX_CATEGORIES:
+        block_rows = _block_rows(8 * len(names))  # a string is counted as eight numbers
+        for _ in _blocks(table, names, block_rows, collect, tell=tell, task="finding categories"):
+            if max(map(len, categories.values())) > MAX_CATEGORIES:
                 break
-        return {name: list(values) for name, values in found.items()}
+        return {name: list(values) for name, values in categories.items()}
 
     head = next(_blocks(table, table.schema.names, HEAD_ROWS, lambda part: part))
     return learn_encoding(head, target, drop, distinct)[1]
 
 
 def _blocks(
-    table: ParquetTable, columns: list[str], rows: int, work: Callable[[Any], T], tell: Tell = silent, doing: str = ""
+    table: ParquetTable,
+    columns: list[str],
+    block_rows: int,
+    work: Callable[[Any], T],
+    *,
+    tell: Tell = silent,
+    task: str = "",
 ) -> Iterator[T]:
-    """What `work` makes of consecutive rows; `tell` is called with how many rows are done."""
+    """Apply `work` to consecutive blocks of rows, and `tell` the number of rows that are done."""
 
-    first = 0
-    tell(doing, 0, table.n_rows)
-    texts = [name for name in text_names(table.schema) if name in columns]
-    for batch in parquet_batches(table.files, columns, rows, table.path.name, texts):
+    first_row = 0
+    tell(task, 0, table.n_rows)
+    text_columns = [name for name in text_names(table.schema) if name in columns]
+    for batch in parquet_batches(table.files, columns, block_rows, table.path.name, text_columns):
+        block = pa.Table.from_batches([batch]).replace_schema_metadata({FIRST_ROW: str(first_row)})
         try:
-            done = work(pa.Table.from_batches([batch]).replace_schema_metadata({FIRST_ROW: str(first)}))
+            result = work(block)
         except TableError as error:
-            block = f"rows {first + 1} to {first + batch.num_rows}"
-            raise TableError(f"{table.path.name}, in the block of {block}: {error}") from error
-        yield done
-        first += batch.num_rows
-        tell(doing, first, table.n_rows)
+            rows = f"rows {first_row + 1} to {first_row + batch.num_rows}"
+            raise TableError(f"{table.path.name}, in the block of {rows}: {error}") from error
+        yield result
+        first_row += batch.num_rows
+        tell(task, first_row, table.n_rows)
 
 
 def _block_rows(width: int) -> int:
@@ -142,38 +154,45 @@ def _block_rows(width: int) -> int:
 def fit(
     model: TunedEnsemble, table: ParquetTable, encoding: Encoding, tell: Tell
 ) -> tuple[list[Moments], Array, Array]:
-    """Tune and fit on a table that is read in blocks: the moments of the folds, and a few random rows, encoded."""
-    width = len(encoding.names)
-    size = min(table.n_rows, SAMPLE_ROWS, max(200, SAMPLE_CELLS // max(1, width)))
-    wanted = np.sort(np.random.default_rng(model.random_state).choice(table.n_rows, size, replace=False))
-    taken: dict[int, tuple[Array, Array, NDArray[Any]]] = {}  # first row of a block -> its sampled rows, folds
+    """Tune and fit on a table that is read in blocks; return the moments of the folds and a few encoded rows."""
+    n_columns = len(encoding.names)
+    rows_in_memory = max(MIN_SAMPLE_ROWS, MAX_SAMPLE_CELLS // max(1, n_columns))
+    sample_size = min(table.n_rows, MAX_SAMPLE_ROWS, rows_in_memory)
+    rng = np.random.default_rng(model.random_state)
+    sample_rows = np.sort(rng.choice(table.n_rows, sample_size, replace=False))
+    samples: dict[int, tuple[Array, Array, NDArray[Any]]] = {}  # first row of a block -> its sampled X, y and folds
 
-    def encoded(part: Any) -> tuple[Array, Array, None]:
-        X, y, first = encoding.features(part), encoding.response(part), rows_before(part)
+    def encode(part: Any) -> tuple[Array, Array, None]:
+        X = encoding.features(part)
+        y = encoding.response(part)
+        first_row = rows_before(part)
         encoding.refuse_extremes(X, y)
-        here = wanted[slice(*np.searchsorted(wanted, [first, first + len(y)]))] - first
-        taken[first] = X[here], y[here], row_groups(first, len(y), FOLDS, SEED)[here]
+        start, stop = np.searchsorted(sample_rows, [first_row, first_row + len(y)])
+        rows = sample_rows[start:stop] - first_row
+        samples[first_row] = X[rows], y[rows], row_groups(first_row, len(y), FOLDS, SEED)[rows]
         return X, y, None
 
     def read() -> Iterator[tuple[Array, Array, None]]:
-        doing = "reading again" if taken else "reading"
-        return _blocks(table, [*encoding.needed, encoding.target], _block_rows(width), encoded, tell, doing)
+        task = "reading again" if samples else "reading"
+        columns = [*encoding.needed, encoding.target]
+        return _blocks(table, columns, _block_rows(n_columns), encode, tell=tell, task=task)
 
     engine = Blocks(BlockSource(read, f"table {table.path.name}", n_rows=table.n_rows), options_of(model))
     model.fit(engine, None)
-    X, y, fold = (np.concatenate(parts) for parts in zip(*taken.values(), strict=True))
+    X, y, fold = (np.concatenate(parts) for parts in zip(*samples.values(), strict=True))
     fits = model._result().folds
-    if fits is not None and fits[0].residual is None:  # intervals rest on the errors of the sample
+    if fits is not None and fits[0].residual is None:  # intervals are computed from the errors of the sample
         model._keep_errors([fit.residuals(X[fold == f], y[fold == f, None]) for f, fit in enumerate(fits)])
-    # few rows were loaded by the model, and are summed here
+    # a small table was loaded by the model, so that its moments are still to be summed
     return engine.summary.parts if engine.is_summed else engine.folds(FOLDS, SEED), X, y
 
 
 def predictions(
     table: ParquetTable, encoding: Encoding, predict: Callable[[Any], Array], tell: Tell
 ) -> Iterator[Array]:
-    """Predictions of consecutive rows, from a function of a part of the table."""
+    """Apply `predict` to consecutive blocks of rows."""
     if not table.n_rows:
         raise TableError(f"{table.path.name} has a header but no rows.")
     encoding.select_columns(table.schema.empty_table())  # wrong columns are refused before any row is read
-    return _blocks(table, encoding.needed, _block_rows(len(encoding.names)), predict, tell, "predicting")
+    block_rows = _block_rows(len(encoding.names))
+    return _blocks(table, encoding.needed, block_rows, predict, tell=tell, task="predicting")

@@ -1,4 +1,4 @@
-"""Models of tables: fitted, in memory or in blocks of rows for tables too large for it, compared and predicted."""
+"""Fit, compare and predict with models of tables, in memory or in blocks of rows for tables larger than memory."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from .encoding import Encoding, learn_encoding, numbers_of
 from .tables import TableError, is_parquet, read_table, refuse_absent, shown_name
 
 Array = NDArray[np.float64]
-FEWEST_ROWS = 5
+MIN_ROWS = 5
 EMBEDDED_TARGET = "carbon (g/100 g)"
-LIMITS = ("lower", "upper")
-OTHER_LIMITS = ("lower_limit", "upper_limit")  # for a target that is called lower or upper itself
+LIMIT_NAMES = ("lower", "upper")
+ALTERNATIVE_LIMIT_NAMES = ("lower_limit", "upper_limit")  # if the target itself is named lower or upper
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """A table as numbers."""
+    """Encoded training table."""
 
     X: Array
     y: Array
@@ -51,7 +51,7 @@ class TrainingData:
 
 
 def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | None:
-    """The table if it is to be read in blocks, because it is large or because that was asked for."""
+    """Open a table that is read in blocks, because it is large or because `forced`; None for a table in memory."""
     if data is None or not is_parquet(data):
         if forced:
             raise terminal.UsageError(
@@ -63,42 +63,49 @@ def open_large(data: Path | None, forced: bool) -> large_tables.ParquetTable | N
 
 
 def training_data(data: Path | None, options: TableOptions) -> TrainingData:
-    """A table in memory as numbers; without one, the embedded example. Rows of weight zero are left out."""
+    """Read and encode a table in memory, by default the embedded example. Rows of weight zero are left out."""
     messages: list[str] = []
     if data is None:
-        table, name = _embedded(), "embedded example, soil carbon from spectra"
+        table = _embedded()
+        name = "embedded example, soil carbon from spectra"
         options = replace(options, target=EMBEDDED_TARGET)
     else:
-        (table, messages), name = read_table(data, verbatim=options.id), shown_name(data)
-    beside = [name for name in (options.weight, options.groups) if name is not None]
-    left_out = [*options.drop, *options.id, *beside]
-    if options.target in left_out:
+        table, messages = read_table(data, verbatim=options.id)
+        name = shown_name(data)
+    special_columns = [column for column in (options.weight, options.groups) if column is not None]
+    excluded = [*options.drop, *options.id, *special_columns]
+    if options.target in excluded:
         raise terminal.UsageError(f"--target {quoted(options.target)} is also left out, or used for something else.")
     table, encoding = learn_encoding(
-        table, options.target, left_out, missing=options.missing, dates=options.dates, ordinal=options.ordinal
+        table, options.target, excluded, missing=options.missing, dates=options.dates, ordinal=options.ordinal
     )
     groups = None if options.groups is None else strings_of(table, [options.groups])[options.groups]
-    X, y, weight = encoding.features(table), encoding.response(table), None
+    X = encoding.features(table)
+    y = encoding.response(table)
+    weight = None
     messages = messages + encoding.messages
     if options.weight is not None:
         weight = numbers_of(table, options.weight)
         if weight.min() < 0:
             row = int(np.argmin(weight >= 0)) + 1
             raise TableError(f"--weight {quoted(options.weight)} is negative in row {row}; give 0 or more.")
-        kept = np.flatnonzero(weight)
-        if len(kept) < len(y):
-            messages = [*messages, f"{counted(len(y) - len(kept), 'row')} of weight 0: left out."]
-        X, y, weight = X[kept], y[kept], weight[kept]
-        groups = groups and [groups[i] for i in kept]
-    if len(y) < FEWEST_ROWS:
-        raise TableError(f"{name} has {len(y)} rows; at least {FEWEST_ROWS} are needed.")
+        weighted_rows = np.flatnonzero(weight)
+        n_unweighted = len(y) - len(weighted_rows)
+        if n_unweighted:
+            messages = [*messages, f"{counted(n_unweighted, 'row')} of weight 0: left out."]
+        X = X[weighted_rows]
+        y = y[weighted_rows]
+        weight = weight[weighted_rows]
+        groups = groups and [groups[i] for i in weighted_rows]
+    if len(y) < MIN_ROWS:
+        raise TableError(f"{name} has {len(y)} rows; at least {MIN_ROWS} are needed.")
     encoding.refuse_extremes(X, y)
     if weight is not None:
         try:
             refuse_weights(weight)
         except ValueError as error:
             raise TableError(f"{error}".replace("sample_weight", f"--weight {quoted(options.weight)}", 1)) from None
-    return TrainingData(X, y, encoding, name, messages, weight, groups)
+    return TrainingData(X, y, encoding, name, messages=messages, weight=weight, groups=groups)
 
 
 def _embedded() -> Any:
@@ -110,45 +117,66 @@ def _embedded() -> Any:
     return pa.table({**columns, EMBEDDED_TARGET: soil.target})
 
 
-# Fitted and compared
+# Fits and comparisons
 
 
 def fit(
-    model: TunedEnsemble, data: Path | None, options: TableOptions, *, out_of_core: bool,
-    standard_errors: bool, compared: bool, command: str,
-) -> tuple[dict[str, Any], Pipeline]:  # fmt: skip
-    """Fit a model on a table: the summary, and the pipeline to save."""
+    model: TunedEnsemble,
+    data: Path | None,
+    options: TableOptions,
+    *,
+    out_of_core: bool,
+    standard_errors: bool,
+    compared: bool,
+    command: str,
+) -> tuple[dict[str, Any], Pipeline]:
+    """Fit a model on a table; return the summary, and the pipeline to save."""
     large = open_large(data, out_of_core)
-    about: dict[str, Any] = {"seed": model.random_state, "command": command}
+    origin: dict[str, Any] = {"seed": model.random_state, "command": command}
     if large is not None:
         if compared:
             raise terminal.UsageError("--compare needs the table in memory, but it is read in blocks; use a sample.")
-        return _fit_blocks(model, large, options, about)
-    rows = training_data(data, options)
-    X, y, encoding, given = rows.X, rows.y, rows.encoding, {}
+        return _fit_blocks(model, large, options, origin)
+    data_rows = training_data(data, options)
+    X = data_rows.X
+    y = data_rows.y
+    encoding = data_rows.encoding
+    fit_params: dict[str, Any] = {}
+    errors = None
+    held_out_groups = None
     if compared:
-        about["compared"] = _errors(_compare(rows, ensemble=clone(model), seed=model.random_state, jobs=model.n_jobs))
-    if rows.groups is not None:
-        if len(set(rows.groups)) < 2:
+        errors = _errors(_compare(data_rows, ensemble=clone(model), seed=model.random_state, jobs=model.n_jobs))
+    if data_rows.groups is not None:
+        n_groups = len(set(data_rows.groups))
+        if n_groups < 2:
             raise TableError(f"--groups {quoted(options.groups)} has one group only; errors need rows of other groups.")
-        model.set_params(cv=GroupKFold(min(5, len(set(rows.groups)))))
-        given["groups"] = np.asarray(rows.groups)
-        about["groups"] = options.groups, [test for _, test in model.cv.split(X, y, rows.groups)]
+        model.set_params(cv=GroupKFold(min(5, n_groups)))
+        fit_params["groups"] = np.asarray(data_rows.groups)
+        held_out_groups = options.groups, [test for _, test in model.cv.split(X, y, data_rows.groups)]
     with terminal.progress(f"fitting {len(y)} rows, {X.shape[1]} columns"):
-        with terminal.warnings_as_notes(rows.messages, encoding.target):
-            model.fit(X, y, sample_weight=rows.weight, **given)
+        with terminal.warnings_as_notes(data_rows.messages, encoding.target):
+            model.fit(X, y, sample_weight=data_rows.weight, **fit_params)
         pipeline, effects = _pipeline(model, encoding, standard_errors and errors_are_cheap(model))
         summary = report.summarise(
-            model, X, y, effects, weight=rows.weight, data_name=rows.name, target=encoding.target,
-            messages=rows.messages, **about,
-        )  # fmt: skip
+            model,
+            X,
+            y,
+            effects,
+            weight=data_rows.weight,
+            groups=held_out_groups,
+            compared=errors,
+            data_name=data_rows.name,
+            target=encoding.target,
+            messages=data_rows.messages,
+            **origin,
+        )
     return summary, pipeline
 
 
 def _fit_blocks(
-    model: TunedEnsemble, table: large_tables.ParquetTable, options: TableOptions, about: dict[str, Any]
+    model: TunedEnsemble, table: large_tables.ParquetTable, options: TableOptions, origin: dict[str, Any]
 ) -> tuple[dict[str, Any], Pipeline]:
-    """The same from one pass over a table that is never loaded."""
+    """Fit a model in one pass over a table that is never loaded; return the summary, and the pipeline to save."""
     if options != TableOptions(options.target, options.drop, id=options.id):
         raise terminal.UsageError(
             "--missing, --dates, --ordinal, --weight and --groups need the table in memory, but it is read in blocks; "
@@ -160,56 +188,68 @@ def _fit_blocks(
         messages += encoding.messages
         folds, X, y = large_tables.fit(model, table, encoding, tell)
     pipeline, effects = _pipeline(model, encoding, False, Moments.merge_all(folds))
-    summary = report.summarise_folds(model, folds, X, y, effects, data_name=table.path.name,
-                                     target=encoding.target, messages=messages, **about)  # fmt: skip
+    summary = report.summarise_folds(
+        model, folds, X, y, effects, data_name=table.path.name, target=encoding.target, messages=messages, **origin
+    )
     return summary, pipeline
 
 
 def _pipeline(
     model: TunedEnsemble, encoding: Encoding, errors: bool, moments: Moments | None = None
 ) -> tuple[Pipeline, Effects]:
-    """What to save, and effects of the columns, with standard errors where these are wanted."""
+    """Build the pipeline to save, and the effects of the columns, with standard errors if `errors`."""
     pipeline = Pipeline([("columns", encoding.transformer), ("ensemble", model)])
     vars(pipeline)["target_name_"] = encoding.target
     return pipeline, Effects(model, split_pipeline(pipeline).features, errors, moments)
 
 
 def compare(data: Path | None, options: TableOptions, command: str, **settings: Any) -> dict[str, Any]:
-    """The comparison on a table, or on the embedded data, with what is known about the table."""
+    """Compare models on a table, by default the embedded data, and describe the table."""
     if open_large(data, forced=False) is not None:
         raise TableError(f"{data} is too large to be loaded, which comparing needs; compare on a sample of its rows.")
-    rows = training_data(data, options)
-    found = _compare(rows, **settings)
-    about = {"name": rows.name, "rows": len(rows.y), "columns": rows.X.shape[1], "target": rows.encoding.target,
-             "messages": rows.messages + report.caution(len(rows.y))}  # fmt: skip
-    return {"data": about, **found, "command": command, "versions": versions()}
+    data_rows = training_data(data, options)
+    comparison = _compare(data_rows, **settings)
+    n_rows, n_columns = data_rows.X.shape
+    description = {
+        "name": data_rows.name,
+        "rows": n_rows,
+        "columns": n_columns,
+        "target": data_rows.encoding.target,
+        "messages": data_rows.messages + report.caution(n_rows),
+    }
+    return {"data": description, **comparison, "command": command, "versions": versions()}
 
 
-def _compare(rows: TrainingData, **settings: Any) -> dict[str, Any]:
-    """The comparison on the rows of a table; what went wrong is added to its messages."""
+def _compare(data_rows: TrainingData, **settings: Any) -> dict[str, Any]:
+    """Compare models on an encoded table; failed fits are added to its messages."""
     from . import compare as comparing
 
     with terminal.progress(unit="models") as tell:
-        found = comparing.run(rows.X, rows.y, weight=rows.weight, groups=rows.groups, tell=tell, **settings)
-    rows.messages.extend(found.pop("notes"))
-    return found
+        comparison = comparing.run(
+            data_rows.X, data_rows.y, weight=data_rows.weight, groups=data_rows.groups, tell=tell, **settings
+        )
+    data_rows.messages.extend(comparison.pop("notes"))
+    return comparison
 
 
-def _errors(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The lines of a comparison as errors of a summary."""
-    ours = f"{found['folds']}-fold cross-validation, difference to the ensemble ± its standard error below"
-    return [
-        {"name": line["name"], "rmse": line["rmse"], "r2": line["r2"],
-         "note": with_error(line["rmse_difference"], line["rmse_standard_error"]) or ours}
-        for line in found["models"]
-    ]  # fmt: skip
+def _errors(comparison: dict[str, Any]) -> list[dict[str, Any]]:
+    """Convert the lines of a comparison to the errors of a summary."""
+    ensemble_note = (
+        f"{comparison['folds']}-fold cross-validation, difference to the ensemble ± its standard error below"
+    )
+    errors = []
+    for line in comparison["models"]:
+        difference = with_error(line["rmse_difference"], line["rmse_standard_error"])
+        error = {"name": line["name"], "rmse": line["rmse"], "r2": line["r2"], "note": difference or ensemble_note}
+        errors.append(error)
+    return errors
 
 
 # Predictions
 
 
 def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool) -> tuple[Any, dict[str, list[str]]]:
-    """The table to predict, in memory or to be read in blocks, and its columns that name the rows."""
+    """Open the table to predict, in memory or in blocks, and read the columns that name the rows."""
     large = open_large(data, out_of_core)
     if large is not None:
         if ids:
@@ -217,7 +257,7 @@ def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool)
                 "--id needs the table in memory, but it is read in blocks; join the predictions by row."
             )
         return large, {}
-    # a column may name the rows and be one of the model's: then it is read as such
+    # an identifier that is also a column of the model is read like the other columns of the model
     table, messages = read_table(data, verbatim=[name for name in ids if name not in encoding.needed])
     for message in messages:
         terminal.note(message)
@@ -228,42 +268,50 @@ def open_rows(data: Path, encoding: Encoding, ids: list[str], out_of_core: bool)
 
 
 def predictions(
-    model: TunedEnsemble, encoding: Encoding, name: str, table: Any, beside: dict[str, list[str]],
-    coverage: float | None, tell: terminal.Tell,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Predictions of consecutive rows of a table, `beside` what names them, by a model in a file of this name.
+    model: TunedEnsemble,
+    encoding: Encoding,
+    table: Any,
+    *,
+    model_name: str,
+    row_names: dict[str, list[str]],
+    coverage: float | None,
+    tell: terminal.Tell,
+) -> Iterator[dict[str, Any]]:
+    """Columns of row names and predictions, for consecutive blocks of rows; `model_name` is the name of the model file.
 
-    They have the name of the target; with a `coverage` the limits of intervals follow. A target that is called like
-    one of the limits keeps its name, and the limits are called lower_limit and upper_limit.
+    The column of predictions has the name of the target; with a `coverage` the limits of intervals follow, lower and
+    upper, or lower_limit and upper_limit if the target itself is named lower or upper.
     """
-    columns = (encoding.target, *(OTHER_LIMITS if encoding.target in LIMITS else LIMITS))
+    limit_names = ALTERNATIVE_LIMIT_NAMES if encoding.target in LIMIT_NAMES else LIMIT_NAMES
+    column_names = (encoding.target, *limit_names)
 
     def predict(part: Any) -> Array:
-        with damaged_model(name, TableError):
+        with damaged_model(model_name, TableError):
             return _predicted(model, encoding.features(part), rows_before(part), coverage)
 
     if isinstance(table, large_tables.ParquetTable):
-        found = large_tables.predictions(table, encoding, predict, tell)
+        blocks = large_tables.predictions(table, encoding, predict, tell)
     else:
         tell("predicting", 0, table.num_rows)
-        found = iter([predict(table)])
-    for values in found:
-        yield {**beside, **dict(zip(columns, values.T, strict=False))}
+        blocks = iter([predict(table)])
+    for values in blocks:
+        yield {**row_names, **dict(zip(column_names, values.T, strict=False))}
 
 
-def _predicted(model: TunedEnsemble, X: Array, before: int, coverage: float | None) -> Array:
-    """Predictions, (rows, 1), with a `coverage` also the limits of intervals, (rows, 3)."""
+def _predicted(model: TunedEnsemble, X: Array, first_row: int, coverage: float | None) -> Array:
+    """Predictions, (n_rows, 1); with a `coverage` also the limits of intervals, (n_rows, 3)."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.ravel(model.predict(X)).astype(float)
-        if not np.isfinite(found).all():
-            row = before + int(np.argmin(np.isfinite(found))) + 1
+        predicted = np.ravel(model.predict(X)).astype(float)
+        is_finite = np.isfinite(predicted)
+        if not is_finite.all():
+            row = first_row + int(np.argmin(is_finite)) + 1
             raise TableError(
                 f"the prediction of row {row} is not finite: its cells or the model's coefficients are too large."
             )
         if coverage is None:
-            return found[:, None]
+            return predicted[:, None]
         try:
-            return np.column_stack([found, model.predict_interval(X, coverage).reshape(-1, 2)])
+            return np.column_stack([predicted, model.predict_interval(X, coverage).reshape(-1, 2)])
         except NeedsRows:
             raise ModelFileError(
                 "--interval needs the training rows of a model of --model ensemble, and the file has none: it was "

@@ -1,4 +1,4 @@
-"""What the command shows: progress and notes on the error stream, results on standard output; and the usage error."""
+"""Terminal output of the command: progress and notes on the error stream, results on standard output; usage errors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from typing import Any
 
 from .._report.formatting import escape_control, quoted
 
-Tell = Callable[[str, float, float], None]  # (what is being done, how much of it is done, how much there is)
+Tell = Callable[[str, float, float], None]  # (name of the task, amount done, total amount)
 
-# how a warning of the library advises in Python, and in a shell
-IN_PYTHON, IN_SHELL = (
-    "Use cv=GroupKFold() with groups that keep repeats together",
-    "Keep repeats together with --groups COLUMN",
-)
+# advice of a warning of the library to Python users, and the same advice to users of the command
+PYTHON_ADVICE = "Use cv=GroupKFold() with groups that keep repeats together"
+COMMAND_ADVICE = "Keep repeats together with --groups COLUMN"
 
 
 class UsageError(ValueError):
@@ -26,7 +24,7 @@ class UsageError(ValueError):
 
 
 def note(text: str) -> None:
-    """Say something that a user should know beside the result, on the error stream."""
+    """Print a note for the user on the error stream."""
     print(f"olsen: note: {escape_control(text)}", file=sys.stderr)
 
 
@@ -34,13 +32,13 @@ def note(text: str) -> None:
 def warnings_as_notes(notes: list[str], target: str = "y") -> Iterator[None]:
     """Collect warnings as notes instead of printing them, each once.
 
-    They speak of options where the library speaks of parameters, and of the target by its name.
+    Notes name options of the command where the library names parameters, and the target by its name.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         yield
     for text in dict.fromkeys(str(w.message) for w in caught if issubclass(w.category, UserWarning)):
-        text = text.replace(IN_PYTHON, IN_SHELL)
+        text = text.replace(PYTHON_ADVICE, COMMAND_ADVICE)
         notes.append(f"the target {quoted(target)} {text.removeprefix('y ')}" if text.startswith("y ") else text)
 
 
@@ -49,12 +47,12 @@ def silent(doing: str, done: float, total: float) -> None:
 
 
 @contextmanager
-def progress(text: str = "", unit: str = "", shown: bool = True) -> Iterator[Tell]:
-    """A function that shows how far some work is, a bar for each kind of it, with the time left; silent in a pipe.
+def progress(text: str = "", unit: str = "", visible: bool = True) -> Iterator[Tell]:
+    """Provide a function that updates progress bars, one for each task, with the remaining time; silent in a pipe.
 
-    With a `text` it is shown with the time that has passed, for work that cannot tell how far it is.
+    Work of unknown length has a `text` instead, which is displayed with the elapsed time.
     """
-    if not shown or not sys.stderr.isatty():
+    if not visible or not sys.stderr.isatty():
         yield silent
         return
     from rich.console import Console
