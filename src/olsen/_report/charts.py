@@ -1,6 +1,6 @@
-"""Small charts as SVG text: lines, bands and points on axes, and rows of bars or dots with error bars.
+"""Draw small charts as SVG: lines, bands and points on axes, and rows of bars or dots with error bars.
 
-The report must open anywhere, without a plotting library or a network; a few simple charts do not need one.
+The report must open without a plotting library or a network; a few simple charts need neither.
 """
 
 from __future__ import annotations
@@ -15,156 +15,187 @@ from .formatting import columns_of, escape_control, shortened
 
 Limits = tuple[float, float]
 
-WIDTH, HEIGHT = 460, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 44  # margins around the axes
-NAMES, VALUES, ROW = 132, 56, 22  # widths of the names and of each text beside a row, and the height of a row
+# sizes in units of the SVG view box
+WIDTH = 460
+HEIGHT = 300
+LEFT = 62  # margins around the axes
+RIGHT = 14
+TOP = 12
+BOTTOM = 44
+NAME_WIDTH = 132  # of the names beside the rows of a row chart
+VALUE_WIDTH = 56  # of each label on the right of a row
+ROW_HEIGHT = 22
 
 
 class Row(NamedTuple):
-    """A bar or dot: name, value, half width of its error bar, texts on the right, and whether it is emphasised."""
+    """Bar or dot: name, value, half width of the error bar, labels on the right, and whether the row is in bold."""
 
     name: str
     value: float | None
-    half: float | None
-    texts: tuple[str, ...]
+    half_width: float | None
+    labels: tuple[str, ...]
     best: bool = False
 
 
 def escape(text: object) -> str:
-    """A text for a page: without markup, and with control characters visible (they may reverse the direction)."""
+    """Escape markup for an HTML page, and control characters, which may reverse the direction of writing."""
     return escape_html(escape_control(text))
 
 
 class Chart:
-    """One pair of axes; marks are drawn in the order they are added, and clipped to the frame.
+    """Chart with one pair of axes; marks are drawn in the order they are added, and clipped to the frame.
 
     Parameters
     ----------
     title : str
-        What the chart shows, for screen readers.
+        Title for screen readers.
     labels : pair of str
         Names of the horizontal and the vertical axis.
     x_range, y_range : pair of float
-        Limits.
+        Limits of the axes.
     x_log : bool, default=False
-        Whether an axis is logarithmic.
+        Whether the horizontal axis is logarithmic.
     """
 
     def __init__(
-        self, title: str, labels: tuple[str, str], x_range: Limits, y_range: Limits, x_log: bool = False,
-    ) -> None:  # fmt: skip
-        self.title, self.labels, self.x_log = title, labels, x_log
-        self.x_range, self.y_range = _widen(x_range, x_log), _widen(y_range, False)
+        self, title: str, labels: tuple[str, str], x_range: Limits, y_range: Limits, x_log: bool = False
+    ) -> None:
+        self.title = title
+        self.labels = labels
+        self.x_log = x_log
+        self.x_range = _widen(x_range, x_log)
+        self.y_range = _widen(y_range, False)
         self.marks: list[str] = []
 
     def x(self, value: float) -> float:
         """Coordinate of a value on the horizontal axis."""
-        return LEFT + _share(value, self.x_range, self.x_log) * (WIDTH - LEFT - RIGHT)
+        return LEFT + _fraction(value, self.x_range, self.x_log) * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
         """Coordinate of a value on the vertical axis."""
-        return HEIGHT - BOTTOM - _share(value, self.y_range, False) * (HEIGHT - TOP - BOTTOM)
+        return HEIGHT - BOTTOM - _fraction(value, self.y_range, False) * (HEIGHT - TOP - BOTTOM)
 
     def line(self, xs: Sequence[float], ys: Sequence[float], style: str) -> None:
-        """Straight pieces between points; where a value is not finite there is a gap."""
+        """Add straight lines between points, interrupted where a value is not finite."""
         for piece in _finite_runs(zip(xs, ys, strict=True)):
             self.marks.append(f'<polyline class="{style}" points="{self._points(piece)}"/>')
 
     def band(self, xs: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
-        """The area between two curves."""
+        """Add the area between two curves."""
         for piece in _finite_runs(zip(xs, low, high, strict=True)):
-            around = [(x, top) for x, _, top in piece] + [(x, bottom) for x, bottom, _ in piece[::-1]]
-            self.marks.append(f'<polygon class="band" points="{self._points(around)}"/>')
+            outline = [(x, top) for x, _, top in piece] + [(x, bottom) for x, bottom, _ in piece[::-1]]
+            self.marks.append(f'<polygon class="band" points="{self._points(outline)}"/>')
 
     def dots(self, xs: Sequence[float], ys: Sequence[float]) -> None:
-        """Points."""
+        """Add points."""
         circles = (f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="2.2"/>' for x, y in zip(xs, ys, strict=True))
         self.marks.append(f'<g class="dots">{"".join(circles)}</g>')
 
     def mark(self, x: float, text: str) -> None:
-        """A vertical line with a label beside it."""
-        at = self.x(x)
-        shift, anchor = (-5, "end") if at > WIDTH * 0.7 else (5, "start")
-        self.marks.append(_vertical("chosen", at, TOP, HEIGHT - BOTTOM) + _text(at + shift, TOP + 12, text, anchor))
+        """Add a vertical line with a label beside it."""
+        line_x = self.x(x)
+        shift, anchor = (-5, "end") if line_x > WIDTH * 0.7 else (5, "start")
+        label = _text(line_x + shift, TOP + 12, text, anchor)
+        self.marks.append(_vertical("chosen", line_x, TOP, HEIGHT - BOTTOM) + label)
 
     def render(self) -> str:
-        """The chart as an svg element."""
-        name = "inside-" + re.sub(r"\W+", "-", self.title.lower())
-        bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
+        """Return the chart as an svg element."""
+        clip_name = "inside-" + re.sub(r"\W+", "-", self.title.lower())
+        bottom = HEIGHT - BOTTOM
+        right = WIDTH - RIGHT
         frame = [_grid(self.x, _ticks(self.x_range, self.x_log), TOP, bottom)]
         for value, text in _ticks(self.y_range, False):
-            at = self.y(value)
-            frame.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
-            frame.append(_text(LEFT - 5, at + 4, text, "end"))
+            y = self.y(value)
+            frame.append(f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            frame.append(_text(LEFT - 5, y + 4, text, "end"))
         frame.append(_text((LEFT + right) / 2, HEIGHT - 7, self.labels[0], "middle", "label"))
-        frame.append(f'<text class="label" transform="translate(13 {(TOP + bottom) / 2}) rotate(-90)" '
-                     f'text-anchor="middle">{escape(self.labels[1])}</text>')  # fmt: skip
-        clip = f'x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}"'
-        inner = f'<clipPath id="{name}"><rect {clip}/></clipPath>{"".join(frame)}'
-        return _svg(self.title, HEIGHT, f'{inner}<g clip-path="url(#{name})">{"".join(self.marks)}</g>')
+        rotation = f"translate(13 {(TOP + bottom) / 2}) rotate(-90)"
+        y_label = escape(self.labels[1])
+        frame.append(f'<text class="label" transform="{rotation}" text-anchor="middle">{y_label}</text>')
+        rectangle = f'<rect x="{LEFT}" y="{TOP}" width="{right - LEFT}" height="{bottom - TOP}"/>'
+        clip_path = f'<clipPath id="{clip_name}">{rectangle}</clipPath>'
+        clipped_marks = f'<g clip-path="url(#{clip_name})">{"".join(self.marks)}</g>'
+        return _svg(self.title, HEIGHT, clip_path + "".join(frame) + clipped_marks)
 
     def _points(self, pairs: Iterable[Sequence[float]]) -> str:
         return " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in pairs)
 
 
 def row_chart(
-    title: str, rows: Sequence[Row], label: str, *, origin: float, most: float = math.inf, heading: Sequence[str] = ()
+    title: str,
+    rows: Sequence[Row],
+    label: str,
+    *,
+    origin: float,
+    max_value: float = math.inf,
+    heading: Sequence[str] = (),
 ) -> str:
-    """One row for each value: bars from zero, or dots beside a line at another `origin`, with their error bars.
+    """Draw one row for each value: bars from zero, or dots beside a line at another `origin`, with error bars.
 
     Parameters
     ----------
     title : str
-        What is shown, for screen readers.
+        Title for screen readers.
     rows : sequence of Row
-        From top to bottom.
+        Rows from top to bottom.
     label : str
-        Of the axis.
+        Label of the axis.
     origin : float
-        Where bars begin if it is zero, and the reference line of dots otherwise.
-    most : float
+        Start of the bars if it is zero, and the reference line of dots otherwise.
+    max_value : float
         Larger values are drawn at the right end.
     heading : sequence of str
-        Above the texts on the right.
+        Headings of the labels on the right.
     """
-    right, top = WIDTH - VALUES * len(rows[0].texts), 20 if heading else 8
-    bottom, are_bars = top + ROW * len(rows), origin == 0
-    shown = [row for row in rows if row.value is not None]
-    ends = [min(most, (row.value or 0.0) + sign * (row.half or 0.0)) for row in shown for sign in (-1, 1)]
+    right = WIDTH - VALUE_WIDTH * len(rows[0].labels)
+    top = 20 if heading else 8
+    bottom = top + ROW_HEIGHT * len(rows)
+    are_bars = origin == 0
+    ends = []
+    for row in rows:
+        if row.value is not None:
+            half_width = row.half_width or 0.0
+            ends += [min(max_value, row.value - half_width), min(max_value, row.value + half_width)]
     limits = _widen((min(origin, *ends), max(origin, *ends)), False)
 
     def x(value: float) -> float:
-        return NAMES + min(1.0, max(0.0, _share(value, limits, False))) * (right - NAMES - 12)
+        return NAME_WIDTH + min(1.0, max(0.0, _fraction(value, limits, False))) * (right - NAME_WIDTH - 12)
 
     parts = [_grid(x, _ticks(limits, False, 6), top, bottom)]
-    parts += [_text(right + VALUES * (i + 1) - 2, 13, text, "end") for i, text in enumerate(heading)]
-    for i, (name, value, half, texts, best) in enumerate(rows):
-        y, style = top + (i + 0.5) * ROW, "best" if best else "tick"
-        parts.append(_name(name, NAMES - 6, y + 4, style))
-        parts += [_text(right + VALUES * (j + 1) - 2, y + 4, text, "end", f"{style} number")
-                  for j, text in enumerate(texts)]  # fmt: skip
+    for j, text in enumerate(heading):
+        parts.append(_text(right + VALUE_WIDTH * (j + 1) - 2, 13, text, "end"))
+    for i, (name, value, row_half_width, row_labels, best) in enumerate(rows):
+        y = top + (i + 0.5) * ROW_HEIGHT
+        style = "best" if best else "tick"
+        parts.append(_name(name, NAME_WIDTH - 6, y + 4, style))
+        for j, text in enumerate(row_labels):
+            parts.append(_text(right + VALUE_WIDTH * (j + 1) - 2, y + 4, text, "end", f"{style} number"))
         if value is None:
             continue
-        about = f"<title>{escape(name)}: {value:.4g}{'' if half is None else f' ± {half:.2g}'}</title>"
+        uncertainty = "" if row_half_width is None else f" ± {row_half_width:.2g}"
+        tooltip = f"<title>{escape(name)}: {value:.4g}{uncertainty}</title>"
         if are_bars:
-            (start, end), sign = sorted((x(0.0), x(value))), "minus" if value < 0 else "plus"
-            parts.append(f'<rect class="{sign}" x="{start:.1f}" y="{y - 7}" width="{max(end - start, 0.5):.1f}" '
-                         f'height="14">{about}</rect>')  # fmt: skip
+            start, end = sorted((x(0.0), x(value)))
+            sign = "minus" if value < 0 else "plus"
+            geometry = f'x="{start:.1f}" y="{y - 7}" width="{max(end - start, 0.5):.1f}" height="14"'
+            parts.append(f'<rect class="{sign}" {geometry}>{tooltip}</rect>')
         else:
             kind = "plus" if i == 0 else "minus"
-            parts.append(f'<circle class="{kind}" cx="{x(value):.1f}" cy="{y}" r="4.5">{about}</circle>')
-        if half is not None:
-            low, high = x(value - half), x(value + half)
+            parts.append(f'<circle class="{kind}" cx="{x(value):.1f}" cy="{y}" r="4.5">{tooltip}</circle>')
+        if row_half_width is not None:
+            low = x(value - row_half_width)
+            high = x(value + row_half_width)
             caps = f"M{low:.1f} {y - 3} V{y + 3} M{high:.1f} {y - 3} V{y + 3}"
             parts.append(f'<path class="whisker" d="M{low:.1f} {y} H{high:.1f} {caps}"/>')
     parts.append(_vertical("axis" if are_bars else "chosen", x(origin), top, bottom))
-    parts.append(_text((NAMES + right) / 2, bottom + 31, label, "middle", "label"))
+    parts.append(_text((NAME_WIDTH + right) / 2, bottom + 31, label, "middle", "label"))
     return _svg(title, bottom + 36, "".join(parts))
 
 
-def _svg(title: str, height: float, inner: str) -> str:
-    shown = escape(title)
-    return f'<svg viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{shown}"><title>{shown}</title>{inner}</svg>'
+def _svg(title: str, height: float, content: str) -> str:
+    safe_title = escape(title)
+    attributes = f'viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{safe_title}"'
+    return f"<svg {attributes}><title>{safe_title}</title>{content}</svg>"
 
 
 def _text(x: float, y: float, text: str, anchor: str, style: str = "tick") -> str:
@@ -176,26 +207,30 @@ def _vertical(style: str, x: float, top: float, bottom: float) -> str:
 
 
 def _grid(x: Callable[[float], float], ticks: list[tuple[float, str]], top: float, bottom: float) -> str:
-    return "".join(
-        _vertical("grid", x(value), top, bottom) + _text(x(value), bottom + 14, text, "middle") for value, text in ticks
-    )
+    parts = []
+    for value, text in ticks:
+        parts.append(_vertical("grid", x(value), top, bottom))
+        parts.append(_text(x(value), bottom + 14, text, "middle"))
+    return "".join(parts)
 
 
 def _name(name: str, right: int, y: float, style: str) -> str:
-    """A name that ends at `right`, one too long without its middle; the whole is shown when the pointer rests on it."""
-    shown = shortened(name, 17)
-    while columns_of(shown) + sum(c in "MWmw@%" for c in shown) > 17 and len(shown) > 3:  # too wide
-        shown = shortened(name, len(shown) - 1)
-    whole = f"<title>{escape(shortened(name, 300))}</title>"
-    return f'<text class="{style}" x="{right}" y="{y}" text-anchor="end">{whole}{escape_html(shown)}</text>'
+    """Draw a name that ends at `right`; a long name loses its middle, and is shown in full as a tooltip."""
+    short_name = shortened(name, 17)
+    while columns_of(short_name) + sum(c in "MWmw@%" for c in short_name) > 17 and len(short_name) > 3:  # too wide
+        short_name = shortened(name, len(short_name) - 1)
+    tooltip = f"<title>{escape(shortened(name, 300))}</title>"
+    return f'<text class="{style}" x="{right}" y="{y}" text-anchor="end">{tooltip}{escape_html(short_name)}</text>'
 
 
-def _share(value: float, limits: Limits, log: bool) -> float:
-    """Where a value lies between two limits: 0 at the lower, 1 at the upper one."""
+def _fraction(value: float, limits: Limits, log: bool) -> float:
+    """Position of a value between two limits: 0 at the lower limit, 1 at the upper limit."""
     low, high = limits
     if log:
-        low, high, value = math.log(low), math.log(high), math.log(max(value, 1e-300))
-    return min(1e5, max(-1e5, (value - low) / (high - low)))  # browsers refuse huge coordinates, cut off or not
+        low = math.log(low)
+        high = math.log(high)
+        value = math.log(max(value, 1e-300))
+    return min(1e5, max(-1e5, (value - low) / (high - low)))  # browsers refuse huge coordinates, even clipped ones
 
 
 def _finite_runs(points: Iterable[tuple[float, ...]]) -> list[list[tuple[float, ...]]]:
@@ -209,18 +244,23 @@ def _finite_runs(points: Iterable[tuple[float, ...]]) -> list[list[tuple[float, 
 
 
 def _widen(limits: Limits, log: bool) -> Limits:
-    """Limits with a margin; equal ones are moved apart."""
+    """Add a margin to limits; equal limits are moved apart first."""
     low, high = limits
     if log:
-        low, high = (low, high) if low < high else (low / 2, high * 2)
-        return low / (high / low) ** 0.04, high * (high / low) ** 0.04
+        if not low < high:
+            low /= 2
+            high *= 2
+        margin_factor = (high / low) ** 0.04
+        return low / margin_factor, high * margin_factor
     if not low < high:
-        low, high = low - 0.5 * (abs(low) or 1.0), high + 0.5 * (abs(high) or 1.0)
-    return low - 0.04 * (high - low), high + 0.04 * (high - low)
+        low -= 0.5 * (abs(low) or 1.0)
+        high += 0.5 * (abs(high) or 1.0)
+    margin = 0.04 * (high - low)
+    return low - margin, high + margin
 
 
-def _ticks(limits: Limits, log: bool, most: int = 8) -> list[tuple[float, str]]:
-    """Round values between the limits, with texts that have as many decimals as each other.
+def _ticks(limits: Limits, log: bool, max_ticks: int = 8) -> list[tuple[float, str]]:
+    """Round values between the limits, and labels with equally many decimals.
 
     >>> _ticks((0, 1), False, 5)
     [(0.0, '0.0'), (0.2, '0.2'), (0.4, '0.4'), (0.6000000000000001, '0.6'), (0.8, '0.8'), (1.0, '1.0')]
@@ -234,14 +274,15 @@ def _ticks(limits: Limits, log: bool, most: int = 8) -> list[tuple[float, str]]:
             return [(value, f"{value:g}") for value in values]
         step = min(values)
     else:
-        raw = (high - low) / most
-        power = 10.0 ** math.floor(math.log10(raw))
-        step = next(m * power for m in (1, 2, 5, 10) if m * power >= raw)
+        min_step = (high - low) / max_ticks
+        power = 10.0 ** math.floor(math.log10(min_step))
+        step = next(m * power for m in (1, 2, 5, 10) if m * power >= min_step)
         values = [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
-    place = math.floor(math.log10(step) + 1e-9)
-    largest = math.floor(math.log10(max(map(abs, values)) or 1.0) + 1e-9)
-    if largest >= 6 or place < -4:  # they share a power of ten
-        texts = [f"{value / 10.0**largest:.{largest - place}f}e{largest}" if value else "0" for value in values]
+    step_exponent = math.floor(math.log10(step) + 1e-9)
+    exponent = math.floor(math.log10(max(map(abs, values)) or 1.0) + 1e-9)
+    if exponent >= 6 or step_exponent < -4:  # scientific notation with a common power of ten
+        decimals = exponent - step_exponent
+        labels = [f"{value / 10.0**exponent:.{decimals}f}e{exponent}" if value else "0" for value in values]
     else:
-        texts = [f"{value:.{max(0, -place)}f}" for value in values]
-    return [(value, text.replace("-", "\N{MINUS SIGN}")) for value, text in zip(values, texts, strict=True)]
+        labels = [f"{value:.{max(0, -step_exponent)}f}" for value in values]
+    return [(value, label.replace("-", "\N{MINUS SIGN}")) for value, label in zip(values, labels, strict=True)]
