@@ -444,3 +444,14 @@ def test_any_number_gives_a_number_or_a_named_argument(data, name, wrong):
         return  # an honest count, and an honest amount of work
     error = refusal(name, parameter, wrong)
     assert error is None or name.split("_")[0] in str(error) or parameter in str(error)
+
+
+def test_signatures_name_array_like():
+    """`help` shows the name ArrayLike, which NumPy's union of protocols would replace by 300 characters an argument."""
+    for name in theory.__all__:
+        signature = inspect.signature(getattr(theory, name))
+        annotations = [parameter.annotation for parameter in signature.parameters.values()]
+        assert all(len(str(annotation)) < 40 for annotation in annotations), name
+        assert len(str(signature)) < 270, name  # eleven arguments of covariance_risk
+        if len(annotations) <= 7:
+            assert len(str(signature)) < 200, name

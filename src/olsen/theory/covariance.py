@@ -12,6 +12,8 @@ with :math:`t` shared rows. A covariance may be given as a vector: its diagonal.
 :math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the member's own rows.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

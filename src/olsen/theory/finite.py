@@ -8,6 +8,8 @@ For two members that share :math:`a` columns and leave :math:`u` columns to neit
 :math:`(a, u)` that the sampling and the design imply, and that is summed, not approximated.
 """
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import numpy as np

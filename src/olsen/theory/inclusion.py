@@ -7,6 +7,8 @@ in the limit through sums over columns (`diagonal_risk`). What is best for a kno
 these two.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq

@@ -5,6 +5,8 @@ exactly at finite size, two different members in the limit, and exactly too when
 `limiting_risk`, two different members do not depend on the number of columns at all.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 

@@ -8,6 +8,8 @@ The paper scales the large ensemble by mu (section 4.4). Only one fact is used, 
 \delta\|\beta\|^2`, which holds for one member already, so that part holds for every `k` with the risk of that `k`.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 

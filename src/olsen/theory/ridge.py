@@ -4,6 +4,8 @@ Every `lam` here is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 +
 the penalty of a ridge routine. Identity covariance, unit-norm signal, p / n -> gamma.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 
