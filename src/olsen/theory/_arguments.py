@@ -1,12 +1,13 @@
-r"""What the arguments of this package may be, checked once at the public functions.
+r"""Allowed values of the arguments of this package, checked once at the public functions.
 
-A letter means one thing in the whole package, so `LETTERS` says what each may be. Counts are whole: rows, columns,
-members. Means of counts are not: the rows two members share by default, the columns that coin flips expect. In
-formulas that are asymptotic and know the rows only as a divisor, `n` may be any positive number (`ROWS_OF_A_LIMIT`).
+A letter means one thing in the whole package, so `LETTERS` has the allowed values of each. Counts of rows, columns and
+members are whole numbers. Means of counts need not be: the mean number of shared rows, the expected number of columns
+in a coin-flip subset. In asymptotic formulas in which the rows are only a divisor, `n` may be any positive number
+(`ROWS_OF_A_LIMIT`).
 
 Numbers outside :math:`[10^{-50}, 10^{50}]` are refused, zero and documented infinities aside. The formulas form
-products up to :math:`\gamma^2\sigma^4 \le 10^{300}`, so inside it nothing overflows to ``inf - inf`` or ``0 * inf``,
-and a problem that needs more can be stated in other units.
+products up to :math:`\gamma^2\sigma^4 \le 10^{300}`, so nothing in that range overflows to ``inf - inf`` or
+``0 * inf``, and a problem beyond the range can be stated in other units.
 
 Arguments are NumPy's `ArrayLike`: numbers, sequences, arrays. A result of shape () comes as `np.float64`, the scalar
 with an array's methods, as from any ufunc.
@@ -20,11 +21,16 @@ from numpy.typing import ArrayLike, NDArray
 Floats: TypeAlias = NDArray[np.float64]
 Counts: TypeAlias = NDArray[np.int64]
 
-LEAST, MOST, MOST_COUNTED = 1e-50, 1e50, 2.0**53  # up to the last, floating-point numbers count in ones
+LEAST = 1e-50  # smallest magnitude of a positive argument
+MOST = 1e50  # largest magnitude of an argument
+MAX_COUNT = 2.0**53  # up to which every whole number is a floating-point number
 
 
 class Letter(NamedTuple):
-    """A real interval, or the whole numbers in it, and one more value (`also`); `way_out` ends the message."""
+    """Allowed values of an argument: a real interval or the whole numbers in it, and one more value (`also`).
+
+    `words` describe the argument in a message, and `way_out` ends the message.
+    """
 
     words: str
     least: float = 0.0
@@ -34,8 +40,9 @@ class Letter(NamedTuple):
     way_out: str = ""
 
 
-def _count(what: str, least: float = 1.0, also: float = np.nan, way_out: str = "") -> Letter:
-    return Letter(f"a whole number of {what}", least, MOST_COUNTED, True, also, way_out)
+def _count(unit: str, least: float = 1.0, also: float = np.nan, way_out: str = "") -> Letter:
+    words = f"a whole number of {unit}"
+    return Letter(words, least, MAX_COUNT, whole=True, also=also, way_out=way_out)
 
 
 ROWS = _count("rows")
@@ -71,36 +78,39 @@ LETTERS = {
 
 
 def letters(function: str, /, **values: ArrayLike) -> tuple[Floats, ...]:
-    """Each argument as a float array, ready to broadcast, after a look at what `LETTERS` says of its name."""
+    """Arguments as float arrays, ready to broadcast, each checked against the entry of its name in `LETTERS`."""
     return tuple(checked(function, name, value, LETTERS[name]) for name, value in values.items())
 
 
 def checked(function: str, name: str, value: ArrayLike, letter: Letter) -> Floats:
     """`value` as a float array; an error that names `function`, `name` and the first wrong value otherwise."""
     numbers = as_numbers(function, name, value)
-    fine = (numbers >= letter.least) & (numbers <= letter.most) & (not letter.whole or np.floor(numbers) == numbers)
-    fine |= numbers == letter.also
-    if not np.all(fine):
+    allowed = (numbers >= letter.least) & (numbers <= letter.most)
+    if letter.whole:
+        allowed &= np.floor(numbers) == numbers
+    allowed |= numbers == letter.also
+    if not np.all(allowed):
         words = f"{letter.words}, from {letter.least:g} to {letter.most:g}"
-        raise ValueError(f"{function}: {name} must be {words}; got {float(numbers[~fine][0])!r}. {letter.way_out}")
+        first_wrong = float(numbers[~allowed][0])
+        raise ValueError(f"{function}: {name} must be {words}; got {first_wrong!r}. {letter.way_out}")
     return numbers
 
 
 def as_numbers(function: str, name: str, value: ArrayLike) -> Floats:
-    """`value` as a float array; a TypeError for what is not made of real numbers."""
-    given = np.asarray(value)
-    if given.dtype.kind in "biuf":
-        return given.astype(float, copy=False)
+    """`value` as a float array; a TypeError if it does not consist of real numbers."""
+    array = np.asarray(value)
+    if array.dtype.kind in "biuf":
+        return array.astype(float, copy=False)
     try:
-        if given.dtype.kind != "O" or any(item is None for item in given.ravel()):
+        if array.dtype.kind != "O" or any(item is None for item in array.ravel()):
             raise TypeError
-        return given.astype(float)  # objects that know how to be floats, as fractions do
+        return array.astype(float)  # objects that convert to floats, such as fractions
     except (TypeError, ValueError):
         raise TypeError(f"{function}: {name} must be a real number or an array of them; got {value!r}.") from None
 
 
 def scalar(function: str, name: str, value: ArrayLike, letter: Letter | None = None) -> float:
-    """One number, checked."""
+    """A single number, checked."""
     numbers = checked(function, name, value, letter or LETTERS[name])
     require(numbers.ndim == 0, f"{function}: {name} must be one number; got an array of shape {numbers.shape}.")
     return float(numbers)
@@ -113,17 +123,17 @@ def require(condition: ArrayLike, message: str) -> None:
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise unless `value` is one of the words."""
+    """Raise unless `value` is one of `choices`."""
     require(isinstance(value, str) and value in choices, f"{name} must be one of {choices}; got {value!r}.")
 
 
 def covariance(function: str, Sigma: ArrayLike) -> Floats:
     r"""A covariance matrix, or the vector of its diagonal, as floats: finite, symmetric, positive semidefinite.
 
-    The last two are judged on the correlations :math:`H = D^{-1/2}\Sigma D^{-1/2}`, where :math:`D` is the diagonal of
-    :math:`\Sigma`, so that units do not matter, and up to :math:`\varepsilon = p(p+2)\,2^{-52}`: no eigenvalue may be
-    below :math:`-\varepsilon`, 2e-12 for a hundred columns, which computed eigenvalues of a semidefinite :math:`H`
-    never are. The matrix is then used as it was given.
+    Symmetry and semidefiniteness are checked on the correlations :math:`H = D^{-1/2}\Sigma D^{-1/2}`, where :math:`D`
+    is the diagonal of :math:`\Sigma`, so that units do not matter, and up to :math:`\varepsilon = p(p+2)\,2^{-52}`: no
+    eigenvalue may be below :math:`-\varepsilon`, 2e-12 for a hundred columns, which computed eigenvalues of a
+    semidefinite :math:`H` never are. The matrix itself is not changed.
 
     A column of variance zero must have no covariance with any other.
     """
@@ -141,19 +151,21 @@ def covariance(function: str, Sigma: ArrayLike) -> Floats:
 
 
 def _require_semidefinite(function: str, Sigma: Floats) -> None:
-    p, deviation = len(Sigma), np.sqrt(np.diag(Sigma))
+    p = len(Sigma)
+    deviation = np.sqrt(np.diag(Sigma))
     scale = 1 / np.where(deviation > 0, deviation, 1.0)
-    correlation, rounding = Sigma * scale * scale[:, None], p * (p + 2) * np.finfo(float).eps
-    apart = np.abs(correlation - correlation.T)
-    i, j = np.unravel_index(np.argmax(apart), apart.shape)
+    correlation = Sigma * scale * scale[:, None]
+    rounding = p * (p + 2) * np.finfo(float).eps
+    asymmetry = np.abs(correlation - correlation.T)
+    i, j = np.unravel_index(np.argmax(asymmetry), asymmetry.shape)
     require(
-        apart[i, j] <= rounding,
+        asymmetry[i, j] <= rounding,
         f"{function}: Sigma must be symmetric; got {Sigma[i, j]:.6g} at [{i}, {j}] and {Sigma[j, i]:.6g} at "
         f"[{j}, {i}]. Give (Sigma + Sigma.T) / 2 if that is rounding.",
     )
-    least = float(np.linalg.eigvalsh(correlation)[0])
+    smallest = float(np.linalg.eigvalsh(correlation)[0])
     require(
-        least >= -rounding and not np.any(correlation[deviation == 0]),
+        smallest >= -rounding and not np.any(correlation[deviation == 0]),
         f"{function}: Sigma must be a covariance, positive semidefinite; got one whose correlations have the "
-        f"eigenvalue {least:.6g}. Check its signs and entries, or shrink it towards its diagonal.",
+        f"eigenvalue {smallest:.6g}. Check its signs and entries, or shrink it towards its diagonal.",
     )

@@ -12,11 +12,11 @@ from scipy.special import bdtr
 
 from ._arguments import Counts, Floats
 
-Weighted: TypeAlias = tuple[Counts, Floats]  # values of a count, their weights
+Weighted: TypeAlias = tuple[Counts, Floats]  # values of a count, weights of the values
 Numbers: TypeAlias = NDArray[np.floating[Any] | np.integer[Any]]
-Overlaps: TypeAlias = tuple[Numbers, Floats, Numbers]  # columns shared, weights, mean number of columns outside both
+Overlaps: TypeAlias = tuple[Numbers, Floats, Numbers]  # shared columns, weights, mean number of columns in neither
 
-NEGLIGIBLE = 1e-13  # rejection probability below which the truncation is not felt
+NEGLIGIBLE = 1e-13  # rejection probability below which the truncation does not change the result
 
 
 def window(mean: float, variance: float, low: int, high: int) -> Counts:
@@ -26,162 +26,188 @@ def window(mean: float, variance: float, low: int, high: int) -> Counts:
 
 
 def _normalise(log_ratios: Floats) -> Floats:
-    log_weight = np.concatenate([[0.0], np.cumsum(log_ratios)])
-    weight = np.exp(log_weight - log_weight.max())
-    share: Floats = weight / weight.sum()
-    return share
+    """Weights that sum to one, from the logarithms of the ratios of neighbours."""
+    log_weights = np.concatenate([[0.0], np.cumsum(log_ratios)])
+    unscaled = np.exp(log_weights - log_weights.max())
+    weights: Floats = unscaled / unscaled.sum()
+    return weights
 
 
 def hypergeometric(total: int, marked: int, drawn: int) -> Weighted:
     """Values and weights of the number of marked items among `drawn` out of `total`, without replacement."""
-    low, high = max(0, marked + drawn - total), min(marked, drawn)
     mean = marked * drawn / total
     variance = mean * (1 - marked / total) * (total - drawn) / max(total - 1, 1)
-    a = window(mean, variance, low, high)
-    x = a[:-1].astype(float)
-    ratio = (marked - x) * (drawn - x) / ((x + 1) * (total - marked - drawn + x + 1))
-    return a, _normalise(np.log(ratio))
+    values = window(mean, variance, low=max(0, marked + drawn - total), high=min(marked, drawn))
+    x = values[:-1].astype(float)
+    ratios = (marked - x) * (drawn - x) / ((x + 1) * (total - marked - drawn + x + 1))
+    return values, _normalise(np.log(ratios))
 
 
-def binomial(trials: int, probability: float, most: int | None = None) -> Weighted:
-    """Values and weights of a binomial count, conditioned on ``count <= most`` when given."""
-    top = trials if most is None else min(trials, most)
+def binomial(trials: int, probability: float, max_count: int | None = None) -> Weighted:
+    """Values and weights of a binomial count, conditioned on ``count <= max_count`` unless that is None."""
+    top = trials if max_count is None else min(trials, max_count)
     if probability == 0 or probability == 1:
         return np.array([int(probability) * trials]), np.ones(1)
     mean = trials * probability
-    x = window(min(mean, top), mean * (1 - probability), 0, top)
-    ratio = (trials - x[:-1]) / (x[:-1] + 1.0) * (probability / (1 - probability))
-    return x, _normalise(np.log(ratio))
+    values = window(min(mean, top), mean * (1 - probability), 0, top)
+    ratios = (trials - values[:-1]) / (values[:-1] + 1.0) * (probability / (1 - probability))
+    return values, _normalise(np.log(ratios))
 
 
-def thin(values: Counts, weights: Floats, most: int = 100) -> Weighted:
+def thin(values: Counts, weights: Floats, max_terms: int = 100) -> Weighted:
     """Every s-th term of a long smooth distribution, renormalised.
 
     An equally spaced sum of a bell-shaped function is the trapezoidal rule, whose error falls like exp(-2 (pi s)^2)
-    with s terms to a standard deviation; here s is at least 2, which leaves rounding.
+    with s terms to a standard deviation; here s is at least 2, so that only rounding remains.
     """
-    step = max(1, len(values) // most)
-    kept = weights[::step]
-    return values[::step], kept / kept.sum()
+    step = max(1, len(values) // max_terms)
+    thinned = weights[::step]
+    return values[::step], thinned / thinned.sum()
 
 
 def at_most(count: Counts | int, trials: Counts | int, probability: float) -> Floats:
     """P(Bin(trials, probability) <= count), elementwise, with the degenerate cases SciPy leaves out."""
+    is_certain = np.asarray(trials) <= count
     if probability >= 1:
-        return np.where(np.asarray(trials) <= count, 1.0, 0.0)
-    inside = bdtr(np.minimum(count, np.maximum(trials, 0)), np.maximum(trials, 0), probability)
-    return np.where(np.asarray(trials) <= count, 1.0, inside)
+        return np.where(is_certain, 1.0, 0.0)
+    trials = np.maximum(trials, 0)
+    return np.where(is_certain, 1.0, bdtr(np.minimum(count, trials), trials, probability))
 
 
-def coin_pair(p: int, both: float, one: float, most: int) -> tuple[Overlaps, float]:
-    """Overlaps of two coin-flip subsets, and the probability that both are accepted.
+def coin_pair(p: int, p_shared: float, p_alone: float, max_size: int) -> tuple[Overlaps, float]:
+    """Overlaps of two coin-flip subsets, and the probability that both subsets are accepted.
 
-    Each column is in both subsets with probability `both`, in exactly the first with `one`, in exactly the second with
-    `one`. The pair is conditioned on both sizes being at most `most`, which is ignored when its probability of failing
-    is negligible. Given the overlap, columns of the first alone are summed; those of the second alone are a tail.
+    Each column is in both subsets with probability `p_shared`, in the first only with `p_alone`, and in the second only
+    with `p_alone`. The pair is conditioned on both sizes being at most `max_size`; the condition is ignored when its
+    probability of failing is negligible. Given the overlap, the columns of the first subset alone are summed over, and
+    the columns of the second alone enter as a tail probability.
     """
-    outside = 1 - both - 2 * one
-    outside = outside if outside > 1e-15 else 0.0
-    a, weight = binomial(p, both, most)
-    if 1 - at_most(most, p, both + one) < NEGLIGIBLE:
-        return (a, weight, (p - a) * (outside / (1 - both) if both < 1 else 0.0)), 1.0
-    weight = weight * at_most(most, p, both)  # a is conditioned on a <= most; the pair is not
-    tail = one / (one + outside)
-    mass, uncovered = np.zeros(len(a)), np.zeros(len(a))
-    for index, overlap in enumerate(a):
-        b, probability = binomial(p - overlap, one / (1 - both))
-        keep = b <= most - overlap
-        b, probability = b[keep], probability[keep]
-        rest = p - overlap - b
-        mass[index] = probability @ at_most(most - overlap, rest, tail)
+    p_neither = 1 - p_shared - 2 * p_alone
+    p_neither = p_neither if p_neither > 1e-15 else 0.0
+    overlaps, weights = binomial(p, p_shared, max_size)
+    if 1 - at_most(max_size, p, p_shared + p_alone) < NEGLIGIBLE:
+        in_neither = (p - overlaps) * (p_neither / (1 - p_shared) if p_shared < 1 else 0.0)
+        return (overlaps, weights, in_neither), 1.0
+    # `binomial` conditions the overlap on at most `max_size` columns, which is undone: the pair is conditioned below
+    weights = weights * at_most(max_size, p, p_shared)
+    p_second = p_alone / (p_alone + p_neither)  # given that a column is not in the first subset
+    acceptance = np.zeros(len(overlaps))
+    uncovered = np.zeros(len(overlaps))
+    for index, overlap in enumerate(overlaps):
+        room = max_size - overlap
+        first_alone, probabilities = binomial(p - overlap, p_alone / (1 - p_shared))
+        fits = first_alone <= room
+        first_alone = first_alone[fits]
+        probabilities = probabilities[fits]
+        not_in_first = p - overlap - first_alone
+        acceptance[index] = probabilities @ at_most(room, not_in_first, p_second)
         # E[(N - c) 1{c <= C}] = N (1 - q) P(Bin(N - 1, q) <= C)
-        uncovered[index] = probability @ (rest * (1 - tail) * at_most(most - overlap, rest - 1, tail))
-    total = weight * mass
-    accepted = float(total.sum())  # zero when the two cannot both be short
-    return (a, total / (accepted or 1.0), uncovered / np.where(mass > 0, mass, 1.0)), accepted
+        mean_uncovered = not_in_first * (1 - p_second) * at_most(room, not_in_first - 1, p_second)
+        uncovered[index] = probabilities @ mean_uncovered
+    masses = weights * acceptance
+    accepted = float(masses.sum())  # zero when the two subsets cannot both be small enough
+    in_neither = uncovered / np.where(acceptance > 0, acceptance, 1.0)
+    return (overlaps, masses / (accepted or 1.0), in_neither), accepted
 
 
-def replaced_pair(p: int, alpha: float, most: int) -> Overlaps:
-    """Overlaps of two members of a balanced group when the coin flips of exactly one of them were rejected.
+def replaced_pair(p: int, alpha: float, max_size: int) -> Overlaps:
+    """Overlaps of two members of a balanced group when the coin flips of exactly one of the two were rejected.
 
     The accepted size is conditioned on the rejection of the partner, whose columns (or left-out columns, for alpha
-    above one half) are disjoint from its own; the replacement is independent.
+    above one half) are disjoint from those of the accepted member; the replacement is independent.
     """
-    sizes, weight = binomial(p, alpha, most)
+    sizes, weights = binomial(p, alpha, max_size)
     if alpha <= 0.5:
-        refused = 1 - at_most(most, p - sizes, alpha / (1 - alpha))
+        p_rejected = 1 - at_most(max_size, p - sizes, alpha / (1 - alpha))
     else:
-        refused = at_most(p - most - 1, sizes, (1 - alpha) / alpha)
-    weight = weight * np.maximum(refused, 0)
-    keep = weight > NEGLIGIBLE * weight.max()
-    mass, uncovered = np.zeros(most + 1), np.zeros(most + 1)
-    for size, share in zip(sizes[keep], weight[keep], strict=True):
-        a, probability = binomial(int(size), alpha)
-        rest = np.full(len(a), p - size)
-        mass[a] += share * probability * at_most(most - a, rest, alpha)
-        uncovered[a] += share * probability * rest * (1 - alpha) * at_most(most - a, rest - 1, alpha)
-    a = np.flatnonzero(mass)
-    return a, mass[a] / mass.sum(), uncovered[a] / mass[a]
+        p_rejected = at_most(p - max_size - 1, sizes, (1 - alpha) / alpha)
+    weights = weights * np.maximum(p_rejected, 0)
+    relevant = weights > NEGLIGIBLE * weights.max()
+    masses = np.zeros(max_size + 1)
+    uncovered = np.zeros(max_size + 1)
+    for size, weight in zip(sizes[relevant], weights[relevant], strict=True):
+        overlaps, probabilities = binomial(int(size), alpha)
+        room = max_size - overlaps
+        not_in_first = np.full(len(overlaps), p - size)
+        masses[overlaps] += weight * probabilities * at_most(room, not_in_first, alpha)
+        # the mean number of uncovered columns, as in `coin_pair`
+        p_fits = at_most(room, not_in_first - 1, alpha)
+        uncovered[overlaps] += weight * probabilities * not_in_first * (1 - alpha) * p_fits
+    overlaps = np.flatnonzero(masses)
+    return overlaps, masses[overlaps] / masses.sum(), uncovered[overlaps] / masses[overlaps]
 
 
-def coins_one_by_one(inside: Floats, left_out: Floats, most: int) -> tuple[Floats, float]:
-    """Distribution of the number of columns inside a set, and the signal outside another; a coin for every column.
+def coins_one_by_one(p_inside: Floats, left_out: Floats, max_count: int) -> tuple[Floats, float]:
+    """Distribution of the number of columns inside a set, with the signal outside another set; one coin per column.
 
-    Column j is inside with probability ``inside[j]``, and otherwise adds ``left_out[j]`` in the mean (an energy times
-    the probability of being outside). Row 0: the probability of each count up to `most` or to the end of the window;
-    row 1: the mean energy left out, on that event. And the probability of what is beyond. One column after the
-    other, so that only positive numbers are added: columns times counts, 10 ms for a thousand columns.
+    Column j is inside with probability ``p_inside[j]``, and otherwise adds ``left_out[j]`` in the mean (an energy times
+    the probability of being outside).
+
+    Returns an array and a number. Row 0 of the array is the probability of each count up to `max_count` or to the end
+    of the window; row 1 is the mean energy left out, on that event. The number is the probability of larger counts.
+
+    Columns are added one after the other, so that only positive numbers are summed: columns times counts, 10 ms for a
+    thousand columns.
     """
-    flipped = inside > 0
-    last = _last_count(inside, most)
-    mass, beyond = np.zeros((2, last + 1)), 0.0
-    mass[0, 0] = 1.0
-    for probability, energy in zip(inside[flipped], left_out[flipped], strict=True):
-        beyond += probability * mass[0, last]
-        grown = (1 - probability) * mass
-        grown[1] += energy * mass[0]
-        grown[:, 1:] += probability * mass[:, :-1]
-        mass = grown
-    mass[1] += left_out[~flipped].sum() * mass[0]
-    return mass, float(beyond)
+    is_random = p_inside > 0
+    last = _last_count(p_inside, max_count)
+    masses = np.zeros((2, last + 1))
+    masses[0, 0] = 1.0
+    p_beyond = 0.0
+    for probability, energy in zip(p_inside[is_random], left_out[is_random], strict=True):
+        p_beyond += probability * masses[0, last]
+        grown = (1 - probability) * masses
+        grown[1] += energy * masses[0]
+        grown[:, 1:] += probability * masses[:, :-1]
+        masses = grown
+    masses[1] += left_out[~is_random].sum() * masses[0]
+    return masses, float(p_beyond)
 
 
-def accepted_coins(once: Floats, both: Floats, left_out: Floats, most: int) -> Floats:
-    """`coins_one_by_one` of the overlap of two members, on the event that neither has more than `most` columns.
+def accepted_coins(p_member: Floats, p_shared: Floats, left_out: Floats, max_size: int) -> Floats:
+    """`coins_one_by_one` of the overlap of two members, on the event that neither has more than `max_size` columns.
 
-    Columns in exactly one of the two, d of them, are in the one or in the other with equal chances, whatever their
-    probabilities. So the joint distribution of the overlap and of d is enough, and given these, acceptance is the
-    middle of a fair binomial. Not divided by the probability of that event.
+    A column in exactly one of the two members is in the first or in the second with equal chances, whatever its
+    probability. So the joint distribution of the overlap and of the number d of such columns is enough, and given the
+    two numbers, acceptance is the middle of a fair binomial. The result is not divided by the probability of the event.
     """
-    alone = 2 * (once - both)
-    last_both, last_alone = _last_count(both, most), _last_count(alone, 2 * most)
-    mass = np.zeros((2, last_both + 1, last_alone + 1))
-    mass[0, 0, 0] = 1.0
-    for two, one, energy in zip(both, alone, left_out, strict=True):
-        grown = (1 - two - one) * mass
-        grown[1] += energy * mass[0]
-        grown[:, 1:] += two * mass[:, :-1]
-        grown[:, :, 1:] += one * mass[:, :, :-1]
-        mass = grown
-    a, d = np.arange(last_both + 1)[:, None], np.arange(last_alone + 1)
-    accepted = np.maximum(0.0, 2 * at_most(most - a, d + 0 * a, 0.5) - 1)
-    overlaps: Floats = np.sum(mass * accepted, axis=2)
+    p_alone = 2 * (p_member - p_shared)
+    last_shared = _last_count(p_shared, max_size)
+    last_alone = _last_count(p_alone, 2 * max_size)
+    masses = np.zeros((2, last_shared + 1, last_alone + 1))
+    masses[0, 0, 0] = 1.0
+    for shared, alone, energy in zip(p_shared, p_alone, left_out, strict=True):
+        grown = (1 - shared - alone) * masses
+        grown[1] += energy * masses[0]
+        grown[:, 1:] += shared * masses[:, :-1]
+        grown[:, :, 1:] += alone * masses[:, :, :-1]
+        masses = grown
+    a = np.arange(last_shared + 1)[:, None]
+    d = np.arange(last_alone + 1)
+    acceptance = np.maximum(0.0, 2 * at_most(max_size - a, d + 0 * a, 0.5) - 1)
+    overlaps: Floats = np.sum(masses * acceptance, axis=2)
     return overlaps
 
 
-def accepted_coins_cost(once: Floats, both: Floats, most: int) -> float:
-    """Terms that `accepted_coins` sums."""
-    return len(once) * (_last_count(both, most) + 1.0) * (_last_count(2 * (once - both), 2 * most) + 1.0)
+def accepted_coins_cost(p_member: Floats, p_shared: Floats, max_size: int) -> float:
+    """Number of terms that `accepted_coins` sums."""
+    n_shared = _last_count(p_shared, max_size) + 1.0
+    n_alone = _last_count(2 * (p_member - p_shared), 2 * max_size) + 1.0
+    return len(p_member) * n_shared * n_alone
 
 
-def _last_count(probability: Floats, most: int) -> int:
-    """Largest number of columns worth a term."""
-    reach = window(float(probability.sum()), float(np.sum(probability * (1 - probability))), 0, len(probability))
-    return int(min(most, reach[-1]))
+def _last_count(probabilities: Floats, max_count: int) -> int:
+    """Largest number of columns with more than a negligible probability."""
+    mean = float(probabilities.sum())
+    variance = float(np.sum(probabilities * (1 - probabilities)))
+    counts = window(mean, variance, 0, len(probabilities))
+    return int(min(max_count, counts[-1]))
 
 
-def mixture(first: Overlaps, mass_first: float, second: Overlaps, mass_second: float) -> Overlaps:
-    """`first` or `second`, in the proportion of the two masses."""
-    share = mass_first / (mass_first + mass_second)
-    values, outside = (np.concatenate([first[i], second[i]]) for i in (0, 2))
-    return values, np.concatenate([share * first[1], (1 - share) * second[1]]), outside
+def mixture(first: Overlaps, first_mass: float, second: Overlaps, second_mass: float) -> Overlaps:
+    """Mixture of two distributions of overlaps, weighted by the two masses."""
+    fraction = first_mass / (first_mass + second_mass)
+    values = np.concatenate([first[0], second[0]])
+    weights = np.concatenate([fraction * first[1], (1 - fraction) * second[1]])
+    in_neither = np.concatenate([first[2], second[2]])
+    return values, weights, in_neither

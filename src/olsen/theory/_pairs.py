@@ -1,8 +1,8 @@
-r"""How pair terms become an ensemble's risk, whatever the formula.
+r"""Combination of pair terms into the risk of an ensemble, for every formula of this package.
 
 With :math:`R_{ij} = E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`, the risk of the mean of `k` members is
 :math:`k^{-2}\sum_{ij} R_{ij}`. Every function of this package computes the few distinct values of
-:math:`R_{ij}` and combines them here.
+:math:`R_{ij}` and combines the values here.
 """
 
 import math
@@ -13,52 +13,57 @@ from numpy.typing import ArrayLike
 from ._arguments import Floats
 
 
-def mean_of_pairs(own: Floats, other: Floats, k: ArrayLike) -> Floats:
+def mean_of_pairs(single: Floats, pair: Floats, k: ArrayLike) -> Floats:
     r"""Mean over all ordered pairs of `k` exchangeable members: :math:`R_{off} + (R_{diag} - R_{off})/k`.
 
-    An infinite `own` (the interpolation peak) does not reach the large ensemble: its weight there is zero.
+    `single` is :math:`R_{diag}`, the term of a member with itself, and `pair` is :math:`R_{off}`. An infinite `single`
+    (the interpolation peak) does not reach the large ensemble: its weight there is zero.
     """
     weight = 1.0 / np.asarray(k, dtype=float)
-    own = np.where(weight == 0, other, own)
+    single = np.where(weight == 0, pair, single)
     with np.errstate(invalid="ignore"):
-        mean = other + (own - other) * weight
-    return np.where(np.isinf(own), own, mean)
+        mean = pair + (single - pair) * weight
+    return np.where(np.isinf(single), single, mean)
 
 
-def same_group_share(k: Floats, group: Floats) -> Floats:
-    r"""Share of the :math:`k^2` ordered pairs whose two different members lie in one group of size `group`.
+def same_group_fraction(k: Floats, group_size: Floats) -> Floats:
+    r"""Fraction of the :math:`k^2` ordered pairs whose two different members lie in one group.
 
-    Member `i` belongs to group ``i // group``; the last group may be partial.
+    Member `i` belongs to group ``i // group_size``; the last group may be partial.
     """
-    finite = np.where(np.isinf(k), 1.0, k)
-    full, rest = np.divmod(finite, group)
-    share = (full * group * (group - 1) + rest * (rest - 1)) / finite**2
-    return np.where(np.isinf(k), 0.0, share)
+    finite_k = np.where(np.isinf(k), 1.0, k)
+    n_full, partial_size = np.divmod(finite_k, group_size)
+    n_pairs = n_full * group_size * (group_size - 1) + partial_size * (partial_size - 1)
+    return np.where(np.isinf(k), 0.0, n_pairs / finite_k**2)
 
 
-def group_shares(k: ArrayLike, first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats, Floats]:
-    """Shares of the ordered pairs in one group of the first kind only, of the second only, and of both.
+def group_fractions(k: ArrayLike, first_size: ArrayLike, second_size: ArrayLike) -> tuple[Floats, Floats, Floats]:
+    """Fractions of the ordered pairs in one group of the first kind only, of the second kind only, and of both kinds.
 
-    Groups of both kinds are runs of consecutive members, so a pair lies in both when it lies in one cell of the common
-    refinement, which repeats with their least common multiple.
+    Groups of either kind are runs of consecutive members, so a pair lies in groups of both kinds when it lies in one
+    cell of the common refinement, which repeats with the least common multiple of the two sizes.
     """
-    k, first, second = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (k, first, second)))
-    both = np.zeros(k.shape)
+    k, first, second = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (k, first_size, second_size)))
+    in_both_kinds = np.zeros(k.shape)
     for index in map(tuple, np.argwhere((first > 1) & (second > 1) & np.isfinite(k))):
-        both[index] = _common_pairs(int(k[index]), int(first[index]), int(second[index])) / k[index] ** 2
-    return same_group_share(k, first) - both, same_group_share(k, second) - both, both
+        n_pairs = _pairs_in_both_kinds(int(k[index]), int(first[index]), int(second[index]))
+        in_both_kinds[index] = n_pairs / k[index] ** 2
+    in_first = same_group_fraction(k, first)
+    in_second = same_group_fraction(k, second)
+    return in_first - in_both_kinds, in_second - in_both_kinds, in_both_kinds
 
 
-def _common_pairs(k: int, first: int, second: int) -> float:
-    period = math.lcm(first, second)
+def _pairs_in_both_kinds(k: int, first_size: int, second_size: int) -> float:
+    """Number of ordered pairs of different members, among the first `k`, that lie in groups of both kinds."""
+    period = math.lcm(first_size, second_size)
 
-    def count(members: int) -> float:
-        cuts = np.union1d(np.arange(0, members, first), np.arange(0, members, second))
-        cells = np.diff(np.append(cuts, members)).astype(float)
-        return float(np.sum(cells * (cells - 1)))
+    def count_pairs(n_members: int) -> float:
+        cuts = np.union1d(np.arange(0, n_members, first_size), np.arange(0, n_members, second_size))
+        cell_sizes = np.diff(np.append(cuts, n_members)).astype(float)
+        return float(np.sum(cell_sizes * (cell_sizes - 1)))
 
-    full, rest = divmod(k, period)
-    return (full * count(period) if full else 0.0) + count(rest)
+    n_periods, n_remaining = divmod(k, period)
+    return (n_periods * count_pairs(period) if n_periods else 0.0) + count_pairs(n_remaining)
 
 
 def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 1.0) -> Floats:
@@ -69,12 +74,12 @@ def rescale(risk: Floats, shrinkage: Floats, mu: Floats, norm: Floats | float = 
     only rounding makes it negative where `risk` and `shrinkage` belong to one estimator.
     """
     with np.errstate(invalid="ignore"):
-        around = np.maximum(0.0, risk - ((1 - shrinkage) * norm) ** 2)
-        scaled = mu**2 * around + ((1 - mu * shrinkage) * norm) ** 2
+        variance = np.maximum(0.0, risk - ((1 - shrinkage) * norm) ** 2)
+        scaled = mu**2 * variance + ((1 - mu * shrinkage) * norm) ** 2
     return np.where(mu == 0, norm**2, np.where(np.isinf(risk) | (mu == 1), risk, scaled))
 
 
 def times_square(size: Floats, unit: Floats) -> Floats:
-    """size**2 * unit, where no noise (or no signal) makes nothing of infinite terms, any other leaves them infinite."""
+    """`size` squared times `unit`; infinite entries of `unit` become zero where `size` is zero, and stay otherwise."""
     infinite = np.isinf(unit)
     return np.where(infinite & (size > 0), np.inf, size**2 * np.where(infinite, 0.0, unit))

@@ -9,7 +9,7 @@ least squares, and otherwise :math:`\lambda = \mu_i(\tau_i - \mathrm{tr}\,\Sigma
           \kappa_{ij} = \frac{t}{\tau_i\tau_j}\,\mathrm{tr}[Q_i\Sigma_{ij}Q_j\Sigma_{ji}]
 
 with :math:`t` shared rows. A covariance may be given as a vector: its diagonal. `penalty` is the absolute
-:math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the member's own rows.
+:math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the rows of the member.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Member(NamedTuple):
     error: Floats  # r_i, length p
     rows: float
     degrees: float  # tr(Sigma_ii Q_i Sigma_ii Q_i)
-    plain: bool  # ordinary least squares, mu_i = 0
+    is_ols: bool  # ordinary least squares, mu_i = 0
 
 
 def _problem(function: str, Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, Floats]:
@@ -47,14 +47,15 @@ def _problem(function: str, Sigma: ArrayLike, beta: ArrayLike) -> tuple[Floats, 
 
 
 def _columns(function: str, name: str, features: ArrayLike, p: int) -> Counts:
-    """Column numbers from numbers or from a mask."""
-    given = np.asarray(features)
-    if given.dtype == bool:
-        require(given.shape == (p,), f"{function}: {name} as a mask must have p = {p} entries; got {given.shape}.")
-        return np.flatnonzero(given)
+    """Column indices from indices or from a mask."""
+    mask = np.asarray(features)
+    if mask.dtype == bool:
+        require(mask.shape == (p,), f"{function}: {name} as a mask must have p = {p} entries; got {mask.shape}.")
+        return np.flatnonzero(mask)
     numbers = _arguments.as_numbers(function, name, features)
     require(numbers.ndim == 1, f"{function}: {name} must be a vector of columns; got shape {numbers.shape}.")
-    checked(function, name, numbers, Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True))
+    column_index = Letter(f"whole numbers of columns, from 0 to {p - 1}", most=p - 1.0, whole=True)
+    checked(function, name, numbers, column_index)
     columns: Counts = numbers.astype(int)
     require(
         len(np.unique(columns)) == len(columns),
@@ -89,40 +90,45 @@ def _effective_penalty(s: Floats, tau: float, penalty: float) -> float:
         return penalty / tau
 
     def excess(log_mu: float) -> float:
-        return float(np.exp(log_mu) * (tau - np.sum(s / (s + np.exp(log_mu)))) - penalty)
+        mu = np.exp(log_mu)
+        return float(mu * (tau - np.sum(s / (s + mu))) - penalty)
 
-    low, high = np.log(s.max()) - 60, np.log(s.max() * (len(s) / tau + 1) + penalty / tau) + 1
+    low = np.log(s.max()) - 60
+    high = np.log(s.max() * (len(s) / tau + 1) + penalty / tau) + 1
     if excess(low) > 0:  # mu is at least penalty / tau, and without penalty in reach of the smallest eigenvalue
         low = np.log(penalty / tau) - 1 if penalty > 0 else np.log(s[s > 0].min()) - 60
     return float(np.exp(brentq(excess, low, high, xtol=1e-14)))
 
 
 def _member(Sigma: Floats, beta: Floats, S: Counts, rows: float, penalty: float) -> _Member:
-    own = Sigma[np.ix_(S, S)]
+    Sigma_SS = Sigma[np.ix_(S, S)]
     mu = 0.0
     if penalty > 0 or len(S) > rows:
-        mu = _effective_penalty(np.maximum(np.linalg.eigvalsh(own), 0.0), rows, penalty)  # negative ones are rounding
-    inverse = _inverse(own + mu * np.eye(len(S)), S)
+        eigenvalues = np.maximum(np.linalg.eigvalsh(Sigma_SS), 0.0)  # negative eigenvalues are rounding
+        mu = _effective_penalty(eigenvalues, rows, penalty)
+    inverse = _inverse(Sigma_SS + mu * np.eye(len(S)), S)
     error = beta.copy()
     error[S] -= inverse @ (Sigma[S] @ beta)
-    smoother = own @ inverse
-    return _Member(S, inverse, error, rows, float(np.sum(smoother * smoother.T)), mu == 0)
+    smoother = Sigma_SS @ inverse
+    degrees = float(np.sum(smoother * smoother.T))
+    return _Member(features=S, inverse=inverse, error=error, rows=rows, degrees=degrees, is_ols=mu == 0)
 
 
 def _inverse(matrix: Floats, S: Counts) -> Floats:
-    """The inverse, unless rounding leaves it no digit.
+    """The inverse; an error if rounding leaves no correct digit.
 
     An inverse has relative errors of about the number of columns times the machine precision times the largest variance
-    inflation, the diagonal of the matrix times that of its inverse, which no choice of units changes.
+    inflation. The variance inflation is the diagonal of the matrix times the diagonal of its inverse, and does not
+    depend on units.
     """
     try:
         inverse: Floats = np.linalg.inv(matrix).astype(float, copy=False)
     except np.linalg.LinAlgError:
         inverse = np.full(matrix.shape, np.nan)
     inflation = np.diag(matrix) * np.diag(inverse)
-    trusted = (inflation > 0) & (inflation * len(S) * np.finfo(float).eps < 1)
+    has_digits = (inflation > 0) & (inflation * len(S) * np.finfo(float).eps < 1)
     require(
-        trusted,
+        has_digits,
         f"the covariance of columns {S[:8].tolist()}{' ...' * (len(S) > 8)} is singular (constant or collinear "
         "columns), and members on them have no unique fit. Remove such columns, or give a penalty.",
     )
@@ -137,15 +143,18 @@ def _inflation(trace: Floats | float, t: float, tau_i: float, tau_j: float, corr
 
 
 def _pair_risk(Sigma: Floats, first: _Member, second: _Member, t: float, noise: Floats) -> Floats:
-    cross = Sigma[np.ix_(first.features, second.features)]
-    forth = first.inverse @ cross
-    product = forth @ (second.inverse @ cross.T)  # M = Q_i Sigma_ij Q_j Sigma_ji
-    weighted_i, weighted_j = Sigma @ first.error, Sigma @ second.error
-    q, trace, correction = float(weighted_i @ second.error), float(np.trace(product)), 0.0
-    if first.plain and second.plain:
-        correction = float(np.sum(product * product.T)) / trace if trace > 0 else 0.0
-        swapped = weighted_j[first.features] @ forth @ second.inverse @ weighted_i[second.features]
-        q = q + t / (first.rows * second.rows) * float(swapped)
+    Sigma_ij = Sigma[np.ix_(first.features, second.features)]
+    Q_Sigma = first.inverse @ Sigma_ij
+    M = Q_Sigma @ (second.inverse @ Sigma_ij.T)  # Q_i Sigma_ij Q_j Sigma_ji
+    Sigma_r_i = Sigma @ first.error
+    Sigma_r_j = Sigma @ second.error
+    q = float(Sigma_r_i @ second.error)
+    trace = float(np.trace(M))
+    correction = 0.0
+    if first.is_ols and second.is_ols:  # the finite-n corrections rho and w of `pair_risk`
+        correction = float(np.sum(M * M.T)) / trace if trace > 0 else 0.0
+        w = Sigma_r_j[first.features] @ Q_Sigma @ second.inverse @ Sigma_r_i[second.features]
+        q = q + t / (first.rows * second.rows) * float(w)
     inflation = _inflation(trace, t, first.rows, second.rows, correction)
     with np.errstate(invalid="ignore"):
         return q + (noise + q) * inflation
@@ -189,7 +198,7 @@ def pair_risk(
         Rows of each member. Default: all n.
     shared_rows : float, optional
         Rows in common. Default: ``rows_i * rows_j / n``, the mean for rows drawn independently, which is n
-        when both use all rows. A member with itself shares all its rows: say so.
+        when both use all rows. A member with itself shares all its rows, so give that number.
     penalty : float
         Ridge penalty of the members, absolute.
 
@@ -212,7 +221,8 @@ def pair_risk(
     S_j = _columns("pair_risk", "features_j", features_j, len(beta))
     (noise,) = letters("pair_risk", sigma=sigma)
     scalar("pair_risk", "penalty", penalty)
-    tau_i, tau_j = (n if rows is None else rows for rows in (rows_i, rows_j))
+    tau_i = n if rows_i is None else rows_i
+    tau_j = n if rows_j is None else rows_j
     for name, rows in (("n", n), ("rows_i", tau_i), ("rows_j", tau_j)):
         scalar("pair_risk", name, rows, ROWS)
     t = tau_i * tau_j / n if shared_rows is None else scalar("pair_risk", "shared_rows", shared_rows)
@@ -224,7 +234,8 @@ def pair_risk(
         shared_rows is None or t >= tau_i + tau_j - n,
         f"pair_risk: of n = {n} rows, members of {tau_i} and {tau_j} share at least {tau_i + tau_j - n}; got {t:.6g}.",
     )
-    first, second = _member(Sigma, beta, S_i, tau_i, penalty), _member(Sigma, beta, S_j, tau_j, penalty)
+    first = _member(Sigma, beta, S_i, rows=tau_i, penalty=penalty)
+    second = _member(Sigma, beta, S_j, rows=tau_j, penalty=penalty)
     return _pair_risk(Sigma, first, second, t, noise**2)[()]
 
 
@@ -248,8 +259,8 @@ def covariance_risk(
               R_{off} + \sigma^2 = \frac{\sigma^2 + \bar r^\top\Sigma\bar r}{1 - \mathrm{tr}(\bar\Pi^2)/n}
 
     where :math:`\bar r` and :math:`\bar\Pi = E\,\Sigma^{1/2}S Q S^\top\Sigma^{1/2}` average over subsets (the averaged
-    projector). Averages over *different* members are U-statistics of `n_subsets` drawn subsets, so their products carry
-    no bias from averaging; :math:`R_{diag}` is the mean of `pair_risk` of each subset with itself.
+    projector). Averages over *different* members are U-statistics of `n_subsets` drawn subsets, so products of averages
+    have no bias; :math:`R_{diag}` is the mean of `pair_risk` of each subset with itself.
 
     Parameters
     ----------
@@ -261,7 +272,7 @@ def covariance_risk(
         Each member sees ``round(eta * n)`` rows, drawn independently.
     rng : numpy Generator or seed
     n_subsets : int
-        Subsets drawn; memory grows as ``n_subsets * m**2``.
+        Number of subsets drawn; memory grows as ``n_subsets * m**2``.
     return_std : bool
         Also return the Monte-Carlo standard error (delete-one jackknife over the subsets).
 
@@ -272,71 +283,78 @@ def covariance_risk(
 
     Examples
     --------
-    With identity covariance nothing is left to chance but the position of the signal:
+    With identity covariance the risk depends on the drawn subsets only through the position of the signal:
 
     >>> risk = covariance_risk(np.ones(40), np.full(40, 40**-0.5), 0.25, 1.0, n=60, k=5, rng=0)
     >>> bool(abs(risk - 0.7279) < 0.005)
     True
     """
     Sigma, beta = _problem("covariance_risk", Sigma, beta)
-    enough = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
-    scalar("covariance_risk", "n_subsets", n_subsets, enough)
+    at_least_four = ROWS._replace(words="a whole number, at least 4 for a standard error", least=4.0)
+    scalar("covariance_risk", "n_subsets", n_subsets, at_least_four)
     sigma, k = letters("covariance_risk", sigma=sigma, k=k)
-    for name, given in (("n", n), ("eta", eta), ("penalty", penalty)):
-        scalar("covariance_risk", name, given)
+    for name, value in (("n", n), ("eta", eta), ("penalty", penalty)):
+        scalar("covariance_risk", name, value)
     rows = round(eta * n)
     require(rows >= 1, f"covariance_risk: eta = {eta:.6g} leaves no row of n = {n} to a member; give more of either.")
     alpha = checked("covariance_risk", "alpha", alpha, _arguments.PROBABILITY)
-    subsets = _draw(alpha, len(beta), int(n_subsets), rows, np.random.default_rng(rng), penalty)
-    members = [_member(Sigma, beta, S, rows, penalty) for S in subsets]
-    bias, trace, own_bias, own_variance = _leave_one_out(Sigma, members)
-    inflation = _inflation(trace, rows**2 / n, rows, rows, float(all(member.plain for member in members)))
+    p = len(beta)
+    max_size = rows - 2 if penalty == 0 and alpha.sum() <= rows - 2 else p  # the paper's rule, for least squares
+    subsets = _draw(alpha, p, int(n_subsets), max_size, np.random.default_rng(rng))
+    members = [_member(Sigma, beta, S, rows=rows, penalty=penalty) for S in subsets]
+    bias, trace, single_bias, single_variance = _leave_one_out(Sigma, members)
+    correction = float(all(member.is_ols for member in members))
+    inflation = _inflation(trace, rows**2 / n, rows, rows, correction)
     noise = sigma[..., None] ** 2
     with np.errstate(invalid="ignore"):
-        risk = mean_of_pairs(own_bias + noise * own_variance, bias + (noise + bias) * inflation, k[..., None])
-        spread = np.sqrt(len(members) - 1.0) * risk[..., 1:].std(axis=-1)
-    spread = np.where(np.isnan(spread), np.inf, spread)  # an infinite risk has no other error
-    return (risk[..., 0][()], spread[()]) if return_std else risk[..., 0][()]
+        single = single_bias + noise * single_variance
+        pair = bias + (noise + bias) * inflation
+        risk = mean_of_pairs(single, pair, k[..., None])
+        standard_error = np.sqrt(len(members) - 1.0) * risk[..., 1:].std(axis=-1)
+    if not return_std:
+        return risk[..., 0][()]
+    # the jackknife of an infinite risk is nan, and its error is infinite
+    return risk[..., 0][()], np.where(np.isnan(standard_error), np.inf, standard_error)[()]
 
 
-def _draw(alpha: Floats, p: int, count: int, rows: int, rng: np.random.Generator, penalty: float) -> list[Counts]:
-    """Subsets of fixed size, or coin flips under the paper's rejection rule where least squares is meant."""
+def _draw(alpha: Floats, p: int, n_subsets: int, max_size: int, rng: np.random.Generator) -> list[Counts]:
+    """Subsets of fixed size, or coin flips that are drawn again above `max_size` columns."""
     if alpha.ndim == 0:
         size = round(float(alpha) * p)
-        return [rng.permutation(p)[:size] for _ in range(count)]
+        return [rng.permutation(p)[:size] for _ in range(n_subsets)]
     require(alpha.shape == (p,), f"alpha must be a number or hold p = {p} probabilities; got shape {alpha.shape}.")
-    most = rows - 2 if penalty == 0 and alpha.sum() <= rows - 2 else p
     subsets: list[Counts] = []
-    while len(subsets) < count:
-        chosen = np.flatnonzero(rng.random(p) < alpha)
-        if len(chosen) <= most:
-            subsets.append(chosen)
+    while len(subsets) < n_subsets:
+        subset = np.flatnonzero(rng.random(p) < alpha)
+        if len(subset) <= max_size:
+            subsets.append(subset)
     return subsets
 
 
 def _leave_one_out(Sigma: Floats, members: list[_Member]) -> Floats:
-    """Means of q and trace over different members, of q (1 + v) and v over single ones: all members, then without each.
+    """Means over all N members, then over the members without each one in turn: shape (4, N + 1).
 
-    Shape (4, N + 1). Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic in N.
+    The four quantities are q and the trace for pairs of different members, then q (1 + v) and v for single members.
+    Sums over pairs are squares of sums minus the diagonal, so nothing is quadratic in N.
     """
-    count = len(members)
+    n_members = len(members)
     errors = np.array([member.error for member in members])  # N x p
     total = np.zeros_like(Sigma)
     for member in members:
         total[np.ix_(member.features, member.features)] += member.inverse
     total = Sigma @ total @ Sigma
-    weighted = errors @ Sigma
-    q = np.sum(weighted * errors, axis=1)
+    weighted_errors = errors @ Sigma
+    q = np.sum(weighted_errors * errors, axis=1)
     degrees = np.array([member.degrees for member in members])
-    crossed = np.array([np.sum(m.inverse * total[np.ix_(m.features, m.features)]) for m in members])
-    v = np.array([float(_inflation(m.degrees, m.rows, m.rows, m.rows, float(m.plain))) for m in members])
-    pairs = np.stack([weighted @ errors.sum(axis=0) - q, crossed - degrees])  # each member with all others
+    traces = np.array([np.sum(m.inverse * total[np.ix_(m.features, m.features)]) for m in members])
+    v = np.array([float(_inflation(m.degrees, m.rows, m.rows, m.rows, float(m.is_ols))) for m in members])
+    pairs = np.stack([weighted_errors @ errors.sum(axis=0) - q, traces - degrees])  # each member with the N - 1 others
     single = np.stack([q * (1 + v), v])
-    off = np.column_stack([pairs.sum(axis=1), pairs.sum(axis=1)[:, None] - 2 * pairs])
+    pair_sums = np.column_stack([pairs.sum(axis=1), pairs.sum(axis=1)[:, None] - 2 * pairs])
     with np.errstate(invalid="ignore"):
-        own = np.column_stack([single.sum(axis=1), single.sum(axis=1)[:, None] - single])
-    left = np.concatenate([[count], np.full(count, count - 1)])
-    return np.concatenate([off / (left * (left - 1)), own / left])
+        single_sums = np.column_stack([single.sum(axis=1), single.sum(axis=1)[:, None] - single])
+    counts = np.concatenate([[n_members], np.full(n_members, n_members - 1)])
+    return np.concatenate([pair_sums / (counts * (counts - 1)), single_sums / counts])
 
 
 def ridge_covariance_risk(Sigma: ArrayLike, beta: ArrayLike, penalty: float, sigma: ArrayLike, *, n: float) -> Floats:
@@ -346,7 +364,7 @@ def ridge_covariance_risk(Sigma: ArrayLike, beta: ArrayLike, penalty: float, sig
               {1 - \mathrm{tr}[\Sigma^2(\Sigma+\mu)^{-2}]/n} - \sigma^2, \qquad
               \lambda = \mu\bigl(n - \mathrm{tr}\,\Sigma(\Sigma+\mu)^{-1}\bigr)
 
-    The pair formula for one ridge member with itself: the line an ensemble is to be compared with.
+    This is the pair formula for one ridge member with itself, the reference for an ensemble.
 
     Status: asymptotic. `sigma` broadcasts.
 

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from . import _coin_rows, _distributions
 from ._arguments import EXPECTED_COLUMNS, Floats, checked, letters, require, require_choice, scalar
 from ._distributions import Numbers, Overlaps
-from ._pairs import group_shares, mean_of_pairs, rescale, times_square
+from ._pairs import group_fractions, mean_of_pairs, rescale, times_square
 
 SAMPLINGS = ("fixed", "bernoulli")
 DESIGNS = ("independent", "balanced")
@@ -288,7 +288,7 @@ def _combine(five: Floats, terms: _Terms, k: Floats) -> Floats:
     """Mean over all ordered pairs, counting those inside the groups of the design apart."""
     own, other, *grouped = five
     mean = mean_of_pairs(own, other, k)
-    for share, same in zip(group_shares(k, terms.column_group, terms.row_group), grouped, strict=True):
+    for share, same in zip(group_fractions(k, terms.column_group, terms.row_group), grouped, strict=True):
         with np.errstate(invalid="ignore"):
             mean = mean + np.where(share > 0, share * (same - other), 0.0)
     return mean

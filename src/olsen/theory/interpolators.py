@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from ._arguments import Counts, Floats, letters, require, require_choice
 from ._distributions import hypergeometric, thin
-from ._pairs import mean_of_pairs, rescale, same_group_share
+from ._pairs import mean_of_pairs, rescale, same_group_fraction
 
 
 def minimum_norm_risk(
@@ -74,7 +74,7 @@ def minimum_norm_risk(
     if design == "balanced":
         bias, variance = _pair_terms(p, m, tau, np.maximum(0, 2 * tau - n))
         folds = np.floor(n / np.maximum(1, np.minimum(tau, n - tau)))
-        risk = risk + same_group_share(k, folds) * (norm**2 * bias + sigma**2 * variance - off)
+        risk = risk + same_group_fraction(k, folds) * (norm**2 * bias + sigma**2 * variance - off)
     return rescale(risk, tau / p, mu, norm)[()]
 
 
