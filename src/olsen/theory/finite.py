@@ -1,11 +1,11 @@
 r"""Expected risk at finite n, p and k: identity covariance, Gaussian rows, uniformly drawn columns.
 
-For two members that share :math:`a` columns and leave :math:`u` columns to neither, every fixed signal obeys
+For two members that share :math:`a` columns, with :math:`u` columns in neither, every fixed signal obeys
 
 .. math:: bias_{ij} = \|\beta_{(S_i\cup S_j)^c}\|^2 (1+v), \qquad var_{ij} = \sigma^2 v, \qquad v = \frac{a}{n-a-1}
 
-(all rows in use; :math:`i=j` is :math:`a = m`). The expected risk is the average of these over the distribution of
-:math:`(a, u)` that the sampling and the design imply, and that is summed, not approximated.
+(all rows in use; :math:`i=j` is :math:`a = m`). The expected risk is the average of the two terms over the distribution
+of :math:`(a, u)` that the sampling and the design imply. The average is a sum without approximation.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from ._pairs import group_fractions, mean_of_pairs, rescale, times_square
 
 SAMPLINGS = ("fixed", "bernoulli")
 DESIGNS = ("independent", "balanced")
+MAX_EXACT_COIN_COLUMNS = 10_000  # up to which pairs of rejected coin flips are summed exactly
 
 
 class _Terms(NamedTuple):
-    """What the combination needs; bias for unit signal and variance for unit noise, each of shape (5, ...).
+    """Terms to combine: bias for unit signal and variance for unit noise, each of shape (5, ...).
 
-    The five: one member; a pair of no common group; of one column group; of one row group; of both.
+    The five are one member, then four kinds of pairs: of no common group, of one column group, of one row group, and of
+    groups of both kinds.
     """
 
     bias: Floats
@@ -49,7 +51,7 @@ def overlap_variance(
 
     .. math:: \sigma^2 v, \qquad v = \frac{a\,t}{\tau^2 - (a+1)\,t}
 
-    with :math:`\tau` rows each (`n_samples`) of which :math:`t` are shared. With all rows, :math:`v = a/(n-a-1)`;
+    for members of :math:`\tau` rows (`n_samples`), :math:`t` of which are shared. With all rows, :math:`v = a/(n-a-1)`;
     a member with itself is :math:`a = m,\; t = \tau`. Disjoint rows give zero.
 
     Status: exact when t = tau (all rows, or one member); heuristic otherwise, right to second order in 1/tau. The
@@ -77,7 +79,7 @@ def overlap_bias(
 
     .. math:: \|\beta_{(S_i\cup S_j)^c}\|^2 (1 + v)
 
-    with :math:`v` as in `overlap_variance`. True for every fixed signal and every given pair, no averaging.
+    with :math:`v` as in `overlap_variance`. It holds for every fixed signal and every given pair, without averaging.
 
     Status: exact when t = tau (all rows, or one member); heuristic otherwise. Broadcasts.
 
@@ -94,6 +96,7 @@ def overlap_bias(
 def _rows(
     function: str, n: Floats, n_samples: ArrayLike | None, shared_rows: ArrayLike | None
 ) -> tuple[Floats, Floats]:
+    """Rows per member and rows shared by two members, checked."""
     tau = n if n_samples is None else letters(function, n_samples=n_samples)[0]
     require(tau <= n, f"{function}: n_samples ({np.max(tau):.6g}) cannot exceed n ({np.min(n):.6g}).")
     tau = np.broadcast_to(tau, np.broadcast_shapes(tau.shape, n.shape))
@@ -143,7 +146,7 @@ def expected_bias(
     >>> round(float(expected_bias(12, 8, 4, k=2)), 4)
     0.5517
     """
-    terms = _broadcast_terms("expected_bias", n, p, n_features, n_samples, sampling, design)
+    terms = _broadcast_terms("expected_bias", n, p, n_features, n_samples, sampling=sampling, design=design)
     k, norm = letters("expected_bias", k=k, beta_norm=beta_norm)
     return times_square(norm, _combine(terms.bias, terms, k))[()]
 
@@ -172,7 +175,7 @@ def expected_variance(
     >>> round(float(expected_variance(12, 8, 4, 0.5**0.5, k=2)), 4)
     0.2006
     """
-    terms = _broadcast_terms("expected_variance", n, p, n_features, n_samples, sampling, design)
+    terms = _broadcast_terms("expected_variance", n, p, n_features, n_samples, sampling=sampling, design=design)
     k, sigma = letters("expected_variance", k=k, sigma=sigma)
     return times_square(sigma, _combine(terms.variance, terms, k))[()]
 
@@ -231,11 +234,11 @@ def expected_risk(
     `overlap_variance`, averaged over the hypergeometric number of shared rows; the single member stays exact.
     Coin flips with a rejection probability above 1e-13: members exact; pairs conditioned on the acceptance of both,
     where a rejected member of a balanced group is replaced by an independent one: exactly up to ten thousand columns,
-    with some of the sizes and two values for the overlap of given sizes beyond.
+    with some of the sizes and two values for the overlap of given sizes above that number.
     Coin-flip rows: accepted together with the columns. The distribution of a pair's columns is exact up to p of about
     125, with two values for the overlap of given sizes beyond; its inflation v is taken at the mean number of rows, or
     at two more than the shared columns if that is more. Whatever v, the risk is at least
-    :math:`(1-\delta)^2\|\beta\|^2`, :math:`\delta` being the mean share of the columns in a member, and at no scale
+    :math:`(1-\delta)^2\|\beta\|^2`, :math:`\delta` being the mean fraction of the columns in a member, and at no scale
     negative.
     ``inf`` for fixed sizes within one of `n_samples`, where the expectation is infinite.
 
@@ -246,7 +249,7 @@ def expected_risk(
     >>> expected_risk(60, 48, [12, 16], [0.5, 1.0], k=12, design="balanced").round(4)
     array([0.6136, 0.6056])
     """
-    terms = _broadcast_terms("expected_risk", n, p, n_features, n_samples, sampling, design)
+    terms = _broadcast_terms("expected_risk", n, p, n_features, n_samples, sampling=sampling, design=design)
     k, sigma, mu, norm = letters("expected_risk", k=k, sigma=sigma, mu=mu, beta_norm=beta_norm)
     bias = times_square(norm, _combine(terms.bias, terms, k))
     risk = bias + times_square(sigma, _combine(terms.variance, terms, k))
@@ -260,7 +263,7 @@ def optimal_n_features(
 
     .. math:: \arg\min_{1 \le m \le \min(p,\, \tau-2)} E R_k(m)
 
-    Scans 65 sizes, then again between the neighbours of the best, until every size in between was seen.
+    Scans 65 sizes, then 65 sizes between the neighbours of the best, until all sizes in between have been compared.
 
     Status: exact risk; the scan is heuristic for curves with several minima. Scalars only.
 
@@ -275,22 +278,25 @@ def optimal_n_features(
     require_choice("design", design, DESIGNS)
     top = min(p, tau - 2)
     require(top >= 1, f"optimal_n_features needs min(p, n_samples - 2) >= 1; got {top}.")
-    low, high = 1, top
+    low = 1
+    high = top
     while True:
         sizes = np.unique(np.linspace(low, high, 65).round().astype(int))
         best = int(np.argmin(expected_risk(n, p, sizes, sigma, k=k, n_samples=n_samples, design=design)))
         if len(sizes) == high - low + 1:
             return int(sizes[best])
-        low, high = int(sizes[max(best - 1, 0)]), int(sizes[min(best + 1, len(sizes) - 1)])
+        low = int(sizes[max(best - 1, 0)])
+        high = int(sizes[min(best + 1, len(sizes) - 1)])
 
 
 def _combine(five: Floats, terms: _Terms, k: Floats) -> Floats:
-    """Mean over all ordered pairs, counting those inside the groups of the design apart."""
-    own, other, *grouped = five
-    mean = mean_of_pairs(own, other, k)
-    for share, same in zip(group_fractions(k, terms.column_group, terms.row_group), grouped, strict=True):
+    """Mean over all ordered pairs, with separate terms for pairs within a group of the design."""
+    single, ungrouped, *grouped = five
+    mean = mean_of_pairs(single, ungrouped, k)
+    fractions = group_fractions(k, terms.column_group, terms.row_group)
+    for fraction, term in zip(fractions, grouped, strict=True):
         with np.errstate(invalid="ignore"):
-            mean = mean + np.where(share > 0, share * (same - other), 0.0)
+            mean = mean + np.where(fraction > 0, fraction * (term - ungrouped), 0.0)
     return mean
 
 
@@ -309,52 +315,65 @@ def _broadcast_terms(
     letters(function, n=n, p=p, n_samples=n if n_samples is None else n_samples)
     checked(function, "n_features", n_features, EXPECTED_COLUMNS)  # whole for fixed sizes: `_check_sizes`
     sizes = np.broadcast_arrays(n, p, n_features, n if n_samples is None else n_samples)
-    each = zip(*(size.ravel().tolist() for size in sizes), strict=True)
-    values = [_terms(function, n, p, m, tau, sampling, design) for n, p, m, tau in each]
-    fields = [np.moveaxis(np.array(field), 0, -1) for field in zip(*values, strict=True)]
+    elements = zip(*(size.ravel().tolist() for size in sizes), strict=True)
+    terms = [_terms(function, n, p, m, tau, sampling=sampling, design=design) for n, p, m, tau in elements]
+    fields = [np.moveaxis(np.array(field), 0, -1) for field in zip(*terms, strict=True)]
     return _Terms(*(field.reshape(field.shape[:-1] + sizes[0].shape) for field in fields))
 
 
 def _terms(
     function: str, n: int, p: int, m: float, tau: float, sampling: str, design: str
 ) -> tuple[Floats, Floats, float, float, float]:
-    _check_sizes(function, n, p, m, tau, sampling)
+    """The fields of `_Terms`, each along its first axis, for one combination of sizes."""
+    _check_sizes(function, n, p, m, tau, sampling=sampling)
     if sampling == "fixed" and tau - 1 <= m <= tau + 1:
         return np.full(5, np.inf if m < p else 0.0), np.full(5, np.inf), 1, 1, m / p
     row_group = n // max(1, min(tau, n - tau)) if design == "balanced" and tau < n else 1
-    of_sampling = _fixed_terms if sampling == "fixed" else _coin_terms
-    own, pairs, group, shrinkage = of_sampling(int(n), int(p), m, tau, design)
-    bias, variance = np.transpose([own, *pairs])
-    return bias, variance, group, row_group, shrinkage
+    sampling_terms = _fixed_terms if sampling == "fixed" else _coin_terms
+    single, pairs, column_group, shrinkage = sampling_terms(int(n), int(p), m, tau, design=design)
+    bias, variance = np.transpose([single, *pairs])
+    return bias, variance, column_group, row_group, shrinkage
 
 
 def _fixed_terms(n: int, p: int, m: float, tau: float, design: str) -> tuple[Any, list[Any], int, float]:
     """Bias and variance of one member and of pairs (`_pair_averages`), group size, E|S|/p."""
     m = int(m)
-    own = _average(p, (np.array([m]), np.ones(1), np.array([p - m])), m / (tau - m - 1))
-    least = max(0, 2 * m - p)
-    same = (np.array([least]), np.ones(1), np.array([p - 2 * m + least]))
-    a, weight = _distributions.hypergeometric(p, m, m)
-    group = p // max(1, min(m, p - m)) if design == "balanced" else 1
-    return own, _pair_averages(n, p, tau, (a, weight, p - 2 * m + a), same), group, m / p
+    itself = (np.array([m]), np.ones(1), np.array([p - m]))
+    single = _average(p, itself, m / (tau - m - 1))
+    min_overlap = max(0, 2 * m - p)
+    grouped = (np.array([min_overlap]), np.ones(1), np.array([p - 2 * m + min_overlap]))
+    a, weights = _distributions.hypergeometric(p, m, m)
+    ungrouped = (a, weights, p - 2 * m + a)
+    column_group = p // max(1, min(m, p - m)) if design == "balanced" else 1
+    return single, _pair_averages(n, p, tau, ungrouped=ungrouped, grouped=grouped), column_group, m / p
 
 
 def _coin_terms(n: int, p: int, m: float, tau: float, design: str) -> tuple[Any, list[Any], int, float]:
-    """The same for coin flips: by sizes where rows are flipped too and members rejected, or columns very many."""
+    """`_fixed_terms` for coin flips.
+
+    Members that may be rejected are summed by size when rows are flipped too, or when there are very many columns.
+    """
     alpha = m / p
-    *own, shrinkage, accepted = _coin_rows.member_terms(n, p, alpha, tau / n)
-    if accepted < 1 - _distributions.NEGLIGIBLE and (tau < n or p > 10_000):
-        pairs = _coin_rows.pair_terms(n, p, alpha, tau / n, [_coin_inflation(n, tau, rows) for rows in DESIGNS])
+    *single, shrinkage, accepted = _coin_rows.member_terms(n, p, alpha, tau / n)
+    if accepted < 1 - _distributions.NEGLIGIBLE and (tau < n or p > MAX_EXACT_COIN_COLUMNS):
+        inflations = [_coin_inflation(n, tau, row_design) for row_design in DESIGNS]
+        pairs = _coin_rows.pair_terms(n, p, alpha, tau / n, inflations=inflations)
     else:
-        pairs = _pair_averages(n, p, tau, *_coin_overlaps(p, alpha, int(tau) - 2, design))
+        ungrouped, grouped = _coin_overlaps(p, alpha, int(tau) - 2, design)
+        pairs = _pair_averages(n, p, tau, ungrouped=ungrouped, grouped=grouped)
     smaller = min(alpha, 1 - alpha)
-    group = int(1 / max(smaller, 2.0**-53) + 1e-9) if design == "balanced" and smaller > 0 else 1
-    return own, pairs, group, shrinkage
+    column_group = int(1 / max(smaller, 2.0**-53) + 1e-9) if design == "balanced" and smaller > 0 else 1
+    return single, pairs, column_group, shrinkage
 
 
-def _pair_averages(n: int, p: int, tau: float, other: Overlaps, same: Overlaps) -> list[tuple[float, float]]:
-    """Pairs of no common group, of one column group, of one row group, of both."""
-    return [_average(p, pair, _mean_inflation(pair[0], n, tau, rows)) for rows in DESIGNS for pair in (other, same)]
+def _pair_averages(n: int, p: int, tau: float, ungrouped: Overlaps, grouped: Overlaps) -> list[tuple[float, float]]:
+    """Bias and variance of the four kinds of pairs of `_Terms`, from overlaps without and with a column group."""
+    averages = []
+    for row_design in DESIGNS:
+        for overlaps in (ungrouped, grouped):
+            inflation = _mean_inflation(overlaps[0], n, tau, row_design)
+            averages.append(_average(p, overlaps, inflation))
+    return averages
 
 
 def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: str) -> None:
@@ -373,43 +392,50 @@ def _check_sizes(function: str, n: int, p: int, m: float, tau: float, sampling: 
 
 def _average(p: int, overlaps: Overlaps, inflation: Floats | float) -> tuple[float, float]:
     """Bias (unit signal) and variance (unit noise) of a pair."""
-    _, weight, outside = overlaps
-    return float(weight @ (outside / p * (1 + inflation))), float(np.sum(weight * inflation))
+    _, weights, in_neither = overlaps
+    bias = float(weights @ (in_neither / p * (1 + inflation)))
+    variance = float(np.sum(weights * inflation))
+    return bias, variance
 
 
-def _mean_inflation(a: ArrayLike, n: int, tau: float, rows: str) -> Floats:
-    """Inflation v for each overlap, averaged over the rows two members share: the fewest possible in a row group."""
+def _mean_inflation(a: ArrayLike, n: int, tau: float, row_design: str) -> Floats:
+    """Inflation v for each overlap, averaged over the number of shared rows: the fewest possible in a row group."""
     a = np.asarray(a, dtype=float)
-    if tau == n or rows == "balanced":
+    if tau == n or row_design == "balanced":
         return _inflation(a, tau, max(0, 2 * tau - n))
-    t, weight = _distributions.thin(*_distributions.hypergeometric(int(n), int(tau), int(tau)))
-    total = np.zeros(len(a))
-    for shared, mass in zip(t, weight, strict=True):
-        total += mass * _inflation(a, tau, shared)
-    return total
+    shared_rows, weights = _distributions.thin(*_distributions.hypergeometric(int(n), int(tau), int(tau)))
+    mean = np.zeros(len(a))
+    for t, weight in zip(shared_rows, weights, strict=True):
+        mean += weight * _inflation(a, tau, t)
+    return mean
 
 
-def _coin_inflation(n: int, tau: float, rows: str) -> _coin_rows.Inflation:
-    """Inflation v with coin-flip rows: at their mean number, or at two more than the shared columns if that is more."""
+def _coin_inflation(n: int, tau: float, row_design: str) -> _coin_rows.Inflation:
+    """Inflation v with coin-flip rows, as a function of the number of shared columns.
+
+    It is taken at the mean number of rows, or at two more than the shared columns if that is more.
+    """
 
     def inflation(a: Floats) -> Floats:
-        shared = np.arange(min(n - 2, int(np.max(a)) + 1) + 1)
-        few = shared <= tau - 2
-        more = [_mean_inflation([count], n, count + 2, rows)[0] for count in shared[~few].tolist()]
-        v: Floats = np.interp(a, shared, [*_mean_inflation(shared[few], n, tau, rows), *more])
+        overlaps = np.arange(min(n - 2, int(np.max(a)) + 1) + 1)
+        below_mean = overlaps <= tau - 2
+        at_mean = _mean_inflation(overlaps[below_mean], n, tau, row_design)
+        above_mean = [_mean_inflation([x], n, x + 2, row_design)[0] for x in overlaps[~below_mean].tolist()]
+        v: Floats = np.interp(a, overlaps, [*at_mean, *above_mean])
         return v
 
     return inflation
 
 
-def _coin_overlaps(p: int, alpha: float, most: int, design: str) -> tuple[Overlaps, Overlaps]:
-    """Of two members of different groups, and of one group, sizes above `most` being drawn again."""
-    other, _ = _distributions.coin_pair(p, alpha**2, alpha * (1 - alpha), most)
+def _coin_overlaps(p: int, alpha: float, max_size: int, design: str) -> tuple[Overlaps, Overlaps]:
+    """Overlaps of two members of different groups, and of one group; sizes above `max_size` are drawn again."""
+    ungrouped, _ = _distributions.coin_pair(p, alpha**2, alpha * (1 - alpha), max_size)
     if design == "independent":
-        return other, other
-    both = max(0.0, 2 * alpha - 1)
-    same, accepted = _distributions.coin_pair(p, both, alpha - both, most)
-    once = 2 * (float(_distributions.at_most(most, p, alpha)) - accepted)  # exactly one of the two is drawn again
-    if once > _distributions.NEGLIGIBLE:
-        same = _distributions.mixture(same, accepted, _distributions.replaced_pair(p, alpha, most), once)
-    return other, same
+        return ungrouped, ungrouped
+    p_shared = max(0.0, 2 * alpha - 1)
+    grouped, p_both_accepted = _distributions.coin_pair(p, p_shared, alpha - p_shared, max_size)
+    p_one_redrawn = 2 * (float(_distributions.at_most(max_size, p, alpha)) - p_both_accepted)
+    if p_one_redrawn > _distributions.NEGLIGIBLE:
+        replaced = _distributions.replaced_pair(p, alpha, max_size)
+        grouped = _distributions.mixture(grouped, p_both_accepted, replaced, p_one_redrawn)
+    return ungrouped, grouped

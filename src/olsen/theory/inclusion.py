@@ -1,10 +1,10 @@
-r"""Unequal probabilities: members flip one coin per column, with its own probability, and columns are uncorrelated.
+r"""Unequal probabilities: members flip a separate coin for each column, and columns are uncorrelated.
 
 Write :math:`\alpha_j` for the probability of column j and :math:`b_j^2 = \Sigma_{jj}\beta_j^2` for its signal. Two
-members share column j with probability :math:`\alpha_j^2` and both miss it with :math:`(1-\alpha_j)^2`, and that is all
-their risk depends on: at finite n through the distribution of the number of shared columns (`expected_diagonal_risk`),
-in the limit through sums over columns (`diagonal_risk`). What is best for a known signal follows from
-these two.
+members share column j with probability :math:`\alpha_j^2` and both miss it with :math:`(1-\alpha_j)^2`, and their risk
+depends on nothing else: at finite n through the distribution of the number of shared columns
+(`expected_diagonal_risk`), in the limit through sums over columns (`diagonal_risk`). The best probabilities for a known
+signal follow from the two formulas.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from . import _arguments, _distributions
 from ._arguments import LEAST, ROWS, ROWS_OF_A_LIMIT, Floats, checked, letters, require, scalar
 from ._pairs import mean_of_pairs
 from .covariance import _effective_penalty
+
+MAX_EXACT_TERMS = 4e8  # of a sum over pairs conditioned on acceptance: seconds of work
 
 
 def diagonal_risk(
@@ -55,19 +57,19 @@ def diagonal_risk(
         f"diagonal_risk needs sum(probabilities) < eta * n (least-squares members); got {alpha.sum():.6g} and "
         f"eta * n = {np.min(eta) * n:.6g}. For minimum-norm members use theory.covariance_risk.",
     )
-    return _limit(alpha, variances * beta**2, sigma, n, k, eta)[()]
+    return _limit(alpha, variances * beta**2, sigma, n=n, k=k, eta=eta)[()]
 
 
 def _limit(alpha: Floats, signal: Floats, sigma: ArrayLike, n: float, k: ArrayLike, eta: ArrayLike = 1.0) -> Floats:
     """`diagonal_risk` of checked arguments."""
     noise = np.square(sigma)
     pair = (noise + np.sum((1 - alpha) ** 2 * signal)) / (1 - np.sum(alpha**2) / n) - noise
-    own = (noise + np.sum((1 - alpha) * signal)) / (1 - alpha.sum() / (np.asarray(eta) * n)) - noise
-    return mean_of_pairs(own, pair, k)
+    single = (noise + np.sum((1 - alpha) * signal)) / (1 - alpha.sum() / (np.asarray(eta) * n)) - noise
+    return mean_of_pairs(single, pair, k)
 
 
 def _require_columns(function: str, shape: tuple[int, ...], **vectors: Floats) -> None:
-    """One entry for each column of `shape`; a single number, or one entry, stands for all."""
+    """Raise unless every vector has one entry per column of `shape`, or a single entry that stands for all columns."""
     for name, vector in vectors.items():
         require(
             len(shape) == 1 and vector.shape in (shape, (1,), ()),
@@ -91,14 +93,14 @@ def expected_diagonal_risk(
 
     where the shared columns :math:`a` are a sum of independent coins of probabilities :math:`\alpha_l^2`
     (Poisson-binomial), and :math:`a_{-j}` leaves out column j, which is in neither member. One member:
-    :math:`\alpha_l` and :math:`1-\alpha_j` in their place. All of it is summed, nothing approximated.
+    :math:`\alpha_l` and :math:`1-\alpha_j` instead of the squares. All terms are summed, without approximation.
 
     Parameters
     ----------
     variances, beta : arrays of shape (p,)
-        Variances of the columns, and their coefficients; one number stands for all.
+        Variances and coefficients of the columns; a single number stands for all columns.
     probabilities : array of shape (p,)
-        Of each column to be in a member.
+        Probability of each column to be in a member.
     sigma : float
         Noise standard deviation.
     n : int
@@ -109,9 +111,9 @@ def expected_diagonal_risk(
     Notes
     -----
     Status: exact for Gaussian columns and every fixed signal. A member of more than n - 2 columns is drawn again, as
-    everywhere in this package, and pairs are conditioned on the acceptance of both: exactly, too, where that has more
-    than a negligible probability of failing (1e-13), at a price of p times the shared columns times the unshared ones;
-    an error says so where that is too long. `sigma` and `k` broadcast.
+    everywhere in this package, and pairs are conditioned on the acceptance of both. Where rejection has more than a
+    negligible probability (1e-13), the condition is exact too, in a time that grows as p times the shared columns times
+    the unshared columns; an error is raised where that would take too long. `sigma` and `k` broadcast.
 
     Examples
     --------
@@ -120,7 +122,7 @@ def expected_diagonal_risk(
     >>> float(expected_diagonal_risk(np.ones(30), [1.0] + 29 * [0.0], np.full(30, 0.3), 0.5, n=40, k=5).round(4))
     0.6331
 
-    A single non-zero coefficient needs its own column only:
+    A single non-zero coefficient needs only one column:
 
     >>> float(expected_diagonal_risk(np.ones(30), [1.0] + 29 * [0.0], [1.0] + 29 * [0.0], 0.5, n=40, k=5).round(4))
     0.0066
@@ -131,34 +133,36 @@ def expected_diagonal_risk(
     )
     rows = scalar(name, "n", n, ROWS)
     _require_columns(name, alpha.shape, probabilities=alpha, beta=beta, variances=variances)
-    signal, columns, most = variances * beta**2, float(alpha.sum()), int(min(rows - 2, len(alpha)))
+    signal = variances * beta**2
+    columns = float(alpha.sum())
+    max_size = int(min(rows - 2, len(alpha)))
     require(
         rows >= 2 and columns <= rows - 1,
         f"{name} needs sum(probabilities) <= n - 1 (least-squares members); got {columns:.6g} and n = {rows:.6g}. Use "
         "smaller probabilities, or theory.covariance_risk for minimum-norm members.",
     )
-    own, rejected = _distributions.coins_one_by_one(alpha, (1 - alpha) * signal, most)
+    single, rejected = _distributions.coins_one_by_one(alpha, (1 - alpha) * signal, max_size)
     require(
         rejected < 1 - 1e-6,
         f"{name}: coin flips that expect {columns:.6g} columns are accepted up to n - 2 = {rows - 2:.6g} only, which "
         f"has probability {1 - rejected:.1g}. Use smaller probabilities, or more rows n.",
     )
     if rejected < _distributions.NEGLIGIBLE:
-        pair, _ = _distributions.coins_one_by_one(alpha**2, (1 - alpha) ** 2 * signal, most)
+        pair, _ = _distributions.coins_one_by_one(alpha**2, (1 - alpha) ** 2 * signal, max_size)
     else:
-        cost = _distributions.accepted_coins_cost(alpha, alpha**2, most)
+        cost = _distributions.accepted_coins_cost(alpha, alpha**2, max_size)
         require(
-            cost <= 4e8,  # seconds
+            cost <= MAX_EXACT_TERMS,
             f"{name}: members of {columns:.6g} expected columns have more than n - 2 = {rows - 2:.6g} with a "
             f"probability of {rejected:.1g} and are drawn again; to count this exactly takes {cost:.1g} terms. Use "
             "smaller probabilities, or the limit, theory.diagonal_risk.",
         )
-        pair = _distributions.accepted_coins(alpha, alpha**2, (1 - alpha) ** 2 * signal, most)
-    return mean_of_pairs(_inflated(own, sigma, rows), _inflated(pair, sigma, rows), k)[()]
+        pair = _distributions.accepted_coins(alpha, alpha**2, (1 - alpha) ** 2 * signal, max_size)
+    return mean_of_pairs(_inflated(single, sigma, rows), _inflated(pair, sigma, rows), k)[()]
 
 
 def _inflated(counts: Floats, sigma: ArrayLike, n: float) -> Floats:
-    """Risk of a pair from the distribution of its shared columns and the signal left out, conditioned on its event."""
+    """Risk of a pair from `coins_one_by_one` or `accepted_coins`, conditioned on the event of the counts."""
     probability, left_out = counts / counts[0].sum()
     a = np.arange(len(probability))
     inflation = a / (n - a - 1)
@@ -186,11 +190,11 @@ def ridge_matched_probabilities(Sigma: ArrayLike, penalty: float, *, n: float) -
     """
     Sigma = _arguments.covariance("ridge_matched_probabilities", Sigma)
     rows = scalar("ridge_matched_probabilities", "n", n, ROWS_OF_A_LIMIT)
-    values, vectors = (Sigma, np.eye(len(Sigma))) if Sigma.ndim == 1 else np.linalg.eigh(Sigma)
-    values = np.maximum(values, 0.0)  # what is negative is rounding
-    mu = _effective_penalty(values, rows, scalar("ridge_matched_probabilities", "penalty", penalty))
-    seen = values / np.where(values > 0, values + mu, 1.0)
-    return np.minimum(vectors**2 @ seen, 1.0)
+    eigenvalues, vectors = (Sigma, np.eye(len(Sigma))) if Sigma.ndim == 1 else np.linalg.eigh(Sigma)
+    eigenvalues = np.maximum(eigenvalues, 0.0)  # negative eigenvalues are rounding
+    mu = _effective_penalty(eigenvalues, rows, scalar("ridge_matched_probabilities", "penalty", penalty))
+    shrinkage = eigenvalues / np.where(eigenvalues > 0, eigenvalues + mu, 1.0)
+    return np.minimum(vectors**2 @ shrinkage, 1.0)
 
 
 def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *, n: float) -> Floats:
@@ -219,7 +223,7 @@ def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *
     def excess(risk: float) -> float:
         return sigma**2 + np.sum(signal * risk / (n * signal + risk)) - risk
 
-    risk: float = brentq(
-        excess, sigma**2 * (1 - 1e-12), (sigma**2 + signal.sum()) * (1 + 1e-12), xtol=1e-300, rtol=1e-15
-    )
+    low = sigma**2 * (1 - 1e-12)
+    high = (sigma**2 + signal.sum()) * (1 + 1e-12)
+    risk: float = brentq(excess, low, high, xtol=1e-300, rtol=1e-15)
     return n * signal / (n * signal + risk)

@@ -1,8 +1,8 @@
 r"""Members with fewer rows than columns: minimum-norm interpolators (paper, section 5.2).
 
-The paper gives the limiting variance and leaves the bias open. For identity covariance both are closed: one member
-exactly at finite size, two different members in the limit, and exactly too when they use all columns. In the limit,
-`limiting_risk`, two different members do not depend on the number of columns at all.
+The paper gives the limiting variance and leaves the bias open. For identity covariance bias and variance have closed
+forms: exact at finite size for one member, in the limit for two different members, and exact for two members that use
+all columns. In the limit (`limiting_risk`) the term of two different members does not depend on the number of columns.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def minimum_norm_risk(
 
     .. math:: \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same} + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}
 
-    For one member of :math:`m` columns and :math:`\tau` rows, what the row space cannot see, the left-out signal and
-    the noise through the trace of an inverse Wishart matrix with the roles of rows and columns exchanged; for two that
-    share :math:`a` columns and :math:`t` rows, the general pair formula (`theory.pair_risk`) at identity covariance,
-    and `theory.overlap_variance` with the roles exchanged:
+    One member of :math:`m` columns and :math:`\tau` rows loses the signal outside the row space; the left-out signal
+    and the noise enter through the trace of an inverse Wishart matrix with the roles of rows and columns exchanged. Two
+    members that share :math:`a` columns and :math:`t` rows follow the general pair formula (`theory.pair_risk`) at
+    identity covariance, and `theory.overlap_variance` with the roles exchanged:
 
     .. math:: R_{diag} = \|\beta\|^2 \Bigl[ 1 - \frac{\tau}{p} + \Bigl(1-\frac mp\Bigr)\frac{\tau}{m-\tau-1} \Bigr]
               + \sigma^2 \frac{\tau}{m-\tau-1}
@@ -67,14 +67,15 @@ def minimum_norm_risk(
         f"{np.max(tau):.6g}. With fewer columns than rows use theory.expected_risk; in between it is infinite.",
     )
     inflation = tau / (m - tau - 1)
-    own = norm**2 * (1 - tau / p + (1 - m / p) * inflation) + sigma**2 * inflation
+    single = norm**2 * (1 - tau / p + (1 - m / p) * inflation) + sigma**2 * inflation
     bias, variance = _mean_pair_terms(n, p, m, tau)
-    off = norm**2 * bias + sigma**2 * variance
-    risk = mean_of_pairs(own, off, k)
+    pair = norm**2 * bias + sigma**2 * variance
+    risk = mean_of_pairs(single, pair, k)
     if design == "balanced":
         bias, variance = _pair_terms(p, m, tau, np.maximum(0, 2 * tau - n))
-        folds = np.floor(n / np.maximum(1, np.minimum(tau, n - tau)))
-        risk = risk + same_group_fraction(k, folds) * (norm**2 * bias + sigma**2 * variance - off)
+        grouped_pair = norm**2 * bias + sigma**2 * variance
+        n_folds = np.floor(n / np.maximum(1, np.minimum(tau, n - tau)))
+        risk = risk + same_group_fraction(k, n_folds) * (grouped_pair - pair)
     return rescale(risk, tau / p, mu, norm)[()]
 
 
@@ -82,14 +83,17 @@ def _pair_terms(p: Floats, m: Floats, tau: Floats, t: Floats | Counts) -> tuple[
     """Bias for unit signal and variance for unit noise of two members that share `t` rows."""
     a = m**2 / p
     q = 1 - 2 * tau / p + tau**2 * a / (m**2 * p)
-    return q / (1 - t * a / m**2), t * a / (m**2 - (t + 1) * a)
+    bias = q / (1 - t * a / m**2)
+    variance = t * a / (m**2 - (t + 1) * a)
+    return bias, variance
 
 
 def _mean_pair_terms(n: Floats, p: Floats, m: Floats, tau: Floats) -> Floats:
-    """The same averaged over the number of rows two independent members share."""
+    """`_pair_terms` averaged over the number of rows that two independent members share."""
     n, p, m, tau = np.broadcast_arrays(n, p, m, tau)
     terms = np.empty((2, *n.shape))
     for index in np.ndindex(n.shape):
-        t, weight = thin(*hypergeometric(int(n[index]), int(tau[index]), int(tau[index])))
-        terms[(slice(None), *index)] = [weight @ term for term in _pair_terms(p[index], m[index], tau[index], t)]
+        shared_rows, weights = thin(*hypergeometric(int(n[index]), int(tau[index]), int(tau[index])))
+        bias, variance = _pair_terms(p[index], m[index], tau[index], shared_rows)
+        terms[(slice(None), *index)] = [weights @ bias, weights @ variance]
     return terms

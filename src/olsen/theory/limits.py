@@ -4,8 +4,8 @@ Letters as in the paper: :math:`\alpha = |S_i|/p`, :math:`\eta = |T_i|/n`, `k` m
 Below the interpolation peak (:math:`\alpha\gamma < \eta`) members are ordinary least squares and the formulas are the
 paper's theorem; above it they are minimum-norm interpolators. With :math:`\delta = \min(\alpha, \eta/\gamma)`
 two different members follow one formula on both sides. For a signal of norm r use sigma / r and multiply by r**2.
-The paper scales the large ensemble by mu (section 4.4). Only one fact is used, :math:`E\langle\beta, b\rangle =
-\delta\|\beta\|^2`, which holds for one member already, so that part holds for every `k` with the risk of that `k`.
+The paper scales the large ensemble by mu (section 4.4). The derivation uses only :math:`E\langle\beta, b\rangle =
+\delta\|\beta\|^2`, which holds for a single member, so the scaled risk holds for every `k` with the risk of that `k`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ def _gap(alpha: Floats, gamma: Floats, eta: Floats) -> Floats:
 
 
 def _terms(alpha: Floats, gamma: Floats, eta: Floats) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Bias, and variance at sigma = 1, each for i == j and for i != j."""
+    """Bias, and variance at sigma = 1, each for a single member (i == j) and for a pair (i != j)."""
     gap = _gap(alpha, gamma, eta)
     delta = np.minimum(alpha, eta / gamma)
     shared = delta**2 * gamma
     with np.errstate(divide="ignore", invalid="ignore"):
         left_out = np.where(alpha < 1, eta * (1 - alpha) / np.abs(gap), 0.0)
-        own_bias = np.where(gap > 0, left_out, 1 - eta / gamma + left_out)
+        single_bias = np.where(gap > 0, left_out, 1 - eta / gamma + left_out)
         pair_bias = np.where(delta < 1, (1 - delta) ** 2 / (1 - shared), 0.0)
-        own_variance = np.where(gap > 0, alpha * gamma, eta) / np.abs(gap)
-        return (own_bias, pair_bias), (own_variance, shared / (1 - shared))
+        single_variance = np.where(gap > 0, alpha * gamma, eta) / np.abs(gap)
+        pair_variance = shared / (1 - shared)
+        return (single_bias, pair_bias), (single_variance, pair_variance)
 
 
 def limiting_bias(alpha: ArrayLike, gamma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0) -> Floats:
@@ -115,9 +116,11 @@ def limiting_risk(
 
 
 def risk_of_members(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
-    """`limiting_risk` at mu = 1, of letters already checked."""
-    own, pair = (b + times_square(sigma, v) for b, v in zip(*_terms(alpha, gamma, eta), strict=True))
-    return mean_of_pairs(own, pair, k)
+    """`limiting_risk` at mu = 1, of arguments already checked."""
+    bias, variance = _terms(alpha, gamma, eta)
+    single = bias[0] + times_square(sigma, variance[0])
+    pair = bias[1] + times_square(sigma, variance[1])
+    return mean_of_pairs(single, pair, k)
 
 
 def limiting_risk_derivative(
@@ -152,8 +155,8 @@ def limiting_risk_derivative(
 def _slope(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         pair = 2 * (alpha * (gamma * (sigma**2 + 1) + 1) - alpha**2 * gamma - 1) / (1 - alpha**2 * gamma) ** 2
-        own = eta * (gamma * (1 + sigma**2) - eta) / (eta - alpha * gamma) ** 2
-    return mean_of_pairs(own, pair, k)
+        single = eta * (gamma * (1 + sigma**2) - eta) / (eta - alpha * gamma) ** 2
+    return mean_of_pairs(single, pair, k)
 
 
 def optimal_alpha(gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0) -> Floats:
@@ -192,18 +195,23 @@ def _large_ensemble_alpha(gamma: Floats, sigma: Floats) -> Floats:
 
 def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, points: int = 128) -> Floats:
     """Grid, then bisection on the slope between the neighbours of the best grid point."""
-    top = np.minimum(1, eta / gamma)
-    best, at = np.full(top.shape, np.inf), np.zeros(top.shape)
+    max_alpha = np.minimum(1, eta / gamma)
+    best_risk = np.full(max_alpha.shape, np.inf)
+    best_fraction = np.zeros(max_alpha.shape)
     for fraction in np.linspace(0, 1, points + 1):
-        risk = risk_of_members(fraction * top, gamma, sigma, k, eta)
-        best, at = np.where(risk < best, risk, best), np.where(risk < best, fraction, at)
-    low, high = np.maximum(at - 1 / points, 0), np.minimum(at + 1 / points, 1)
+        risk = risk_of_members(fraction * max_alpha, gamma, sigma, k=k, eta=eta)
+        is_better = risk < best_risk
+        best_risk = np.where(is_better, risk, best_risk)
+        best_fraction = np.where(is_better, fraction, best_fraction)
+    low = np.maximum(best_fraction - 1 / points, 0)
+    high = np.minimum(best_fraction + 1 / points, 1)
     for _ in range(60):
         middle = (low + high) / 2
-        rising = _slope(middle * top, gamma, sigma, k, eta) > 0
-        low, high = np.where(rising, low, middle), np.where(rising, middle, high)
+        rising = _slope(middle * max_alpha, gamma, sigma, k=k, eta=eta) > 0
+        low = np.where(rising, low, middle)
+        high = np.where(rising, middle, high)
     # A risk that only rises leaves low at 0, one that only falls leaves high at 1: the ends of the interval.
-    return np.where(low == 0, 0.0, high) * top
+    return np.where(low == 0, 0.0, high) * max_alpha
 
 
 def required_members(
@@ -215,11 +223,11 @@ def required_members(
               k_{bal} = \frac{1}{\varepsilon}\Bigl[\frac{1}{1-\alpha_*\gamma} - \frac{1}{1-a\gamma}\Bigr]
               \quad (\eta = 1,\; a = \max(0, 2\alpha_*-1))
 
-    because :math:`R_k = (1-\alpha_*)[1 + 1/(k(\eta-\alpha_*\gamma))]` at :math:`\alpha_*`. The second is for balanced
-    blocks; for :math:`\alpha_* \le 1/2` it is the first times :math:`\alpha_*\gamma`. Rounded up to a whole number.
+    because :math:`R_k = (1-\alpha_*)[1 + 1/(k(\eta-\alpha_*\gamma))]` at :math:`\alpha_*`. The second formula is for
+    balanced blocks; for :math:`\alpha_* \le 1/2` it is the first times :math:`\alpha_*\gamma`. Numbers are rounded up.
 
     Status: exact consequence of the limiting risk (theorem) for independent subsets; asymptotic for balanced
-    ones, whose blocks are taken to fill the columns. All arguments broadcast.
+    subsets, whose blocks are assumed to fill the columns. All arguments broadcast.
 
     Examples
     --------
@@ -234,15 +242,15 @@ def required_members(
         f"required_members needs eta > alpha_* gamma (members below the interpolation peak); largest alpha_* gamma / "
         f"eta is {np.max(alpha * gamma / eta):.6g}. Use more rows, or optimal_alpha(gamma, sigma, k=k, eta=eta).",
     )
-    price = 1 / (eta - alpha * gamma)
+    excess_times_k = 1 / (eta - alpha * gamma)  # the relative excess of k members, times k
     if design == "balanced":
         require(eta == 1, f"required_members: balanced designs need eta = 1; got {np.min(eta):.6g}.")
-        price = price - 1 / (1 - np.maximum(0, 2 * alpha - 1) * gamma)
-    return np.maximum(1, np.ceil(price / excess * (1 - 1e-12)))[()]
+        excess_times_k = excess_times_k - 1 / (1 - np.maximum(0, 2 * alpha - 1) * gamma)
+    return np.maximum(1, np.ceil(excess_times_k / excess * (1 - 1e-12)))[()]
 
 
 def better_side(gamma: ArrayLike, sigma: ArrayLike) -> NDArray[np.str_]:
-    r"""Which side of the data to subsample for the smaller 1/k excess: ``"rows"`` or ``"features"``.
+    r"""The side of the data to subsample for the smaller 1/k excess: ``"rows"`` or ``"features"``.
 
     .. math:: \text{rows} \iff (1-\alpha_*\gamma)^2 < \gamma(1-\alpha_*)
 
@@ -279,11 +287,11 @@ def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
     (0.5, 1.0)
     """
     risk, shrinkage, mu = letters("scaled_risk", risk=risk, shrinkage=shrinkage, mu=mu)
-    least = (1 - shrinkage) ** 2  # its projection on the signal: the variance of <beta, b> is not negative
+    min_risk = (1 - shrinkage) ** 2  # from the projection on the signal: the variance of <beta, b> is not negative
     require(
-        risk >= least * (1 - 1e-9) - 1e-15,  # what rounding may take from a risk that a formula gave
+        risk >= min_risk * (1 - 1e-9) - 1e-15,  # a margin for the rounding of a risk from a formula
         f"scaled_risk: an estimator of shrinkage delta has a risk of at least (1 - delta)**2 for a signal of norm 1; "
-        f"got a risk {np.max(least - risk):.6g} below that. For a signal of norm r divide the risk by r**2.",
+        f"got a risk {np.max(min_risk - risk):.6g} below that. For a signal of norm r divide the risk by r**2.",
     )
     return rescale(risk, shrinkage, mu)[()]
 
@@ -305,7 +313,7 @@ def optimal_mu(
     >>> round(float(optimal_mu(0.5, 1.0, 0.5**0.5)), 12), round(float(optimal_mu(0.25, 1.0, 0.5**0.5)), 4)
     (1.0, 1.875)
     """
-    mu, _ = _scale_and_shrinkage("optimal_mu", alpha, gamma, sigma, k, eta)
+    mu, _ = _scale_and_shrinkage("optimal_mu", alpha, gamma, sigma, k=k, eta=eta)
     return mu[()]
 
 
@@ -323,22 +331,28 @@ def optimally_scaled_risk(
     >>> round(float(optimally_scaled_risk(0.25, 1.0, 0.5**0.5)), 4)
     0.5312
     """
-    mu, shrinkage = _scale_and_shrinkage("optimally_scaled_risk", alpha, gamma, sigma, k, eta)
+    mu, shrinkage = _scale_and_shrinkage("optimally_scaled_risk", alpha, gamma, sigma, k=k, eta=eta)
     return (1 - mu * shrinkage)[()]
 
 
 def _scale_and_shrinkage(
     function: str, alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, k: ArrayLike, eta: ArrayLike
 ) -> tuple[Floats, Floats]:
-    r"""With :math:`(R_k + 2\delta - 1)/\delta` written out, for a risk minus 1 leaves no digit for few columns."""
+    r"""The best scale :math:`\mu_*` and the shrinkage :math:`\delta`.
+
+    The reciprocal :math:`(R_k + 2\delta - 1)/\delta` of the scale is written out term by term: for few columns the
+    difference of the risk and 1 would lose all digits.
+    """
     alpha, gamma, sigma, k, eta = letters(function, alpha=alpha, gamma=gamma, sigma=sigma, k=k, eta=eta)
     require(alpha > 0, f"{function} needs alpha > 0: an ensemble without columns is zero at every scale.")
-    delta, gap, noisy = np.minimum(alpha, eta / gamma), _gap(alpha, gamma, eta), gamma * (1 + sigma**2)
+    delta = np.minimum(alpha, eta / gamma)
+    gap = _gap(alpha, gamma, eta)
+    noise = gamma * (1 + sigma**2)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        below = (eta + noisy - 2 * alpha * gamma) / gap
-        above = 1 + gamma * (1 - alpha + sigma**2) / -gap
-        own = np.where(gap > 0, below, np.where(gap < 0, above, np.inf))
-        pair = delta * (1 + noisy - 2 * delta * gamma) / (1 - delta**2 * gamma)
-        mu = 1 / mean_of_pairs(own, pair, k)
-    solved = (alpha == 1) & (gap == 0) & (sigma == 0)  # a square system without noise is exact
-    return np.where(solved, 1.0, mu), delta
+        below_peak = (eta + noise - 2 * alpha * gamma) / gap
+        above_peak = 1 + gamma * (1 - alpha + sigma**2) / -gap
+        single = np.where(gap > 0, below_peak, np.where(gap < 0, above_peak, np.inf))
+        pair = delta * (1 + noise - 2 * delta * gamma) / (1 - delta**2 * gamma)
+        mu = 1 / mean_of_pairs(single, pair, k)
+    is_exact = (alpha == 1) & (gap == 0) & (sigma == 0)  # a square system without noise
+    return np.where(is_exact, 1.0, mu), delta

@@ -1,6 +1,6 @@
 r"""Ridge regression in the same limit, and the dictionary between penalty and subset size.
 
-Every `lam` here is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 + \lambda\|b\|^2`: multiply by `n` for
+Every `lam` is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 + \lambda\|b\|^2`: multiply by `n` for
 the penalty of a ridge routine. Identity covariance, unit-norm signal, p / n -> gamma.
 """
 
@@ -51,7 +51,7 @@ def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> Floats:
         f"penalty_from_alpha needs 0 < alpha <= min(1, 1 / gamma); largest alpha * gamma is "
         f"{np.max(alpha * gamma):.6g}. Interpolating members act like alpha = eta / gamma.",
     )
-    with np.errstate(over="ignore"):  # next to no columns: an infinite penalty
+    with np.errstate(over="ignore"):  # the penalty is infinite for almost no columns
         return np.maximum(0, (1 - alpha) * (1 - alpha * gamma) / alpha)[()]
 
 
@@ -76,16 +76,16 @@ def ridge_risk(lam: ArrayLike, gamma: ArrayLike, sigma: ArrayLike) -> Floats:
     kappa = _effective_penalty(lam, gamma)
     with np.errstate(divide="ignore", invalid="ignore"):
         risk = (kappa**2 + sigma**2 * gamma) / ((1 + kappa) ** 2 - gamma)
-    # lam = 0, gamma = 1: a square system, exact without noise, without finite risk with it.
+    # lam = 0, gamma = 1: a square system is exact without noise and has infinite risk with noise
     return np.where((lam == 0) & (gamma == 1), np.where(sigma == 0, 0.0, np.inf), risk)[()]
 
 
 def _effective_penalty(lam: Floats, gamma: Floats) -> Floats:
     """Positive root of kappa**2 + kappa (1 - gamma - lam) - lam = 0, without cancellation."""
-    half = 1 - gamma - lam
+    slope = 1 - gamma - lam
     root = np.sqrt((1 - gamma) ** 2 + 2 * lam * (1 + gamma) + lam**2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(half > 0, 2 * lam / (half + root), (root - half) / 2)
+        return np.where(slope > 0, 2 * lam / (slope + root), (root - slope) / 2)
 
 
 def optimal_ridge_risk(gamma: ArrayLike, sigma: ArrayLike) -> Floats:
