@@ -265,7 +265,7 @@ def test_risk_curves_that_cannot_be_drawn():
     refused([
         (lambda: draw.from_theory(2.0, 1.0, alpha=0.5, k=3), "all risks are infinite"),
         (lambda: draw.from_simulation(problem, k=[1, 2.5]), r"k=\[1, 2\.5\].*whole"),
-        (lambda: draw.from_simulation(problem, alpha=[3]), "shares of the 10 columns"),
+        (lambda: draw.from_simulation(problem, alpha=[3]), "fractions of the 10 columns"),
     ])  # fmt: skip
 
 
@@ -311,7 +311,7 @@ def test_intervals_are_lines_across_bars_and_a_band_about_a_profile():
     np.testing.assert_array_equal(ends(display.intervals_), interval[[1, 0, 2]])
     colors = [bar.get_facecolor() for bar in display.bars_]
     assert colors[0] == colors[1] != colors[2]
-    assert legend(display.ax_) == ["80% interval", "leaves out zero", "holds zero"]
+    assert legend(display.ax_) == ["80% interval", "excludes zero", "includes zero"]
     profile = CoefficientDisplay([2.0, -3.0, 0.1], [10, 20, 40], interval=interval).plot()
     corners = {tuple(corner) for corner in profile.intervals_.get_paths()[0].vertices.tolist()}
     assert {(10.0, 1.0), (20.0, -4.0), (40.0, -0.5), (10.0, 3.0), (20.0, -2.0), (40.0, 0.7)} <= corners

@@ -1,7 +1,7 @@
 """Plots of fitted ensembles and of their theory, in the manner of scikit-learn's displays.
 
-Every class holds numbers, most often computed by one of its ``from_...`` methods; ``plot`` draws them, and only then is
-matplotlib needed (``pip install 'olsen[plot]'``).
+Every class holds numbers, usually computed by one of its ``from_...`` methods. Only ``plot``, which draws the numbers,
+needs matplotlib (``pip install 'olsen[plot]'``).
 
 >>> from olsen import displays
 >>> display = displays.RiskCurveDisplay.from_theory(gamma=2.0, sigma=1.0, k=(10, float("inf")))

@@ -1,4 +1,4 @@
-"""Coefficients with their intervals: the largest as bars, or all of them along a scale."""
+"""Coefficients with their intervals: the largest as bars, or all along a scale."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -15,7 +15,7 @@ from ._scaffold import PALE, Array, as_text, column_names, finish, one_target, p
 
 @dataclass(eq=False, repr=False)
 class CoefficientDisplay:
-    """Coefficients of a fitted model, with intervals where it can give them.
+    """Coefficients of a fitted model, with intervals if the model has any.
 
     Parameters
     ----------
@@ -26,20 +26,20 @@ class CoefficientDisplay:
     interval : array-like of shape (n_features, 2), default=None
         Lower and upper ends; None: not known.
     coverage : float, default=0.9
-        What the intervals are for.
+        Nominal coverage of the intervals.
     scaled : bool, default=False
         Whether `coef` are effects of one standard deviation of each column.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
         Its figure.
     kind_ : {"bars", "profile"}
-        What was drawn.
+        Kind of the drawing.
     shown_ : ndarray of int
-        Columns that were drawn, in this order.
+        Indices of the drawn columns, in the order of drawing.
     bars_ : matplotlib BarContainer or None
         Coefficients as bars.
     line_ : matplotlib Line2D or None
@@ -49,9 +49,9 @@ class CoefficientDisplay:
 
     Notes
     -----
-    Bars are full where the interval leaves out zero and empty where it does not. Intervals are those of the columns one
-    by one: of many columns, some leave out zero by chance. Those of ensembles say how much coefficients vary over
-    training sets; how far members are shrunk from the truth is not in them.
+    Bars are filled if the interval excludes zero and empty otherwise. Each interval is for a single column: of many
+    columns, some intervals exclude zero by chance. Intervals of ensembles describe how much coefficients vary over
+    training sets; the bias from the shrinkage of the members is not included.
 
     Examples
     --------
@@ -101,13 +101,13 @@ class CoefficientDisplay:
             Rows, as they are given to the pipeline, whose standard deviations multiply the coefficients, so that
             columns in different units compare.
         coverage : float, default=0.9
-            Of the intervals.
+            Nominal coverage of the intervals.
         top : int, default=20
             Number of bars.
         target : int, default=None
-            Which of several targets.
+            Index of the target, if there are several.
         feature_names : array-like of shape (n_features,), default=None
-            Names of the columns, or numbers of their scale; None: those seen in `fit`.
+            Names of the columns, or positions on a scale; None: the names seen in `fit`.
         ax : matplotlib Axes, default=None
             Where to draw; None: a new figure.
 
@@ -122,13 +122,13 @@ class CoefficientDisplay:
         coef = one_target(np.asarray(estimator.coef_, dtype=np.float64), target)
         try:
             interval = one_target(np.asarray(estimator.coef_interval(coverage)), target, single=2)
-        except (AttributeError, ValueError):  # other models have none, ensembles none without their training data
+        except (AttributeError, ValueError):  # models without intervals, and ensembles without their training data
             interval = None
         if X is not None:
             rows = validate_new_rows(estimator, parts.transform(X))
-            spread = np.sqrt(StandardScaler(with_mean=False).fit(rows).var_)
-            coef = coef * spread
-            interval = None if interval is None else interval * spread[:, None]
+            deviations = np.sqrt(StandardScaler(with_mean=False).fit(rows).var_)
+            coef = coef * deviations
+            interval = None if interval is None else interval * deviations[:, None]
         names = column_names(parts, feature_names)
         return cls(coef, names, interval=interval, coverage=coverage, scaled=X is not None).plot(ax, top=top)
 
@@ -151,39 +151,42 @@ class CoefficientDisplay:
         self.kind_ = "bars" if scale is None else "profile"
         self.figure_, self.ax_, _ = panels(ax)
         self.bars_ = self.line_ = self.intervals_ = None
-        label, unit = "coefficient", "\n(units of the target per unit of the column)"
+        label = "coefficient\n(units of the target per unit of the column)"
         if self.scaled:
-            label, unit = "effect of one standard deviation", "\n(units of the target)"
+            label = "effect of one standard deviation\n(units of the target)"
         if scale is None:
-            self._draw_bars(self.ax_, int(top), label + unit)
+            self._draw_bars(self.ax_, int(top), label)
         else:
-            self._draw_profile(self.ax_, *scale, label + unit)
+            positions, unit = scale
+            self._draw_profile(self.ax_, positions, unit, label)
         return self
 
     def _draw_bars(self, ax: Any, top: int, label: str) -> None:
         from matplotlib.patches import Patch
 
-        shown = self.shown_ = np.argsort(-np.abs(self.coef), kind="stable")[:top]
-        places, colors = np.arange(len(shown)), np.full(len(shown), SKY)
+        self.shown_ = np.argsort(-np.abs(self.coef), kind="stable")[:top]
+        columns = self.shown_
+        positions = np.arange(len(columns))
+        colors = np.full(len(columns), SKY)
         handles: list[Any] = [Patch(facecolor="none", edgecolor="none", label="no intervals")]
         if self.interval is not None:
-            low, high = self.interval[shown].T
+            low, high = self.interval[columns].T
             colors = np.where((low > 0) | (high < 0), SKY, "white")
             name = f"{self.coverage:.0%} interval"
-            self.intervals_ = ax.hlines(places, low, high, color=BLACK, lw=1.4, label=name)
+            self.intervals_ = ax.hlines(positions, low, high, color=BLACK, lw=1.4, label=name)
             handles = [
                 self.intervals_,
-                Patch(facecolor=SKY, edgecolor=BLUE, label="leaves out zero"),
-                Patch(facecolor="white", edgecolor=BLUE, label="holds zero"),
+                Patch(facecolor=SKY, edgecolor=BLUE, label="excludes zero"),
+                Patch(facecolor="white", edgecolor=BLUE, label="includes zero"),
             ]
-        self.bars_ = ax.barh(places, self.coef[shown], color=colors, edgecolor=BLUE, lw=0.6, height=0.7)
+        self.bars_ = ax.barh(positions, self.coef[columns], color=colors, edgecolor=BLUE, lw=0.6, height=0.7)
         ax.axvline(0.0, color=GREY, lw=0.8)
-        names = [name if len(name) <= 28 else f"{name[:25]}..." for name in self.feature_names[shown]]
-        ax.set_yticks(places, as_text(names), fontsize="small" if len(places) > 12 else None)
+        names = [name if len(name) <= 28 else f"{name[:25]}..." for name in self.feature_names[columns]]
+        ax.set_yticks(positions, as_text(names), fontsize="small" if len(positions) > 12 else None)
         ax.invert_yaxis()
         ax.locator_params(axis="x", nbins=6)
-        if len(shown) < len(self.coef):
-            ax.set_ylabel(f"the {len(shown)} largest of {len(self.coef)} columns")
+        if len(columns) < len(self.coef):
+            ax.set_ylabel(f"the {len(columns)} largest of {len(self.coef)} columns")
         finish(ax, len(handles), handles=handles, xlabel=label)
 
     def _draw_profile(self, ax: Any, x: list[float], unit: str, label: str) -> None:
@@ -191,8 +194,10 @@ class CoefficientDisplay:
         ax.axhline(0.0, color=GREY, lw=0.8)
         name = "coefficient (no intervals)"
         if self.interval is not None:
-            name, band = "coefficient", {"color": PALE, "alpha": 0.8, "lw": 0}
-            self.intervals_ = ax.fill_between(x, *self.interval.T, **band, label=f"{self.coverage:.0%} interval")
+            name = "coefficient"
+            low, high = self.interval.T
+            label_of_band = f"{self.coverage:.0%} interval"
+            self.intervals_ = ax.fill_between(x, low, high, color=PALE, alpha=0.8, lw=0, label=label_of_band)
         (self.line_,) = ax.plot(x, self.coef, "-", color=BLUE, lw=1.2, label=name)
         ax.margins(x=0.01)
         finish(ax, 2, xlabel=unit or "column", ylabel=label)

@@ -1,4 +1,4 @@
-"""How many members are enough."""
+"""Convergence of the error in the number of members."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -10,6 +10,8 @@ from .._estimators.inputs import validate_new_rows
 from ..figures.draw import BLUE, GREY, VERMILLION
 from ._scaffold import Array, finish, log_members, panels, split_model, targets_as_columns
 
+PREDICTIONS_PER_BATCH = 1 << 21  # 16 MiB in memory at once
+
 
 @dataclass(eq=False, repr=False)
 class ConvergenceDisplay:
@@ -20,8 +22,9 @@ class ConvergenceDisplay:
 
     .. math:: C + \frac{A - C}{k},
 
-    with A the mean squared error of single members and C the mean product of the errors of two of them. Balanced
-    members avoid each other, so on average their drawn order lies below the mean over orders.
+    with A the mean squared error of single members and C the mean product of the errors of two different members.
+    Balanced members overlap less than independent members, so on average the drawn order lies below the mean over
+    orders.
 
     Parameters
     ----------
@@ -30,14 +33,14 @@ class ConvergenceDisplay:
     error : array-like of shape (n_points,)
         Mean squared error of the first members.
     expected : array-like of shape (n_points,), default=None
-        Its mean over orders.
+        Mean of the error over all orders of the members.
     limit : float, default=None
-        C, an estimate of what infinitely many members would come to.
+        C, an estimate of the error of infinitely many members.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
         Its figure.
     line_ : matplotlib Line2D
@@ -74,13 +77,13 @@ class ConvergenceDisplay:
         Parameters
         ----------
         estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
-            A fitted one, or a pipeline with one, that still has its training rows, from which members are solved again.
+            A fitted model, or a pipeline that ends with one. The model needs its training rows, to refit its members.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows that were not used in the fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            Their targets.
+            Targets of the rows.
         target : int, default=None
-            Which of several targets; None: the mean over all.
+            Index of the target, if there are several; None: the mean over all.
         ax : matplotlib Axes, default=None
             Where to draw; None: a new figure.
 
@@ -98,16 +101,18 @@ class ConvergenceDisplay:
         Y = targets_as_columns(y, X.shape[0], n_targets)
         if target is not None and not 0 <= target < n_targets:
             raise ValueError(f"target={target!r}, but the estimator was fitted to {n_targets} target(s), from 0 on.")
-        chosen = list(range(n_targets)) if target is None else [target]
-        lines = _member_lines(estimator)
-        sums = [_running_errors(X, Y[:, t], *lines[t], estimator.weights_) for t in chosen]
-        error, own = np.mean([running for running, _ in sums], axis=0), np.mean([single for _, single in sums])
+        targets = list(range(n_targets)) if target is None else [target]
+        weights = estimator.weights_
+        members = _member_models(estimator)
+        errors = [_running_errors(X, Y[:, t], members[t][0], members[t][1], weights=weights) for t in targets]
+        error = np.mean([running for running, _ in errors], axis=0)
+        single = np.mean([single for _, single in errors])
         k = np.arange(1, len(error) + 1)
-        equal = bool(np.ptp(estimator.weights_) == 0) and len(k) > 1
-        if not equal:
+        equal_weights = bool(np.ptp(weights) == 0) and len(k) > 1
+        if not equal_weights:
             return cls(k, error).plot(ax)
-        pair = (error[-1] - own / len(k)) / (1 - 1 / len(k))
-        return cls(k, error, expected=pair + (own - pair) / k, limit=float(pair)).plot(ax)
+        pair = (error[-1] - single / len(k)) / (1 - 1 / len(k))
+        return cls(k, error, expected=pair + (single - pair) / k, limit=float(pair)).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw errors over the number of members.
@@ -122,7 +127,8 @@ class ConvergenceDisplay:
         display : ConvergenceDisplay
         """
         self.figure_, ax, _ = panels(ax)
-        self.ax_, k = ax, self.n_members
+        self.ax_ = ax
+        k = self.n_members
         (self.line_,) = ax.plot(k, self.error, "-", color=BLUE, lw=1.5, label="members as drawn")
         self.expected_line_ = self.limit_line_ = None
         if self.expected is not None:
@@ -136,36 +142,42 @@ class ConvergenceDisplay:
         return self
 
 
-def _member_lines(estimator: Any) -> list[tuple[Any, Array]]:
-    """For every target, coefficients (k, p) and intercepts (k,) of single members, scaled as the ensemble is.
+def _member_models(estimator: Any) -> list[tuple[Any, Array]]:
+    """Coefficients (k, p) and intercepts (k,) of single members, scaled like the ensemble, for every target.
 
-    The scale shrinks the ensemble towards its mean target; every member is given what that adds to the intercept.
+    The scale shrinks the ensemble towards its mean target, which changes its intercept; the intercept of every member
+    is shifted by the same amount.
     """
-    found, lines = estimator._members_again("ConvergenceDisplay"), []
-    centres = np.atleast_1d(estimator.intercept_)
-    centres = np.broadcast_to(centres, np.atleast_2d(estimator.coef_).shape[:1])  # without intercept there is one zero
-    scales = np.broadcast_to(estimator.scale_, centres.shape)
-    for t, (scale, centre) in enumerate(zip(scales, centres, strict=True)):
-        features, solution = found[t if len(found) > 1 else 0]
-        parts = (scale * solution.values[:, t], features.indices, features.indptr)
+    solutions = estimator._members_again("ConvergenceDisplay")
+    models = []
+    ensemble_intercepts = np.atleast_1d(estimator.intercept_)  # a single zero for a fit without intercept
+    ensemble_intercepts = np.broadcast_to(ensemble_intercepts, np.atleast_2d(estimator.coef_).shape[:1])
+    scales = np.broadcast_to(estimator.scale_, ensemble_intercepts.shape)
+    for t, (scale, ensemble_intercept) in enumerate(zip(scales, ensemble_intercepts, strict=True)):
+        features, solution = solutions[t if len(solutions) > 1 else 0]
+        entries = (scale * solution.values[:, t], features.indices, features.indptr)
+        coefs = sp.csr_array(entries, shape=(len(features), features.n_items))
         intercepts = scale * solution.intercepts[:, t]
-        intercepts = intercepts + centre - estimator.weights_ @ intercepts
-        lines.append((sp.csr_array(parts, shape=(len(features), features.n_items)), intercepts))
-    return lines
+        intercepts = intercepts + ensemble_intercept - estimator.weights_ @ intercepts
+        models.append((coefs, intercepts))
+    return models
 
 
 def _running_errors(X: Any, y: Array, coefs: Any, intercepts: Array, weights: Array) -> tuple[Array, float]:
-    """Mean squared errors of the first 1, 2, ... members, each with its weight, and of a single one on average."""
-    share, total = np.cumsum(weights), np.zeros(len(y))
-    errors, own = [], 0.0
-    step = max(1, (1 << 21) // len(y))  # members whose predictions are held at once: 16 MiB
+    """Mean squared errors of the weighted mean of the first 1, 2, ... members, and of a single member on average."""
+    total_weights = np.cumsum(weights)
+    prediction_sum = np.zeros(len(y))
+    errors = []
+    single_error = 0.0
+    step = max(1, PREDICTIONS_PER_BATCH // len(y))
     for start in range(0, len(weights), step):
-        here = slice(start, start + step)
-        products = coefs[here] @ X.T  # (members, rows)
-        single = (products.toarray() if sp.issparse(products) else products).T + intercepts[here]
-        own += float(np.mean((single - y[:, None]) ** 2, axis=0).sum())
-        running = total[:, None] + np.cumsum(single * weights[here], axis=1)
-        total = running[:, -1]
+        batch = slice(start, start + step)
+        products = coefs[batch] @ X.T  # (members, rows)
+        predictions = (products.toarray() if sp.issparse(products) else products).T + intercepts[batch]
+        single_error += float(np.mean((predictions - y[:, None]) ** 2, axis=0).sum())
+        running_sums = prediction_sum[:, None] + np.cumsum(predictions * weights[batch], axis=1)
+        prediction_sum = running_sums[:, -1]
         with np.errstate(invalid="ignore"):  # the first members may have no weight
-            errors.append(np.mean((running / share[here] - y[:, None]) ** 2, axis=0))
-    return np.concatenate(errors), own / len(weights)
+            running_means = running_sums / total_weights[batch]
+            errors.append(np.mean((running_means - y[:, None]) ** 2, axis=0))
+    return np.concatenate(errors), single_error / len(weights)

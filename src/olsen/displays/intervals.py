@@ -1,4 +1,4 @@
-"""Intervals of predictions, and whether they hold what was observed."""
+"""Prediction intervals and their observed coverage."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -14,7 +14,7 @@ from ._scaffold import PALE, Array, finish, one_target, panels, split_model, tar
 
 @dataclass(eq=False, repr=False)
 class IntervalDisplay:
-    r"""Intervals over predictions, with observations inside and outside of them, and coverage along the predictions.
+    r"""Intervals over predictions, with observations inside and outside, and coverage along the predictions.
 
     Parameters
     ----------
@@ -23,42 +23,42 @@ class IntervalDisplay:
     interval : array-like of shape (n_samples, 2)
         Lower and upper ends.
     y_true : array-like of shape (n_samples,), default=None
-        What was observed; None: intervals only.
+        Observed targets; None: intervals only.
     coverage : float, default=None
-        What the intervals are for; None: not known.
+        Nominal coverage of the intervals; None: not known.
 
     Attributes
     ----------
     inside : ndarray of shape (n_samples,), dtype=bool, or None
-        Which observations their intervals hold.
+        Whether each observation is inside its interval.
     bin_edges : ndarray of shape (n_bins + 1,) or None
-        Edges of eight bins of the prediction, of equal counts; of fewer where they would hold less than ten rows.
+        Edges of eight bins of the prediction, of equal counts; of fewer bins if bins had less than ten rows.
     bin_centers : ndarray of shape (n_bins,) or None
         Mean prediction of every bin.
     bin_coverage : ndarray of shape (n_bins,) or None
-        Share of the observations inside, by bin.
+        Fraction of the observations inside, by bin.
     bin_standard_error : ndarray of shape (n_bins,) or None
-        Its binomial standard error, :math:`\sqrt{\tilde c (1 - \tilde c) / (m + 4)}` with
-        :math:`\tilde c = (\text{inside} + 2) / (m + 4)` of m rows (Agresti and Coull), which is not zero where all of
-        them are inside.
+        Binomial standard error of the fraction, :math:`\sqrt{\tilde c (1 - \tilde c) / (m + 4)}` with
+        :math:`\tilde c = (\text{inside} + 2) / (m + 4)` of m rows (Agresti and Coull), which is not zero even if all m
+        rows are inside.
     ax_ : matplotlib Axes
-        Where intervals were drawn.
+        Axes of the intervals.
     coverage_ax_ : matplotlib Axes or None
-        Where coverage was drawn.
+        Axes of the coverage.
     figure_ : matplotlib Figure
-        The figure of both.
+        The figure of both axes.
     intervals_ : matplotlib LineCollection
         The intervals.
     inside_ : matplotlib Line2D or None
-        Observations that their intervals hold.
+        Observations inside their intervals.
     outside_ : matplotlib Line2D or None
-        The others.
+        Observations outside their intervals.
     coverage_bars_ : matplotlib ErrorbarContainer or None
         Coverage by bins.
 
     Notes
     -----
-    Rows that were used in the fit are predicted better than new ones; give others.
+    Rows that were used in the fit are predicted better than new rows, so give rows that were not.
 
     Examples
     --------
@@ -95,8 +95,8 @@ class IntervalDisplay:
             self.y_true = targets_as_columns(self.y_true, len(self.y_pred), 1)[:, 0]
             low, high = self.interval.T
             self.inside = (low <= self.y_true) & (self.y_true <= high)
-            found = _by_bins(self.y_pred, self.inside)
-            self.bin_edges, self.bin_centers, self.bin_coverage, self.bin_standard_error = found
+            bins = _coverage_by_bins(self.y_pred, self.inside)
+            self.bin_edges, self.bin_centers, self.bin_coverage, self.bin_standard_error = bins
 
     @classmethod
     def from_estimator(
@@ -110,22 +110,22 @@ class IntervalDisplay:
         target: int | None = None,
         ax: Any = None,
     ) -> Self:
-        """Draw the intervals that an estimator gives for rows.
+        """Draw the prediction intervals of an estimator.
 
         Parameters
         ----------
         estimator : OLSEnsembleRegressor or OLSEnsembleRegressorCV
-            A fitted one, or a pipeline with one, that has what intervals need: `predict_interval` says so if not.
+            A fitted model, or a pipeline that ends with one, for which `predict_interval` is available.
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
             Rows that were not used in the fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), default=None
-            What was observed.
+            Observed targets.
         coverage : float, default=0.9
-            Probability that an interval should hold a new observation.
+            Nominal probability that an interval contains a new observation.
         method : {"auto", "jackknife+", "jackknife", "cv+", "normal"}, default="auto"
             As in ``predict_interval``.
         target : int, default=None
-            Which of several targets.
+            Index of the target, if there are several.
         ax : matplotlib Axes or two of them, default=None
             Where to draw; None: a new figure.
 
@@ -134,7 +134,7 @@ class IntervalDisplay:
         display : IntervalDisplay
             With the drawing done.
         """
-        way_out = "Use IntervalDisplay.from_predictions for intervals of others."
+        way_out = "Use IntervalDisplay.from_predictions for intervals of another model."
         split_model(estimator, cls, "predict_interval", way_out)
         interval = one_target(predict_interval(estimator, X, coverage, method), target, axis=1, single=2)
         if not np.isfinite(interval).all():
@@ -162,7 +162,7 @@ class IntervalDisplay:
         interval : array-like of shape (n_samples, 2)
             Lower and upper ends.
         coverage : float, default=None
-            What the intervals are for.
+            Nominal coverage of the intervals.
         ax : matplotlib Axes or two of them, default=None
             Where to draw; None: a new figure.
 
@@ -179,7 +179,7 @@ class IntervalDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or two of them, default=None
-            Where to draw; None: a new figure. On a single one, coverage by bins is left out.
+            Where to draw; None: a new figure. On a single Axes, coverage by bins is not drawn.
 
         Returns
         -------
@@ -188,7 +188,8 @@ class IntervalDisplay:
         layout = {"nrows": 2, "size": (6.0, 5.5), "height_ratios": (2.2, 1.0)}
         self.figure_, self.ax_, self.coverage_ax_ = panels(ax, self.inside is not None, **layout)
         self.inside_ = self.outside_ = self.coverage_bars_ = None
-        ax, x = self.ax_, self.y_pred
+        ax = self.ax_
+        x = self.y_pred
         name = "interval" if self.coverage is None else f"{self.coverage:.0%} interval"
         self.intervals_ = ax.vlines(x, *self.interval.T, color=PALE, lw=1.2, zorder=0, label=name)
         diagonal = "prediction" if self.inside is None else "observed = predicted"
@@ -201,34 +202,40 @@ class IntervalDisplay:
             self._draw_coverage(self.coverage_ax_)
         return self
 
-    def _draw_points(self, chosen: NDArray[np.bool_], name: str, **style: Any) -> Any:
+    def _draw_points(self, mask: NDArray[np.bool_], name: str, **style: Any) -> Any:
         assert self.y_true is not None
-        label = f"{name}: {chosen.sum()} of {len(chosen)}"
-        return self.ax_.plot(self.y_pred[chosen], self.y_true[chosen], ls="none", label=label, **style)[0]
+        label = f"{name}: {mask.sum()} of {len(mask)}"
+        return self.ax_.plot(self.y_pred[mask], self.y_true[mask], ls="none", label=label, **style)[0]
 
     def _draw_coverage(self, ax: Any) -> None:
-        centre, edges = np.asarray(self.bin_centers), np.asarray(self.bin_edges)
-        share, error = 100 * np.asarray(self.bin_coverage), 100 * np.asarray(self.bin_standard_error)
+        centre = np.asarray(self.bin_centers)
+        edges = np.asarray(self.bin_edges)
+        percent = 100 * np.asarray(self.bin_coverage)
+        error = 100 * np.asarray(self.bin_standard_error)
         width = np.stack([centre - edges[:-1], edges[1:] - centre])
-        reach = np.minimum(error, [share, 100 - share])  # no share is below 0 or above 100 %
-        look = {"fmt": "o", "ms": 4, "color": BLUE, "elinewidth": 1.2, "capsize": 2}
-        self.coverage_bars_ = ax.errorbar(centre, share, reach, width, label="observed, one standard error", **look)
+        height = np.minimum(error, [percent, 100 - percent])  # no coverage is below 0 or above 100 %
+        style = {"fmt": "o", "ms": 4, "color": BLUE, "elinewidth": 1.2, "capsize": 2}
+        self.coverage_bars_ = ax.errorbar(centre, percent, height, width, label="observed, one standard error", **style)
         if self.coverage is not None:
             ax.axhline(100 * self.coverage, color=BLACK, ls="--", lw=1.0, label=f"asked for: {self.coverage:.0%}")
-        bottom = min(float((share - error).min()), 100 * (self.coverage or 1.0)) - 5
+        bottom = min(float((percent - error).min()), 100 * (self.coverage or 1.0)) - 5
         limits = {"xlim": self.ax_.get_xlim(), "ylim": (max(0.0, bottom), 102)}
         finish(ax, 2, xlabel="predicted (bins of equal counts)", ylabel="coverage, %", **limits)
 
 
-def _by_bins(prediction: Array, inside: NDArray[np.bool_]) -> tuple[Array, ...]:
-    """Edges of bins of equal counts, mean prediction, share inside, and its standard error; ties share a bin."""
-    wanted = max(1, min(8, len(prediction) // 10))
-    edges = np.unique(np.quantile(prediction, np.linspace(0, 1, wanted + 1)))
+def _coverage_by_bins(prediction: Array, inside: NDArray[np.bool_]) -> tuple[Array, ...]:
+    """Edges of bins of equal counts, mean prediction, fraction inside, and its standard error.
+
+    Equal predictions are in one bin, so there may be fewer bins than intended.
+    """
+    n_bins = max(1, min(8, len(prediction) // 10))
+    edges = np.unique(np.quantile(prediction, np.linspace(0, 1, n_bins + 1)))
     if len(edges) == 1:
         edges = np.repeat(edges, 2)
     bins = np.clip(np.searchsorted(edges, prediction, side="right") - 1, 0, len(edges) - 2)
     count = np.bincount(bins, minlength=len(edges) - 1)
-    held = np.bincount(bins, weights=inside, minlength=len(edges) - 1)
+    n_inside = np.bincount(bins, weights=inside, minlength=len(edges) - 1)
     centre = np.bincount(bins, weights=prediction, minlength=len(edges) - 1) / count
-    adjusted = (held + 2) / (count + 4)
-    return edges, centre, held / count, np.sqrt(adjusted * (1 - adjusted) / (count + 4))
+    adjusted = (n_inside + 2) / (count + 4)
+    standard_error = np.sqrt(adjusted * (1 - adjusted) / (count + 4))
+    return edges, centre, n_inside / count, standard_error

@@ -10,36 +10,36 @@ from numpy.typing import ArrayLike
 from .. import theory
 from ..figures.draw import BLACK, GREY
 from ..simulation import Ensemble, LinearProblem, Ridge, run
-from ._scaffold import FEW, SERIES, Array, finish, panels
+from ._scaffold import MAX_MARKED_POINTS, SERIES, Array, finish, panels
 
 
 @dataclass(eq=False, repr=False)
 class RiskCurveDisplay:
-    r"""Risk over the share of the columns in a member.
+    r"""Risk over the fraction of the columns in a member.
 
     Parameters
     ----------
     x : array-like of shape (n_points,)
-        Shares of the columns.
+        Fractions of the columns.
     risk : array-like of shape (n_curves, n_points)
-        Risks, infinite where a finite ensemble has none.
+        Risks; infinite values are not drawn.
     labels : sequence of str
         Names of the curves.
     standard_error : array-like of shape (n_curves, n_points), default=None
-        Standard errors of `risk`; with them, points with error bars are drawn instead of lines.
+        Standard errors of `risk`; if given, points with error bars are drawn instead of lines.
     reference : float, default=None
         Risk of ridge regression.
     reference_label : str, default="optimal ridge"
-        Its name.
+        Name of the reference in the legend.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
         Its figure.
     lines_ : list of matplotlib Line2D
-        Curves, or the points of those with error bars.
+        Curves, or the points of curves with error bars.
     errorbars_ : list of matplotlib ErrorbarContainer
         Error bars, where standard errors are known.
     reference_line_ : matplotlib Line2D or None
@@ -48,8 +48,8 @@ class RiskCurveDisplay:
     Notes
     -----
     In theory and simulation risks are excess risks, without the noise of new observations, for a signal of norm one;
-    errors that an estimator finds include that noise. Near the interpolation peak (as many columns as rows in a member)
-    risks of finite ensembles have no bound, and their curves leave the panel.
+    errors estimated from data include that noise. Near the interpolation peak (equal numbers of columns and rows in a
+    member) risks of finite ensembles are unbounded, and the curves leave the panel.
 
     Examples
     --------
@@ -76,7 +76,8 @@ class RiskCurveDisplay:
     reference_label: str = "optimal ridge"
 
     def __post_init__(self) -> None:
-        self.x, self.risk = np.asarray(self.x), np.atleast_2d(self.risk)
+        self.x = np.asarray(self.x)
+        self.risk = np.atleast_2d(self.risk)
         self.standard_error = None if self.standard_error is None else np.atleast_2d(self.standard_error)
 
     @classmethod
@@ -91,7 +92,7 @@ class RiskCurveDisplay:
         mu: float = 1.0,
         ax: Any = None,
     ) -> Self:
-        r"""Limits of large problems with identity covariance (:func:`olsen.theory.limiting_risk`).
+        r"""Draw limits of large problems with identity covariance (:func:`olsen.theory.limiting_risk`).
 
         Parameters
         ----------
@@ -100,11 +101,11 @@ class RiskCurveDisplay:
         sigma : float
             Standard deviation of the noise, for a signal of norm one.
         alpha : array-like, default=None
-            Shares of the columns; None: all up to 1.
+            Fractions of the columns; None: 400 values up to 1.
         k : array-like, default=None
             Numbers of members, one curve for each; None: 1, 10, 100 and infinitely many.
         eta : float, default=1.0
-            Share of the rows in a member.
+            Fraction of the rows in a member.
         mu : float, default=1.0
             Factor on the prediction.
         ax : matplotlib Axes, default=None
@@ -134,22 +135,22 @@ class RiskCurveDisplay:
         n_jobs: int | None = None,
         ax: Any = None,
     ) -> Self:
-        r"""Mean risk over simulated data sets, with its standard error (:func:`olsen.simulation.run`).
+        r"""Draw the mean risk over simulated data sets, with its standard error (:func:`olsen.simulation.run`).
 
         Parameters
         ----------
         problem : LinearProblem
-            Where data are drawn from.
+            Model from which data are drawn.
         alpha : array-like, default=None
-            Shares of the columns, rounded to whole columns; None: ten up to 0.9 rows a column.
+            Fractions of the columns, rounded to whole columns; None: ten values, up to members of 0.9 n columns.
         k : sequence of int or inf, default=None
             Numbers of members, one curve for each; None: 1, 10 and 100.
         trials : int, default=20
-            Data sets, the same for all curves and points: with few of them, all lie too high or too low together.
+            Number of data sets, the same for all curves and points: errors of few data sets are common to all points.
         seed : int, default=0
-            Of data sets and members.
+            Seed of data sets and members.
         ridge : bool, default=True
-            Whether to try ridge regression with the penalty :math:`p\sigma^2`, the best one for Gaussian coefficients
+            Whether to add ridge regression with the penalty :math:`p\sigma^2`, the best one for Gaussian coefficients
             and identity covariance, on the same data.
         n_jobs : int, default=None
             Threads over trials.
@@ -162,19 +163,21 @@ class RiskCurveDisplay:
             With the drawing done.
         """
         p = problem.p
-        shares = np.linspace(0.0, min(1.0, 0.9 * problem.n / p), 11)[1:] if alpha is None else np.atleast_1d(alpha)
-        if not ((shares > 0) & (shares <= 1)).all():
-            raise ValueError(f"alpha={alpha!r:.80} must hold shares of the {p} columns, above 0 and at most 1.")
+        max_alpha = min(1.0, 0.9 * problem.n / p)
+        fractions = np.linspace(0.0, max_alpha, 11)[1:] if alpha is None else np.atleast_1d(alpha)
+        if not ((fractions > 0) & (fractions <= 1)).all():
+            raise ValueError(f"alpha={alpha!r:.80} must hold fractions of the {p} columns, above 0 and at most 1.")
         counts = np.sort(_counts((1, 10, 100) if k is None else k))
         if not ((counts >= 1) & (np.isinf(counts) | (counts % 1 == 0))).all():
             raise ValueError(f"k={k!r} must hold whole numbers of members, at least 1, or inf.")
         members = tuple(count if np.isinf(count) else int(count) for count in counts.tolist())
-        sizes = np.unique(np.maximum(1, np.rint(shares * p).astype(int)))
+        sizes = np.unique(np.maximum(1, np.rint(fractions * p).astype(int)))
         cells: list[Any] = [(problem, Ensemble(int(m), k=members)) for m in sizes]
         cells += [(problem, Ridge(p * problem.sigma**2))] if ridge else []
-        found = run(cells, trials=trials, seed=seed, n_jobs=n_jobs)
-        reference = float(found.pop().mean[0, 0]) if ridge else None
-        mean, error = (np.transpose([getattr(e, name)[:, 0] for e in found]) for name in ("mean", "standard_error"))
+        estimates = run(cells, trials=trials, seed=seed, n_jobs=n_jobs)
+        reference = float(estimates.pop().mean[0, 0]) if ridge else None
+        mean = np.transpose([estimate.mean[:, 0] for estimate in estimates])
+        error = np.transpose([estimate.standard_error[:, 0] for estimate in estimates])
         labels = [f"{label}, simulated" for label in _labels(counts)]
         name = r"ridge, penalty $p\,\sigma^2$, simulated"
         display = cls(sizes / p, mean, labels, standard_error=error, reference=reference, reference_label=name)
@@ -199,42 +202,46 @@ class RiskCurveDisplay:
                 "peak. Choose other sizes."
             )
         self.figure_, ax, _ = panels(ax)
-        self.ax_, before = ax, ax.get_ylim() if ax.has_data() else None
+        self.ax_ = ax
+        earlier_limits = ax.get_ylim() if ax.has_data() else None
         self.lines_: list[Any] = []
         self.errorbars_: list[Any] = []
         for number, label in enumerate(self.labels):
-            color, marker, style = SERIES[number % len(SERIES)]
-            y = np.where(np.isfinite(self.risk[number]), self.risk[number], np.nan)  # infinite risks are gaps
-            look = {"color": color, "ms": 4.5, "label": label}
+            color, marker, line_style = SERIES[number % len(SERIES)]
+            y = np.where(np.isfinite(self.risk[number]), self.risk[number], np.nan)  # infinite risks are not drawn
+            style = {"color": color, "ms": 4.5, "label": label}
             if self.standard_error is None:
-                self.lines_ += ax.plot(self.x, y, (marker if len(self.x) <= FEW else "") + style, **look)
+                line_format = (marker if len(self.x) <= MAX_MARKED_POINTS else "") + line_style
+                self.lines_ += ax.plot(self.x, y, line_format, **style)
                 continue
-            bars = {"mfc": "white", "elinewidth": 1.0, "capsize": 2}
-            self.errorbars_.append(ax.errorbar(self.x, y, self.standard_error[number], fmt=marker, **bars, **look))
-            self.lines_.append(self.errorbars_[-1][0])
+            style |= {"mfc": "white", "elinewidth": 1.0, "capsize": 2}
+            bars = ax.errorbar(self.x, y, self.standard_error[number], fmt=marker, **style)
+            self.errorbars_.append(bars)
+            self.lines_.append(bars[0])
         self.reference_line_ = None
         if self.reference is not None:
-            color, style = (BLACK, ":") if self.standard_error is None else (GREY, "--")
+            color, line_style = (BLACK, ":") if self.standard_error is None else (GREY, "--")
             name = self.reference_label
-            self.reference_line_ = ax.axhline(self.reference, color=color, ls=style, lw=1.2, label=name, zorder=0)
-        self._set_height(before)
-        many = len(ax.get_legend_handles_labels()[0]) > 6
-        alpha = r"share of the columns in a member, $\alpha$"
-        finish(ax, 3 if many else "best", xlabel=alpha, ylabel="risk")
+            self.reference_line_ = ax.axhline(self.reference, color=color, ls=line_style, lw=1.2, label=name, zorder=0)
+        self._set_height(earlier_limits)
+        is_crowded = len(ax.get_legend_handles_labels()[0]) > 6
+        label = r"fraction of the columns in a member, $\alpha$"
+        finish(ax, 3 if is_crowded else "best", xlabel=label, ylabel="risk")
         return self
 
-    def _set_height(self, before: tuple[float, float] | None) -> None:
-        """Leave out what is 2.5 times above the smallest risks and the null predictor, the leftmost risk.
+    def _set_height(self, earlier_limits: tuple[float, float] | None) -> None:
+        """Limit the y axis to 2.5 times the smallest risks and the leftmost risk, which is near the null predictor.
 
-        What other curves on the same axes need is kept.
+        The limits of earlier curves on the same axes stay visible.
         """
         curves = [curve[np.isfinite(curve)] for curve in self.risk if np.isfinite(curve).any()]
-        least = [float(curve.min()) for curve in curves]
-        known = [] if self.reference is None else [self.reference]
-        top, bottom = 2.5 * max(*known, *least, *(float(curve[0]) for curve in curves)), min(*known, *least, np.inf)
+        levels = [] if self.reference is None else [self.reference]
+        levels += [float(curve.min()) for curve in curves]
+        top = 2.5 * max(levels + [float(curve[0]) for curve in curves])
+        bottom = min(levels)
         if bottom < top < max(float(curve.max()) for curve in curves):
             bottom -= 0.05 * (top - bottom)
-            low, high = (bottom, top) if before is None else before
+            low, high = (bottom, top) if earlier_limits is None else earlier_limits
             self.ax_.set_ylim(min(bottom, low), max(top, high))
 
 

@@ -1,4 +1,4 @@
-"""How the size of the members was chosen."""
+"""Tuning curve of the size of the members."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..figures.draw import BLACK, BLUE, VERMILLION
-from ._scaffold import FEW, PALE, Array, finish, log_members, panels, split_model
+from ._scaffold import MAX_MARKED_POINTS, PALE, Array, finish, log_members, panels, split_model
 
 CRITERIA = {"loo": "leave-one-out", "kfold": "k-fold", "gcv": "generalised cross-validation", "oob": "out-of-bag"}
 
@@ -22,7 +22,7 @@ class TuningCurveDisplay:
     mse : array-like of shape (n_sizes,)
         Estimated mean squared error with `n_estimators` members.
     mse_infinity : array-like of shape (n_sizes,)
-        The same with infinitely many.
+        Estimated mean squared error with infinitely many members.
     standard_error : array-like of shape (n_sizes,)
         Standard error of `mse` over rows.
     best_size : int or float
@@ -32,20 +32,20 @@ class TuningCurveDisplay:
     n_estimators : int
         Number of members.
     criterion : {"loo", "kfold", "gcv", "oob"}, default="loo"
-        How errors were estimated.
+        Criterion by which errors were estimated.
     best_error : float, default=None
         Standard error of `best_mse`.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where errors were drawn.
+        Axes of the drawing.
     figure_ : matplotlib Figure
         The figure.
     line_ : matplotlib Line2D
         Errors at `n_estimators` members.
     infinity_line_ : matplotlib Line2D or None
-        Errors of infinitely many, where `n_estimators` is a number.
+        Errors of infinitely many members, if `n_estimators` is finite.
     band_ : matplotlib PolyCollection
         One standard error to either side.
     best_ : matplotlib ErrorbarContainer
@@ -82,19 +82,19 @@ class TuningCurveDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw what a tuned estimator found.
+        """Draw the tuning curve of an estimator.
 
         Parameters
         ----------
         estimator : OLSEnsembleRegressorCV
-            A fitted one, or a pipeline with one.
+            A fitted model, or a pipeline that ends with one.
         ax : matplotlib Axes, default=None
             Where to draw; None: a new figure.
 
         Returns
         -------
         display : TuningCurveDisplay
-            With the drawing done. Several targets: errors are means over them.
+            With the drawing done. Errors are means over targets.
         """
         estimator = split_model(estimator, cls, "risk_curve", "Fit an OLSEnsembleRegressorCV instead.").estimator
         results = estimator.cv_results_
@@ -125,18 +125,21 @@ class TuningCurveDisplay:
         """
         self.figure_, ax, _ = panels(ax)
         self.ax_ = ax
-        sizes, mse, error = np.asarray(self.sizes), np.asarray(self.mse), np.asarray(self.standard_error)
+        sizes = np.asarray(self.sizes)
+        mse = np.asarray(self.mse)
+        error = np.asarray(self.standard_error)
         name = "one standard error"
         self.band_ = ax.fill_between(sizes, mse - error, mse + error, color=PALE, alpha=0.6, lw=0, label=name)
         count = "infinitely many" if self.n_estimators == np.inf else f"{self.n_estimators}"
         name = f"{count} members"
-        (self.line_,) = ax.plot(sizes, mse, "o-" if len(sizes) <= FEW else "-", ms=4, color=BLUE, label=name)
+        line_format = "o-" if len(sizes) <= MAX_MARKED_POINTS else "-"
+        (self.line_,) = ax.plot(sizes, mse, line_format, ms=4, color=BLUE, label=name)
         self.infinity_line_ = None
         if self.n_estimators < np.inf:
             (self.infinity_line_,) = ax.plot(sizes, self.mse_infinity, "--", color=VERMILLION, label="infinitely many")
-        what = f"{self.best_size:.4g} columns"
-        look = {"fmt": "D", "ms": 7, "mfc": "none", "mew": 1.5, "color": BLACK, "capsize": 4}
-        self.best_ = ax.errorbar([self.best_size], [self.best_mse], self.best_error, label=f"chosen: {what}", **look)
+        name = f"chosen: {self.best_size:.4g} columns"
+        style = {"fmt": "D", "ms": 7, "mfc": "none", "mew": 1.5, "color": BLACK, "capsize": 4}
+        self.best_ = ax.errorbar([self.best_size], [self.best_mse], self.best_error, label=name, **style)
         if sizes[-1] >= 20 * sizes[0]:
             log_members(ax)
         heights = np.r_[mse, self.mse_infinity]

@@ -1,4 +1,4 @@
-"""The paper's figures, and those it lacks: recipes (constants), plans (what to compute), drawings.
+"""The paper's figures and further figures: recipes (constants), plans (computations), drawings.
 
 >>> from olsen.figures import RECIPES
 >>> RECIPES["figure6"].title

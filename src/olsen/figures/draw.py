@@ -1,7 +1,7 @@
-"""Drawing: a figure's table in, a matplotlib figure out. Nothing is computed here.
+"""Drawing: a figure's table in, a matplotlib figure out, without any computation.
 
-Colours are those of Okabe and Ito, told apart with any colour vision; markers and line styles say the same again, so
-that the figures survive grey printing. Widths are a journal's column (3.4 inches) or both (7 inches).
+The colours of Okabe and Ito are distinguishable with any colour vision; markers and line styles repeat the distinction,
+so that the figures survive grey printing. Widths are one column of a journal (3.4 inches) or two (7 inches).
 """
 
 from __future__ import annotations
@@ -25,9 +25,16 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-BLUE, VERMILLION, PURPLE, GREY = "#0072B2", "#D55E00", "#CC79A7", "#777777"
-COLUMN, PAGE = 3.4, 7.0  # inches
+BLACK = "#000000"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+GREEN = "#009E73"
+BLUE = "#0072B2"
+VERMILLION = "#D55E00"
+PURPLE = "#CC79A7"
+GREY = "#777777"
+COLUMN_WIDTH = 3.4  # inches
+PAGE_WIDTH = 7.0  # inches
 STYLE: dict[Any, Any] = {
     "font.size": 8, "axes.titlesize": 8, "axes.labelsize": 8, "legend.fontsize": 7, "xtick.labelsize": 7,
     "ytick.labelsize": 7, "axes.spines.top": False, "axes.spines.right": False, "axes.linewidth": 0.6,
@@ -48,7 +55,7 @@ def draw(name: str, table: Table) -> Figure:
     name : str
         ``"figure1"`` to ``"figure10"``.
     table : mapping of columns
-        As :func:`olsen.figures.compute` returns it.
+        Table from :func:`olsen.figures.compute`.
 
     Returns
     -------
@@ -80,31 +87,32 @@ def save(figure: Figure, folder: str | os.PathLike[str], name: str) -> list[Path
 
 
 class Picture(NamedTuple):
-    """A figure: its panels (name in the table, what is set of their axes) and its curves, each with its style.
+    """A figure: its panels (name in the table, settings of the axes) and its curves, each with its style.
 
-    `key` are entries of the legend that stand for no single curve; without them it names the curves.
+    `key` has the entries of the legend if the entries are not the curves.
     """
 
     size: tuple[float, float]
     panels: tuple[tuple[str, dict[str, Any]], ...]
     curves: dict[str, dict[str, Any]]
     axes: dict[str, Any]
-    place: str = "upper right"
-    columns: int = 1
+    legend_location: str = "upper right"
+    legend_columns: int = 1
     key: Mapping[str, dict[str, Any]] = MappingProxyType({})
 
 
 def _draw(picture: Picture, table: Table) -> Figure:
     from matplotlib.lines import Line2D
 
-    below = len(picture.panels) > 1 and picture.size[0] == COLUMN  # two panels of a column stand below each other
-    shape = (len(picture.panels), 1) if below else (1, len(picture.panels))
-    figure, panels = _axes(picture.size, *shape, sharex=below)
+    stacked = len(picture.panels) > 1 and picture.size[0] == COLUMN_WIDTH  # two panels in a column, one below the other
+    shape = (len(picture.panels), 1) if stacked else (1, len(picture.panels))
+    figure, panels = _axes(picture.size, *shape, sharex=stacked)
     for axes, (panel, settings) in zip(panels, picture.panels, strict=True):
         for series, style in picture.curves.items():
-            _curve(
-                axes, style, *(_select(table, panel, series, kind) for kind in ("simulation", "theory", "reference"))
-            )
+            points = _select(table, panel, series, "simulation")
+            theory = _select(table, panel, series, "theory")
+            reference = _select(table, panel, series, "reference")
+            _curve(axes, style, points, theory=theory, reference=reference)
         peak = _select(table, panel, "columns = rows", "reference")[0]
         if len(peak):
             axes.axvline(peak[0], color=GREY, lw=0.6, ls=":", zorder=0)
@@ -113,19 +121,19 @@ def _draw(picture: Picture, table: Table) -> Figure:
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() == "log":
                 plain_log(axis)
-        if below:
+        if stacked:
             axes.label_outer()
     key = picture.key or picture.curves
     handles = [Line2D([], [], label=_math(name), **style) for name, style in key.items()]
-    place: Any = figure if "outside" in picture.place else panels[0]
-    place.legend(handles=handles, loc=picture.place, ncols=picture.columns)
+    legend_owner: Any = figure if "outside" in picture.legend_location else panels[0]
+    legend_owner.legend(handles=handles, loc=picture.legend_location, ncols=picture.legend_columns)
     return figure
 
 
 def _curve(axes: Axes, style: dict[str, Any], points: Floats, theory: Floats, reference: Floats) -> None:
-    """Theory as a line and simulation as points with one standard error; without theory, a line through the points.
+    """Draw theory as a line, and simulation as points with one standard error; without theory, join the points.
 
-    What is neither is a reference: a dashed line, or a level across the panel.
+    A series without simulation is a reference: a dashed line, or a level across the panel.
     """
     line = {name: value for name, value in style.items() if name in ("color", "ls", "lw")}
     if points.size:
@@ -160,7 +168,7 @@ def _select(table: Table, panel: str, series: str, kind: str) -> Floats:
 
 
 def plain_log(axis: Axis) -> None:
-    """Labels such as 0.5 and 20 instead of powers of ten; more of them where there are few decades."""
+    """Label a logarithmic axis by numbers such as 0.5 and 20, not powers of ten; with more labels for few decades."""
     from matplotlib.ticker import LogLocator
 
     low, high = axis.get_view_interval()
@@ -169,10 +177,11 @@ def plain_log(axis: Axis) -> None:
     axis.set_minor_formatter(lambda value, position: "")
 
 
-def _look(color: str, style: str = "o-", face: str | None = None, **more: Any) -> dict[str, Any]:
-    """A marker, a line and their colour; `face` is the inside of the marker."""
-    marker, line = style[0], style[1:] or "none"
-    return {"color": color, "marker": marker, "ls": line, "lw": 1.1, "mfc": face or color, "mew": 0.8, "ms": 3.2} | more
+def _look(color: str, style: str = "o-", face: str | None = None, **changes: Any) -> dict[str, Any]:
+    """Style of a curve: colour, marker and line; `face` is the colour of the inside of the marker."""
+    marker = {"marker": style[0], "mfc": face or color, "mew": 0.8, "ms": 3.2}
+    line = {"color": color, "ls": style[1:] or "none", "lw": 1.1}
+    return marker | line | changes
 
 
 def _dashed(color: str = BLACK, ls: str = "--", lw: float = 0.9) -> dict[str, Any]:
@@ -188,12 +197,12 @@ SCALED = {"mu=1": ("o-", None), "best mu": ("s:", "white")}
 
 PICTURES: Mapping[str, Picture] = {
     "figure2": Picture(
-        (COLUMN, 3.1),
+        (COLUMN_WIDTH, 3.1),
         (("risk", {}),),
         {f"{gamma}, {rows}": _look(color, *SAMPLED[rows]) for gamma, color in GAMMAS.items() for rows in SAMPLED}
         | {f"{gamma}, optimal ridge": _dashed(color) for gamma, color in GAMMAS.items()},
         {**MEMBERS, "yscale": "log", "ylabel": "risk"},
-        columns=2,
+        legend_columns=2,
         key={
             **{gamma: {"color": color, "lw": 3} for gamma, color in GAMMAS.items()},
             "eta=1": _look(GREY, "o-"), r"$\eta=1.1\,\alpha\gamma$": _look(GREY, "s:", "white"),
@@ -201,7 +210,7 @@ PICTURES: Mapping[str, Picture] = {
         },
     ),
     "figure3": Picture(
-        (COLUMN, 4.6),
+        (COLUMN_WIDTH, 4.6),
         (
             ("alpha_*", {"title": r"$\alpha=\alpha_*$, best for $k=\infty$", "yscale": "log"}),
             ("alpha of k", {"title": r"$\alpha$ best for the $k$ at hand"}),
@@ -213,20 +222,20 @@ PICTURES: Mapping[str, Picture] = {
         NOISE,
     ),
     "figure4": Picture(
-        (COLUMN, 2.7),
+        (COLUMN_WIDTH, 2.7),
         (("risk", {}),),
         {f"{alpha}, {mu}": _look(color, *SCALED[mu]) for alpha, color in ALPHAS.items() for mu in SCALED}
         | {"optimal ridge": _dashed(GREY)},
         {**NOISE, "ylabel": r"risk, $k=\infty$", "ylim": (0, 1.3)},
         "upper left",
-        2,
-        {
+        legend_columns=2,
+        key={
             r"$\alpha=\alpha_*/2$": {"color": BLUE, "lw": 3}, "alpha=1/2": {"color": VERMILLION, "lw": 3},
             "mu=1": _look(GREY), r"$\mu=\mu_*$": _look(GREY, "s:", "white"), "optimal ridge": _dashed(GREY),
         },
     ),
     "figure5": Picture(
-        (COLUMN, 4.2),
+        (COLUMN_WIDTH, 4.2),
         (("bias", {"ylabel": "bias"}), ("variance", {"ylabel": "variance"})),
         {
             "independent members": _look(VERMILLION), "balanced members": _look(BLUE, "s-", "white"),
@@ -235,7 +244,7 @@ PICTURES: Mapping[str, Picture] = {
         MEMBERS,
     ),
     "figure6": Picture(
-        (COLUMN, 2.8),
+        (COLUMN_WIDTH, 2.8),
         (("risk", {}),),
         {
             "k=1": _look(VERMILLION), "k=10": _look(ORANGE, "s-"), "k=inf": _look(BLUE, "^-"),
@@ -244,17 +253,17 @@ PICTURES: Mapping[str, Picture] = {
         {"yscale": "log", "ylim": (0.4, 30), "xlabel": "columns in a member", "ylabel": "risk"},
     ),
     "figure7": Picture(
-        (PAGE, 2.6),
+        (PAGE_WIDTH, 2.6),
         (("diagonal", {"title": "variances from 1 down to 0.01"}), ("ar1", {"title": "neighbours correlated"})),
         {
             "ensemble, uniform": _look(VERMILLION), "ensemble, matched to ridge": _look(BLUE, "s-"),
             "ridge": _look(BLACK, "^--", "white", ms=5),
         },
-        {"xlabel": "mean share of columns in a member", "ylabel": "risk"},
+        {"xlabel": "mean fraction of columns in a member", "ylabel": "risk"},
         "best",
     ),
     "figure8": Picture(
-        (PAGE, 2.6),
+        (PAGE_WIDTH, 2.6),
         (
             ("gamma=0.5", {"title": r"$\gamma=0.5$", "ylim": (0.3, 1.3)}),
             ("gamma=2", {"title": r"$\gamma=2$", "ylim": (0.5, 3.0)}),
@@ -265,11 +274,11 @@ PICTURES: Mapping[str, Picture] = {
         },
         {"xlabel": r"$\alpha$", "ylabel": "risk"},
         "upper center",
-        2,
+        legend_columns=2,
     ),
     "figure9": Picture(
-        (PAGE, 2.8),
-        (("risk", {"ylim": (0, None)}), ("risk", {"yscale": "log"})),  # the dense end is seen; ratios are distances
+        (PAGE_WIDTH, 2.8),
+        (("risk", {"ylim": (0, None)}), ("risk", {"yscale": "log"})),  # linear for many coefficients, log for ratios
         {
             "ensemble, size tuned": _look(VERMILLION, lw=0.8), "ridge": _look(BLACK, "^-", "white", lw=0.8),
             "lasso": _look(PURPLE, "v-", "white", lw=0.8), "adaptive ensemble": _look(BLUE, "D-", lw=1.4),
@@ -277,10 +286,10 @@ PICTURES: Mapping[str, Picture] = {
         },
         {"xscale": "log", "xlabel": "coefficients that are not zero", "ylabel": "risk"},
         "outside upper center",
-        6,
+        legend_columns=6,
     ),
     "figure10": Picture(
-        (COLUMN, 3.1),
+        (COLUMN_WIDTH, 3.1),
         (("distance", {}),),
         {
             "balanced, uniform": _look(VERMILLION), "balanced, same probabilities": _look(ORANGE, "s-"),
@@ -298,8 +307,9 @@ def _draw_member(table: Table) -> Figure:
 
     shape, order, _ = _select(table, "member", "shape", "picture")
     n, p = (int(v) for v in shape[np.argsort(order)])
-    rows, columns = (_select(table, "member", name, "picture")[0].astype(int) for name in ("rows", "columns"))
-    figure, (axes,) = _axes((COLUMN, 2.6), 1, 1)
+    rows = _select(table, "member", "rows", "picture")[0].astype(int)
+    columns = _select(table, "member", "columns", "picture")[0].astype(int)
+    figure, (axes,) = _axes((COLUMN_WIDTH, 2.6), 1, 1)
     top = (n - p) / 2
 
     def square(x: float, y: float, color: str, **style: Any) -> None:

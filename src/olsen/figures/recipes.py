@@ -1,6 +1,7 @@
-"""The constants of every figure: what the captions say, and the extent at which it is run.
+"""Constants of every figure: the numbers of the captions, and the extent of the simulation.
 
-``paper`` has the captions' numbers of trials, members and points; ``quick`` fewer of them, for a look within a minute.
+``paper`` has the numbers of trials, members and points of the captions; ``quick`` has smaller numbers, for a look
+within a minute.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ class Recipe:
     title : str
         A few words.
     constants : mapping
-        The same at both scales.
+        Constants that are equal at both scales.
     paper, quick : mapping
-        What differs.
+        Constants that differ.
 
     Examples
     --------

@@ -88,29 +88,32 @@ def reproduce(
     progress : callable, default=None
         Called with the figure's name and the numbers of finished trials and of all trials.
     finished : callable, default=None
-        Called with the report of every figure once it is written.
+        Called with the report of every figure after its files are written.
 
     Returns
     -------
     list of dict
-        Of every figure: name, seconds, files, and the largest deviation from theory in standard errors.
+        Report of every figure: name, title, seconds, files, and the largest deviation from theory in standard errors.
     """
-    from_extra("matplotlib", "plot", "Drawing figures")  # before the work, not after it
+    from_extra("matplotlib", "plot", "Drawing figures")  # fail before the simulation, not after it
     reports = []
     for name in list(RECIPES) if names is None else names:
         start = time.perf_counter()
-        report = partial(progress, name) if progress else None
-        table = compute(name, scale, seed=seed, n_jobs=n_jobs, store=Path(out) / "trials", progress=report)
+        figure_progress = partial(progress, name) if progress else None
+        table = compute(name, scale, seed=seed, n_jobs=n_jobs, store=Path(out) / "trials", progress=figure_progress)
         atomically(Path(out) / f"{name}.csv", partial(_write_csv, table))
         files = save(draw(name, table), out, name)
-        seconds, recipe, found = time.perf_counter() - start, RECIPES[name], deviation(table)
+        seconds = time.perf_counter() - start
+        recipe = RECIPES[name]
+        largest_deviation = deviation(table)
         manifest = {
             "figure": name, "title": recipe.title, "scale": scale, "constants": vars(recipe.at(scale)), "seed": seed,
-            "seconds": round(seconds, 3), "deviation": found, "versions": versions(),
+            "seconds": round(seconds, 3), "deviation": largest_deviation, "versions": versions(),
         }  # fmt: skip
         text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
         atomically(Path(out) / f"{name}.json", partial(Path.write_text, data=text, encoding="utf-8"))
-        reports.append({"name": name, "title": recipe.title, "seconds": seconds, "files": files, "deviation": found})
+        summary = {"name": name, "title": recipe.title, "seconds": seconds, "files": files}
+        reports.append({**summary, "deviation": largest_deviation})
         if finished:
             finished(reports[-1])
     return reports
