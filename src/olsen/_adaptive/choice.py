@@ -20,8 +20,8 @@ from .weights import FoldProducts, shrink_to_null, shrink_to_ridge, stack
 
 Array = NDArray[np.float64]
 
-NEGLIGIBLE_WEIGHT = 0.02  # that is not worth a scheme
-SELECTION_PROBABILITY = 0.5  # of being in a member, from which on the sparse scheme keeps a column
+NEGLIGIBLE_WEIGHT = 0.02  # weights below are set to zero
+SELECTION_PROBABILITY = 0.5  # inclusion probability from which on the sparse scheme selects a column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +30,14 @@ class WeightedScheme:
 
     name: str
     weight: float
-    prior_variances: Array  # (p,) of the columns as given
+    prior_variances: Array  # (p,) for the columns in their original units
     penalty: float
     inclusion: Array  # (p,) probability of every column to be in a member
 
 
 @dataclass(frozen=True)
 class HeldOutFit:
-    """The mixture without a fold of rows, and its residuals for them."""
+    """The mixture fitted without a fold, and its residuals for the rows of the fold."""
 
     coef: Array  # (p,)
     intercept: float
@@ -47,20 +47,20 @@ class HeldOutFit:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """Sampling schemes with their weights, and how far the mixture can be trusted."""
+    """Sampling schemes with their weights, and the estimated error of the mixture."""
 
     weights: dict[str, float]  # of every scheme that has one
-    errors: dict[str, float]  # estimated error of every scheme by itself
-    schemes: tuple[WeightedScheme, ...]  # determinantal ones
+    errors: dict[str, float]  # estimated error of every scheme alone
+    schemes: tuple[WeightedScheme, ...]  # determinantal schemes
     mse: float
     standard_error: float
     fits: list[HeldOutFit]  # of the mixture in every fold
-    selected: NDArray[np.bool_]  # (p,) columns that the sparse scheme keeps; empty without it
-    selection_frequency: Array  # (p,) fraction of the folds in which it does
-    enlargement: float = 1.0  # factor on residuals of the folds, to the estimated error
+    selected: NDArray[np.bool_]  # (p,) columns that the sparse scheme selects; empty without that scheme
+    selection_frequency: Array  # (p,) fraction of the folds in which a column is selected
+    enlargement: float = 1.0  # factor that brings residuals of the folds to the estimated error
 
     def rearranged(self, arrangement: Arrangement) -> Choice:
-        """The choice for rows and columns as they came, from that for an arrangement of them."""
+        """The choice in the original order of rows and columns, from the choice in an arrangement."""
         back = arrangement.columns_back
         schemes = tuple(
             replace(scheme, prior_variances=back(scheme.prior_variances), inclusion=back(scheme.inclusion))
@@ -68,13 +68,16 @@ class Choice:
         )
         fits = []
         for fit in self.fits:
-            rows, residual = fit.rows, fit.residual
+            rows = fit.rows
+            residual = fit.residual
             if rows is not None and residual is not None:
                 rows, residual = arrangement.rows_back(rows, residual)
             fits.append(HeldOutFit(back(fit.coef), fit.intercept, rows, residual))
-        selected, frequency = self.selected, self.selection_frequency
+        selected = self.selected
+        frequency = self.selection_frequency
         if len(selected):
-            selected, frequency = back(selected), back(frequency)
+            selected = back(selected)
+            frequency = back(frequency)
         return replace(self, schemes=schemes, fits=fits, selected=selected, selection_frequency=frequency)
 
 
@@ -86,18 +89,18 @@ def choose(folds: FoldData, names: frozenset[str]) -> Choice:
     errors = error_products(folds, fitted)
     candidates = _candidates(fitted, names)
     weights, optimism = _weights(errors, list(fitted), candidates)
-    return _chosen(folds, fitted, weights, errors, optimism, candidates)
+    return _chosen(folds, fitted, weights, errors, optimism=optimism, candidates=candidates)
 
 
 def null_choice(folds: FoldData) -> Choice:
     """The mean target, where no column varies."""
     fitted = {"null": SCHEMES["null"].fit(folds, {})}
     errors = error_products(folds, fitted)
-    return _chosen(folds, fitted, np.ones(1), errors, 0.0, {"null"})
+    return _chosen(folds, fitted, np.ones(1), errors, optimism=0.0, candidates={"null"})
 
 
 def _candidates(fitted: dict[str, FoldFits], names: frozenset[str]) -> set[str]:
-    """Schemes that may have a weight: uniform members whose error is not trusted only if there is nothing else."""
+    """Schemes that may have a weight; uniform members with an unreliable error only if no other scheme is usable."""
     usable = {name for name in names if fitted[name].usable}
     if not usable - {"null"} and "uniform" in names:
         usable.add("uniform")
@@ -107,7 +110,7 @@ def _candidates(fitted: dict[str, FoldFits], names: frozenset[str]) -> set[str]:
 def error_products(folds: FoldData, fitted: dict[str, FoldFits]) -> FoldProducts:
     """Mean products of the errors of all schemes in every fold.
 
-    A scheme that was fitted in the first repeat only has the lead over ridge in the others that it has in the first.
+    A scheme that was fitted in the first repeat only is assumed to have the same lead over ridge in later repeats.
     """
     names = list(fitted)
     coefs = [_coefs_in_fold(fitted, f) for f in range(len(folds.folds))]
@@ -122,29 +125,30 @@ def error_products(folds: FoldData, fitted: dict[str, FoldFits]) -> FoldProducts
 
 
 def _coefs_in_fold(fitted: dict[str, FoldFits], fold: int) -> Array:
-    """Coefficients (n_schemes, p) in a fold; those of ridge in place of schemes that were not fitted there."""
+    """Coefficients (n_schemes, p) in a fold; schemes that were not fitted in the fold have those of ridge."""
     rows = []
     for fits in fitted.values():
-        known = fold < len(fits.coefs)
-        rows.append(fits.coefs[fold] if known else fitted["ridge"].coefs[fold])
+        was_fitted = fold < len(fits.coefs)
+        rows.append(fits.coefs[fold] if was_fitted else fitted["ridge"].coefs[fold])
     return np.vstack(rows)
 
 
-def _extend_lead(products: Array, fold_weights: Array, known: int, scheme: int, ridge: int) -> None:
-    """Give a scheme that is known in the first folds its mean lead over ridge in the others."""
-    weights = fold_weights[:known] / fold_weights[:known].sum()
-    S = np.tensordot(weights, products[:known], axes=1)
+def _extend_lead(products: Array, fold_weights: Array, n_fitted: int, scheme: int, ridge: int) -> None:
+    """Extend the mean lead over ridge of a scheme fitted in the first folds to the later folds, in place."""
+    weights = fold_weights[:n_fitted] / fold_weights[:n_fitted].sum()
+    S = np.tensordot(weights, products[:n_fitted], axes=1)
     lead = S[scheme] - S[ridge]
-    for of_fold in products[known:]:
-        of_fold[scheme] = of_fold[ridge] + lead
-        of_fold[:, scheme] = of_fold[scheme]
-        of_fold[scheme, scheme] = of_fold[ridge, ridge] + S[scheme, scheme] - S[ridge, ridge]
+    for fold_products in products[n_fitted:]:
+        fold_products[scheme] = fold_products[ridge] + lead
+        fold_products[:, scheme] = fold_products[scheme]
+        fold_products[scheme, scheme] = fold_products[ridge, ridge] + S[scheme, scheme] - S[ridge, ridge]
 
 
 def _weights(errors: FoldProducts, names: list[str], candidates: set[str]) -> tuple[Array, float]:
     """Weights (n_schemes,), and the optimism of their cross-validated error."""
     stacked = [i for i, name in enumerate(names) if name in candidates and name != "null"]
-    ridge, null = names.index("ridge"), names.index("null")
+    ridge = names.index("ridge")
+    null = names.index("null")
     if not stacked:
         return np.eye(len(names))[null], 0.0
     weights = np.zeros(len(names))
@@ -162,15 +166,16 @@ def _chosen(
     fitted: dict[str, FoldFits],
     weights: Array,
     errors: FoldProducts,
+    *,
     optimism: float,
     candidates: set[str],
 ) -> Choice:
-    """The choice with everything that is told about it."""
+    """Assemble the choice with its errors, held-out fits and selected columns."""
     names = list(fitted)
     S = errors.mean()
     mse = max(0.0, float(weights @ S @ weights)) + optimism
-    n_known = min(len(fits.coefs) for fits in fitted.values())
-    coefs = [weights @ np.vstack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_known)]
+    n_fitted = min(len(fits.coefs) for fits in fitted.values())  # folds in which all schemes were fitted
+    coefs = [weights @ np.vstack([fits.coefs[f] for fits in fitted.values()]) for f in range(n_fitted)]
     fits = _held_out_fits(folds, coefs)
     selected, frequency = _selection(folds, fitted.get("sparse"))
     return Choice(
@@ -203,18 +208,18 @@ def _weighted_schemes(folds: FoldData, fitted: dict[str, FoldFits], weights: Arr
 
 
 def _selection(folds: FoldData, sparse: FoldFits | None) -> tuple[NDArray[np.bool_], Array]:
-    """Columns that the sparse scheme keeps, and the fraction of the folds in which it does; empty without it."""
+    """Columns that the sparse scheme selects, and the fraction of folds in which it does; empty without the scheme."""
     if sparse is None:
         return np.empty(0, dtype=bool), np.empty(0)
     assert sparse.prior_variances is not None and sparse.fold_prior_variances is not None
     on_all_rows = inclusion(folds.all_rows, sparse.prior_variances, sparse.penalty)
     in_folds = folds.map(inclusion, folds.fits[:-1], sparse.fold_prior_variances, repeat(sparse.penalty))
-    kept = [probabilities >= SELECTION_PROBABILITY for probabilities in in_folds]
-    return on_all_rows >= SELECTION_PROBABILITY, np.mean(kept, axis=0)
+    selected = [probabilities >= SELECTION_PROBABILITY for probabilities in in_folds]
+    return on_all_rows >= SELECTION_PROBABILITY, np.mean(selected, axis=0)
 
 
 def _held_out_fits(folds: FoldData, coefs: list[Array]) -> list[HeldOutFit]:
-    """The mixture without each fold, as far as all of it is known."""
+    """The mixture without each fold, for the folds in which all schemes were fitted."""
     fits = []
     for fold, coef in zip(folds.folds, coefs, strict=False):
         residual = fold.residuals(coef[None])
@@ -224,13 +229,13 @@ def _held_out_fits(folds: FoldData, coefs: list[Array]) -> list[HeldOutFit]:
 
 
 def _enlargement(fits: list[HeldOutFit], mse: float) -> float:
-    """Factor that makes the residuals, by which weights were chosen, as large as the estimated error."""
+    """Factor that brings the residuals, which also chose the weights, to the size of the estimated error."""
     squares = np.concatenate([np.zeros(0), *(fit.residual**2 for fit in fits if fit.residual is not None)])
     return float(np.sqrt(max(1.0, mse / squares.mean()))) if squares.any() else 1.0
 
 
 def _standard_error(folds: FoldData, fits: list[HeldOutFit], mse: float) -> float:
-    """Standard error of the estimated error; from moments its order is known, that of Gaussian errors."""
+    """Standard error of the estimated error; moments only give its order, that of Gaussian errors."""
     if any(fit.residual is None for fit in fits):
         return mse * float(np.sqrt(2 / folds.n_rows))
     squares = np.concatenate([np.asarray(fit.residual) ** 2 for fit in fits])
@@ -238,5 +243,5 @@ def _standard_error(folds: FoldData, fits: list[HeldOutFit], mse: float) -> floa
     row_weights = np.concatenate([test.weight for test in tests if isinstance(test, TestRows)])
     fractions = row_weights / row_weights.sum()
     deviations = fractions * (squares - fractions @ squares)
-    # a row in several repeats is no more rows
+    # repeats do not add rows: a row that is held out several times counts once
     return float(np.sqrt(len(squares) / folds.n_rows * np.sum(deviations**2)))

@@ -18,7 +18,7 @@ from .schemes import LARGEST_ROW_FRACTION
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-MANY_MEMBERS = 1000  # for which the size of uniform members is chosen, where they are infinitely many
+MANY_MEMBERS = 1000  # number for which the size of uniform members is chosen, if the ensemble is infinite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class MixtureSelection:
 
     choice: Choice
     uniform_size: int  # columns of uniform members
-    column_order: Indices | None = None  # by content, from which uniform members are drawn
+    column_order: Indices | None = None  # order by content, from which uniform members are drawn
     prediction: Array | None = None  # (n, 1) of held-out rows
 
 
@@ -35,17 +35,17 @@ def choose_mixture(
     data: SelectionData, schemes: frozenset[str], fit_intercept: bool, k: float, threads: Threads
 ) -> list[MixtureSelection]:
     """Choose the mixture of sampling schemes of every target, for k members."""
-    # beside penalised fits a rough size of uniform members will do
+    # in a mixture with penalised fits, a rough size of uniform members is enough
     paths = Paths(PATH_SEED, "balanced", threads, batch=2, min_batches=2)
     options = SizeOptions(fit_intercept=fit_intercept, max_sizes=MAX_SIZES // 2)
-    many = MANY_MEMBERS if np.isinf(k) else k
-    return [_of_target(target, options, schemes, many, paths) for target in data.targets()]
+    n_members = MANY_MEMBERS if np.isinf(k) else k
+    return [_choose_for_target(target, options, schemes, n_members, paths) for target in data.targets()]
 
 
-def _of_target(
+def _choose_for_target(
     data: SelectionData, options: SizeOptions, schemes: frozenset[str], k: float, paths: Paths
 ) -> MixtureSelection:
-    """Choose for rows in an order that depends on their content, and for moments as they are."""
+    """Choose the mixture of one target; rows are first ordered by content, moments are used as they are."""
     if isinstance(data, MomentData):
         return _choose(data, options, schemes, k, paths)
     rows, arrangement = data.arranged()
@@ -58,27 +58,27 @@ def _of_target(
 def _choose(
     data: SelectionData, options: SizeOptions, schemes: frozenset[str], k: float, paths: Paths
 ) -> MixtureSelection:
-    """Uniform members have their best size in the folds, in proportion to the root of the rows."""
+    """Choose the mixture; the best size of uniform members in the folds grows with the root of the number of rows."""
     n, p = data.shape
     with blas_for((n, p)):
-        curve, trained_on, folds, penalty = data.in_folds(options, paths)
+        curve, n_training_rows, folds, penalty = data.in_folds(options, paths)
         average = curve.average
-        size = round(float(average.sizes[first_least(average.mse(k))]) * np.sqrt(n / trained_on))
+        size = round(float(average.sizes[first_least(average.mse(k))]) * np.sqrt(n / n_training_rows))
         size = max(1, min(size, p, int(LARGEST_ROW_FRACTION * (n - options.fit_intercept))))
-        if penalty is None:  # no column varies
+        if penalty is None:  # all columns are constant
             return MixtureSelection(choice=null_choice(folds), uniform_size=size)
         choice = choose(replace(folds, ridge_penalty=penalty, uniform_size=size), schemes)
     return MixtureSelection(choice=choice, uniform_size=size)
 
 
 def _held_out_prediction(data: RowData, choice: Choice) -> Array | None:
-    """Prediction (n, 1) of every row by the mixtures without it, averaged over repeats; None where some have none."""
+    """Held-out predictions (n, 1), averaged over repeats; None if rows were never held out."""
     Y = data.problem.Y
     total = np.zeros(len(Y))
-    times = np.zeros(len(Y))
+    count = np.zeros(len(Y))
     for fit in choice.fits:
         if fit.rows is None or fit.residual is None:
             return None
         np.add.at(total, fit.rows, Y[fit.rows, 0] - fit.residual)
-        np.add.at(times, fit.rows, 1)
-    return (total / times)[:, None] if times.all() else None
+        np.add.at(count, fit.rows, 1)
+    return (total / count)[:, None] if count.all() else None

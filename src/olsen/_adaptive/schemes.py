@@ -1,7 +1,7 @@
 r"""The registry of sampling schemes that an adaptive ensemble is made of.
 
 Penalised least squares with prior variances d of standardised columns,
-:math:`\min_b \|y - Xb\|^2 + \lambda \sum_j b_j^2 / d_j`, is the mean of all determinantal members with these prior
+:math:`\min_b \|y - Xb\|^2 + \lambda \sum_j b_j^2 / d_j`, is the mean of all determinantal members with the same prior
 variances (``subsets.Determinantal``; status: theorem). Four schemes, from dense signals to sparse ones, are such fits:
 
 - **ridge**: :math:`d_j = 1`;
@@ -31,31 +31,31 @@ from .._tuning.penalised import lasso_path, lasso_penalty, members, penalised
 
 Array = NDArray[np.float64]
 
-PENALTY_FACTORS = 10.0 ** np.array([1.0, 0.25, -0.5, -1.25, -2.0])  # of the penalty of ridge, for power and sparse
-# fractions of the lasso's largest penalty: fine where few columns come in, then every second one
+PENALTY_FACTORS = 10.0 ** np.array([1.0, 0.25, -0.5, -1.25, -2.0])  # times the penalty of ridge, for power and sparse
+# fractions of the lasso's largest penalty: a fine grid where few columns enter, then every second point
 LASSO_FRACTIONS = np.geomspace(1.0, 2e-3, 21)[[*range(8), *range(8, 21, 2)]]
-LASSO_STEPS_BEYOND = 3  # penalties beyond the best one of the first repeat, which later repeats try
-MIN_PAIRS = 15  # of uniform members that judge in a fold
-MAX_PAIRS = 30
-MAX_PAIR_OPERATIONS = 1e8  # of the solves of one fold: more pairs are better judges of small differences
-MAX_DRAWN_COLUMNS = 6e4  # by all pairs of one fold
+LASSO_STEPS_BEYOND = 3  # penalties beyond the best one of the first repeat that later repeats try
+MIN_PAIRS = 15  # pairs of uniform members in a fold
+MAX_PAIRS = 30  # more pairs estimate small differences better
+MAX_PAIR_OPERATIONS = 1e8  # operations of the solves of one fold
+MAX_DRAWN_COLUMNS = 6e4  # columns of all pairs of one fold
 LARGEST_ROW_FRACTION = 0.85  # columns of a uniform member for each row: members stay clear of the interpolation peak
-LEAST_EXTRAPOLATED = 0.5  # of the observed error of some uniform members: that of infinitely many is not less
-MANY_ROWS_FOR_UNIFORM = 300  # from which on uniform members are judged in the first repeat only
+MIN_EXTRAPOLATED_RATIO = 0.5  # error of infinitely many uniform members over the observed error, at least
+MANY_ROWS_FOR_UNIFORM = 300  # rows from which on uniform members are fitted in the first repeat only
 SEED = 24
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoldFits:
-    """What a scheme gives in every fold, and on all rows."""
+    """Fits of a scheme in every fold, and on all rows."""
 
-    coefs: list[Array]  # (p,) of standardised columns, for every fold, or for those of the first repeat
-    whole: Array | None = None  # (p,) on all rows
+    coefs: list[Array]  # (p,) of standardised columns, for every fold, or for the folds of the first repeat
+    coef_all_rows: Array | None = None  # (p,) on all rows
     prior_variances: Array | None = None  # (p,) on all rows, of standardised columns; None: no determinantal members
     penalty: float = 0.0  # in units of the columns
     fold_prior_variances: list[Array] | None = None  # (p,) for every fold
-    errors: list[float] | None = None  # of every fold, where they are not those of the coefficients
-    usable: bool = True  # whether the scheme can be drawn and its error be trusted
+    errors: list[float] | None = None  # error in every fold; None: that of the coefficients
+    usable: bool = True  # whether the scheme can be drawn and its error is reliable
 
 
 Fitted = Mapping[str, FoldFits]
@@ -65,10 +65,10 @@ class Scheme(Protocol):
     """A way of drawing members."""
 
     name: str
-    requires: tuple[str, ...]  # schemes whose fits it starts from
+    requires: tuple[str, ...]  # schemes whose fits are needed first
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        """Fit the scheme in every fold; `fitted` has the schemes it requires."""
+        """Fit the scheme in every fold; `fitted` holds the schemes that it requires."""
 
 
 class Ridge:
@@ -78,30 +78,30 @@ class Ridge:
     requires: tuple[str, ...] = ()
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        all_alike = np.ones(len(folds.unit))
+        prior_variances = np.ones(len(folds.unit))
         penalty = np.array([folds.ridge_penalty])
-        *in_folds, whole = folds.map(penalised, folds.fits, repeat(all_alike), repeat(penalty))
+        *in_folds, on_all_rows = folds.map(penalised, folds.fits, repeat(prior_variances), repeat(penalty))
         return FoldFits(
             coefs=[coefs[0] for coefs in in_folds],
-            whole=whole[0],
-            prior_variances=all_alike,
+            coef_all_rows=on_all_rows[0],
+            prior_variances=prior_variances,
             penalty=folds.ridge_penalty,
         )
 
 
 class Power:
-    """Columns with large ridge coefficients more often."""
+    """Determinantal members that favour columns with large ridge coefficients."""
 
     name = "power"
     requires: tuple[str, ...] = ("ridge",)
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
         ridge = fitted["ridge"]
-        assert ridge.whole is not None
+        assert ridge.coef_all_rows is not None
         variances = [powers_of(coef, 1.0) for coef in ridge.coefs]
         paths = folds.map(penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS))
         best = folds.best(paths)
-        on_all_rows = powers_of(ridge.whole, 1.0)
+        on_all_rows = powers_of(ridge.coef_all_rows, 1.0)
         return FoldFits(
             coefs=[path[best] for path in paths],
             prior_variances=on_all_rows,
@@ -117,16 +117,16 @@ class Lasso:
     requires: tuple[str, ...] = ()
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
-        first = folds.n_first
-        paths = folds.map(lasso_path, folds.fits[:first], repeat(LASSO_FRACTIONS))
+        n_first = folds.n_first
+        paths = folds.map(lasso_path, folds.fits[:n_first], repeat(LASSO_FRACTIONS))
         fractions = LASSO_FRACTIONS[: folds.best(paths) + 1 + LASSO_STEPS_BEYOND]
-        paths += folds.map(lasso_path, folds.fits[first:], repeat(fractions))
+        paths += folds.map(lasso_path, folds.fits[n_first:], repeat(fractions))
         best = folds.best([path[: len(paths[-1])] for path in paths])
         coef = paths[-1][best]
         prior_variances = folds.all_rows.copies.mean(powers_of(coef, 1.0))
         return FoldFits(
             coefs=[path[best] for path in paths[:-1]],
-            whole=coef,
+            coef_all_rows=coef,
             prior_variances=prior_variances,
             penalty=lasso_penalty(folds.all_rows, coef[:, None], float(LASSO_FRACTIONS[best])),
             usable=bool(prior_variances.any()),
@@ -141,11 +141,11 @@ class Sparse:
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
         lasso = fitted["lasso"]
-        assert lasso.whole is not None
+        assert lasso.coef_all_rows is not None
         variances = [powers_of(coef, 2.0) for coef in lasso.coefs]
         paths = folds.map(penalised, folds.fits[:-1], variances, repeat(folds.ridge_penalty * PENALTY_FACTORS))
         best = folds.best(paths)
-        prior_variances = folds.all_rows.copies.mean(powers_of(lasso.whole, 2.0))
+        prior_variances = folds.all_rows.copies.mean(powers_of(lasso.coef_all_rows, 2.0))
         return FoldFits(
             coefs=[path[best] for path in paths],
             prior_variances=prior_variances,
@@ -156,15 +156,16 @@ class Sparse:
 
 
 class Uniform:
-    """Members that see all columns alike, as in the paper.
+    """Members that draw all columns with equal probability, as in the paper.
 
-    They come in pairs, both ends of random orders of the columns. With the mean error P of a pair's mean and that of k
-    members R, infinitely many have R - 2 (P - R) / (k - 2). Wild members make that difference noise, which may be
-    negative: an error below LEAST_EXTRAPOLATED of R is not believed, and the scheme is not used where a fold had one.
+    Members come in pairs, both ends of random orders of the columns. With the mean error P of a pair's mean and the
+    error R of the mean of k members, infinitely many members have the error R - 2 (P - R) / (k - 2). Large errors of
+    single members make that difference noise, which may be negative: the error is at least MIN_EXTRAPOLATED_RATIO of R,
+    and the scheme is not used if the extrapolated error is below that bound in any fold.
     """
 
     name = "uniform"
-    requires: tuple[str, ...] = ("ridge",)  # whose lead in later repeats theirs is taken from
+    requires: tuple[str, ...] = ("ridge",)  # later repeats only have the lead over ridge
 
     def fit(self, folds: FoldData, fitted: Fitted) -> FoldFits:
         n_folds = len(folds.folds) if folds.n_rows < MANY_ROWS_FOR_UNIFORM else folds.n_first
@@ -174,14 +175,16 @@ class Uniform:
         orders = np.random.default_rng(SEED).permuted(np.tile(np.arange(p), (pairs, 1)), axis=1)
         columns = [_both_ends(orders, _size_in(fold, folds)) for fold in folds.folds[:n_folds]]
         coefs = folds.map(members, folds.fits, columns)
-        means = [of_members.mean(axis=0) for of_members in coefs]
-        of_pairs = [(of_members[:pairs] + of_members[pairs:]) / 2 for of_members in coefs]
+        means = [member_coefs.mean(axis=0) for member_coefs in coefs]
+        pair_means = [(member_coefs[:pairs] + member_coefs[pairs:]) / 2 for member_coefs in coefs]
         observed = np.concatenate(folds.map(Fold.errors, folds.folds, [mean[None] for mean in means]))
-        pair_errors = np.array([errors.mean() for errors in folds.map(Fold.errors, folds.folds, of_pairs)])
+        pair_errors = np.array([errors.mean() for errors in folds.map(Fold.errors, folds.folds, pair_means)])
         extrapolated = observed - 2 * (pair_errors - observed) / (2 * pairs - 2)
-        least = LEAST_EXTRAPOLATED * observed
+        lower_bound = MIN_EXTRAPOLATED_RATIO * observed
         return FoldFits(
-            coefs=means, errors=np.maximum(extrapolated, least).tolist(), usable=bool(np.all(extrapolated >= least))
+            coefs=means,
+            errors=np.maximum(extrapolated, lower_bound).tolist(),
+            usable=bool(np.all(extrapolated >= lower_bound)),
         )
 
 
@@ -201,7 +204,7 @@ SCHEMES: dict[str, Scheme] = {
 
 
 def in_order_of_requirement(names: frozenset[str]) -> list[Scheme]:
-    """The named schemes and those they require, each after the ones it requires."""
+    """The named schemes and all required schemes, each after the schemes that it requires."""
     needed = set(names)
     for scheme in reversed(SCHEMES.values()):  # a scheme requires only earlier ones
         if scheme.name in needed:

@@ -22,10 +22,10 @@ from .._tuning.combining import simplex_weights
 
 Array = NDArray[np.float64]
 
-N_DRAWS = 24  # of the products of errors
-FULL_SHRINKAGE_LEAD = -0.5  # standard errors of the gain over the base up to which its weights stand
-NO_SHRINKAGE_LEAD = 0.5  # standard errors from which on the stacked weights stand
-NULL_LEAD = 1.5  # standard errors by which the null model must lose without its best folds, for those to be left out
+N_DRAWS = 24  # draws of the products of errors
+FULL_SHRINKAGE_LEAD = -0.5  # gain over the base, in standard errors, up to which the weights are those of the base
+NO_SHRINKAGE_LEAD = 0.5  # gain, in standard errors, from which on the weights are the stacked ones
+NULL_LEAD = 1.5  # lead of ridge over the null model without its best folds, in standard errors, to drop such folds
 SEED = 24
 
 
@@ -35,7 +35,7 @@ class FoldProducts:
 
     products: Array  # (n_folds, n_schemes, n_schemes)
     fold_weights: Array  # (n_folds,) weights of the held-out rows
-    n_repeats: int  # of the division into folds
+    n_repeats: int  # repeats of the division into folds
     n_rows: int
 
     def mean(self, fold_weights: Array | None = None) -> Array:
@@ -46,7 +46,8 @@ class FoldProducts:
     def without_best(self, weights: Array, base: Array) -> Array:
         """Weights of the folds without the one, in each repeat, that gives most of the gain over a base.
 
-        A gain that rests on one fold may rest on one row. Folds whose gains differ by rounding only share the loss.
+        A gain that rests on one fold may rest on one row. Folds whose gains differ by rounding only are downweighted
+        equally.
         """
         gains = self.fold_weights * np.einsum("i,fij,j->f", base - weights, self.products, base + weights)
         steady = self.fold_weights.copy()
@@ -70,10 +71,10 @@ class FoldProducts:
 def stack(S: Array, n_rows: int) -> tuple[Array, float]:
     """Stacking weights (n_schemes,), and the optimism of their cross-validated error.
 
-    Optimism is the mean of what the error of weights is underestimated by in the draw that they were chosen in.
+    Optimism is the mean amount by which a draw underestimates the error of the weights chosen from it.
     """
     values, vectors = np.linalg.eigh(S)
-    # the symmetric root: signs of eigenvectors are free, and without the second factor each would be another draw
+    # the symmetric root: signs of eigenvectors are arbitrary, and would change the draw without the second factor
     root = vectors * np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300))) @ vectors.T
     rng = np.random.default_rng(SEED)
     count = max(n_rows, len(S))
@@ -90,9 +91,9 @@ def stack(S: Array, n_rows: int) -> tuple[Array, float]:
 
 
 def shrink_to_ridge(weights: Array, errors: FoldProducts, ridge: int, null: int, *, with_null: bool) -> Array:
-    """Shrink weights to a base of ridge, and of the null model if it is a candidate, unless they are clearly better.
+    """Shrink weights to a base of ridge, and of the null model if it is a candidate, unless weights are clearly better.
 
-    The gain over the base must hold without the best fold of each repeat too.
+    The gain over the base must also hold without the best fold of each repeat.
     """
     only_ridge = np.eye(len(weights))[ridge]
     only_null = np.eye(len(weights))[null]
@@ -107,7 +108,7 @@ def shrink_to_ridge(weights: Array, errors: FoldProducts, ridge: int, null: int,
 
 
 def shrink_to_null(weights: Array, errors: FoldProducts, null: int) -> Array:
-    """Shrink weights to the null model as far as the gain over it is below a standard error."""
+    """Shrink weights to the null model, fully without a gain over it, not at all from one standard error on."""
     only_null = np.eye(len(weights))[null]
     steady = errors.without_best(only_null, weights)
     lead = max(
@@ -120,7 +121,7 @@ def _base(S: Array, ridge: int, null: int) -> Array:
     """Ridge and the null model in the proportion of least error."""
     base = np.zeros(len(S))
     distance = S[ridge, ridge] - 2 * S[ridge, null] + S[null, null]
-    of_ridge = (S[null, null] - S[ridge, null]) / distance if distance > 0 else 1.0
-    base[ridge] = min(max(float(of_ridge), 0.0), 1.0)
+    ridge_weight = (S[null, null] - S[ridge, null]) / distance if distance > 0 else 1.0
+    base[ridge] = min(max(float(ridge_weight), 0.0), 1.0)
     base[null] = 1 - base[ridge]
     return base

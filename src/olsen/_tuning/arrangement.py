@@ -1,17 +1,16 @@
-r"""Order rows and columns by their content, so that the choice of a model does not depend on how a table is laid out.
+r"""Order rows and columns by content, so that the choice of a model does not depend on their order in the table.
 
 Folds and subsets are drawn by position. Before a choice is made, rows and columns are put into an order that depends on
 content alone. Rows that repeat others with their targets, more often than chance explains, are merged and their
 weights added: a copy of a row in another fold would make errors look small, and a weight of two is as two rows.
- With standardised columns Z, targets
-:math:`\tilde y` about their mean and weights w that sum to one, columns are ordered by
+With standardised columns Z, centred targets :math:`\tilde y` and weights w that sum to one, columns are ordered by
 
 .. math:: |Z'W\tilde y|, \qquad |Z'W\tilde y^2|, \qquad (Z'W\tilde y) \circ (Z'W Z Z'W\tilde y),
 
 and rows by :math:`|\tilde y|`, then by :math:`Zh`, where h holds a fixed random number for each rank of a column, then
-by :math:`\tilde y`. None of them changes with units or, except the last, with the sign of y. Values closer than
+by :math:`\tilde y`. No key changes with units or, except the last, with the sign of y. Values closer than
 ``TIE_TOL`` of the largest are tied and leave the decision to the next key, so that rounding errors decide nothing;
-rows or columns that all keys tie are copies or mirror images of each other, and stay in the order in which they came.
+rows or columns that all keys tie are copies or mirror images of each other, and stay in their original order.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ Indices = NDArray[np.int64]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 TIE_TOL = 1e-9  # fraction of the largest value of a key: closer values count as equal
-CHANCE_FACTOR = 3.0  # times the expected number of repeated rows that chance still explains
-BLOCK_ENTRIES = 1 << 20  # numbers of a block of standardised columns, which are never all held at once
-SEED = 7
+CHANCE_FACTOR = 3.0  # repeated rows over their expected number, up to which chance explains the repeats
+BLOCK_ENTRIES = 1 << 20  # numbers in a block of standardised columns, of which one block is held at a time
+SEED = 7  # seed of the fixed random numbers
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,10 @@ class Arrangement:
             return cls(columns, np.arange(n), np.arange(n))
         first, distinct_row = _distinct_rows(problem)
         n_repeats = n - len(first)
-        # a single distinct row would leave nothing to divide into folds
+        # a single distinct row cannot be divided into folds
         if len(first) < 2 or (n_repeats and chance_explains(n_repeats, [problem.Y[:, 0]], problem)):
-            first, distinct_row = np.arange(n), np.arange(n)
+            first = np.arange(n)
+            distinct_row = np.arange(n)
         columns, order = _orders(_merged(problem, first, distinct_row))
         position = np.empty(len(first), dtype=np.int64)
         position[order] = np.arange(len(first))
@@ -68,26 +68,26 @@ class Arrangement:
         return replace(moved, X=moved.X[:, self.columns])
 
     def columns_back(self, values: NDArray[Scalar]) -> NDArray[Scalar]:
-        """Values of the ordered columns, (p,), for the columns as they came."""
+        """Values of the ordered columns, (p,), in the original order of the columns."""
         out = np.empty_like(values)
         out[self.columns] = values
         return out
 
     def rows_back(self, rows: Indices, values: Array) -> tuple[Indices, Array]:
-        """All rows that some distinct `rows` stand for, and their `values` for each of them."""
+        """All original rows that equal one of the distinct `rows`, and the `values` of their distinct rows."""
         value = np.zeros(len(self.rows))
         value[rows] = values
         chosen = np.zeros(len(self.rows), dtype=bool)
         chosen[rows] = True
-        every = np.flatnonzero(chosen[self.distinct_row])
-        return every, value[self.distinct_row[every]]
+        original_rows = np.flatnonzero(chosen[self.distinct_row])
+        return original_rows, value[self.distinct_row[original_rows]]
 
 
 def _merged(problem: Problem, first: Indices, distinct_row: Indices) -> Problem:
     """The rows `first`, each with the weight of all rows that equal it."""
     n = problem.shape[0]
     if len(first) == n and np.array_equal(first, np.arange(n)):
-        return replace(problem)  # without moments, which are of columns in another order
+        return replace(problem)  # without the cached moments, whose columns are in another order
     merged = problem.take(first)
     if len(first) == n:
         return merged
@@ -96,7 +96,7 @@ def _merged(problem: Problem, first: Indices, distinct_row: Indices) -> Problem:
 
 
 def _distinct_rows(problem: Problem) -> tuple[Indices, Indices]:
-    """Number of the first of all equal rows, and for every row the position of its first."""
+    """Index of the first of all equal rows, and for every row the position of the first row that it equals."""
     p = problem.shape[1]
     unweighted = _Standardised.of(replace(problem, weight=None, fit_intercept=True))
     keys = [problem.Y[:, 0] - problem.Y[:, 0].mean(), *unweighted.times(random_numbers(p, 2)).T]
@@ -112,16 +112,17 @@ def chance_explains(n_repeats: int, targets: list[Array], problem: Problem) -> b
     """Whether independent rows of cells as coarse as those of X and `targets` would repeat each other about as often.
 
     A column of C equally likely values leaves n - C (1 - exp(-n / C)) repeats among n rows. A rounded column has about
-    range / step values, of which a bell curve uses a quarter. One column that is finer than the repeats explains that
-    they are no chance. (Merging repeats of coarse tables costs accuracy: they are observations of their own.)
+    range / step values, of which a bell curve uses a quarter. A single column too fine for that many repeats shows that
+    chance does not explain the repeats. (Merging repeats of coarse tables costs accuracy: such rows are separate
+    observations.)
     """
     n, p = problem.shape
     columns = (gather(problem.X, slice(j, j + 1), None)[:, 0] for j in range(p))
     for values in chain(targets, columns):
         in_order = np.sort(values)
-        gaps = np.diff(in_order)
+        differences = np.diff(in_order)
         width = float(in_order[-1] - in_order[0])
-        steps = gaps[gaps > TIE_TOL * width]
+        steps = differences[differences > TIE_TOL * width]
         if len(steps):
             n_values = max(1.0, width / float(steps.min()) / 4)
             expected_repeats = n + n_values * np.expm1(-n / n_values)
@@ -153,12 +154,12 @@ class Copies:
 
     @classmethod
     def of(cls, products: Array) -> Copies:
-        """From products (p, 2) of standardised columns with two random vectors, which copies have in common."""
+        """Find copies from products (p, 2) of standardised columns with two random vectors, which copies share."""
         first, second = products.T
         return cls(_ranks([np.abs(first), first * second]), np.where(first < 0, -1.0, 1.0))
 
     def mean(self, values: Array) -> Array:
-        """Values of the columns, (p,), averaged over copies: which of them a solver took is a matter of their order."""
+        """Values of the columns, (p,), averaged over copies: which copy a solver took depends on the order."""
         return np.asarray(np.bincount(self.group, weights=values)[self.group] / np.bincount(self.group)[self.group])
 
     def mean_coef(self, coef: Array) -> Array:
@@ -184,9 +185,9 @@ def random_numbers(count: int, sets: int) -> Array:
 
 @dataclass(frozen=True)
 class _Standardised:
-    """Columns about their means in units of their standard deviations, in blocks of columns.
+    """Centred columns in units of their standard deviations, in blocks of columns.
 
-    A single block is kept; several are made again whenever they are used, so that there is no second copy of X.
+    A single block is cached; several blocks are computed on every use, so that there is no second copy of X.
     """
 
     problem: Problem
