@@ -1,7 +1,7 @@
 """Choose the mixture of sampling schemes for one target: the method of the adaptive model, on one page.
 
 Every scheme is fitted in every fold. Products of the errors of the schemes give stacking weights, which are shrunk to
-ridge and to the null model where the gain over them is noise.
+ridge and to the null model where the gain is noise.
 """
 
 from __future__ import annotations
@@ -61,9 +61,13 @@ class Choice:
 
     def rearranged(self, arrangement: Arrangement) -> Choice:
         """The choice in the original order of rows and columns, from the choice in an arrangement."""
-        back = arrangement.columns_back
+        in_original_order = arrangement.columns_back
         schemes = tuple(
-            replace(scheme, prior_variances=back(scheme.prior_variances), inclusion=back(scheme.inclusion))
+            replace(
+                scheme,
+                prior_variances=in_original_order(scheme.prior_variances),
+                inclusion=in_original_order(scheme.inclusion),
+            )
             for scheme in self.schemes
         )
         fits = []
@@ -72,12 +76,12 @@ class Choice:
             residual = fit.residual
             if rows is not None and residual is not None:
                 rows, residual = arrangement.rows_back(rows, residual)
-            fits.append(HeldOutFit(back(fit.coef), fit.intercept, rows, residual))
+            fits.append(HeldOutFit(in_original_order(fit.coef), fit.intercept, rows, residual))
         selected = self.selected
         frequency = self.selection_frequency
         if len(selected):
-            selected = back(selected)
-            frequency = back(frequency)
+            selected = in_original_order(selected)
+            frequency = in_original_order(frequency)
         return replace(self, schemes=schemes, fits=fits, selected=selected, selection_frequency=frequency)
 
 

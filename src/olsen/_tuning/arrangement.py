@@ -46,7 +46,7 @@ class Arrangement:
 
     @classmethod
     def of(cls, problem: Problem, *, merge_rows: bool) -> Arrangement:
-        """The arrangement for a problem of one target; without `merge_rows` all rows stay where they are."""
+        """The arrangement for a problem of one target; without `merge_rows` the order of the rows is kept."""
         n = problem.shape[0]
         if not merge_rows:
             columns, _ = _orders(problem)
@@ -102,7 +102,7 @@ def _distinct_rows(problem: Problem) -> tuple[Indices, Indices]:
     keys = [problem.Y[:, 0] - problem.Y[:, 0].mean(), *unweighted.times(random_numbers(p, 2)).T]
     rank = _ranks(keys)
     _, first, distinct_row = np.unique(rank, return_index=True, return_inverse=True)
-    in_order = np.argsort(first)  # so that rows without repeats stay where they are
+    in_order = np.argsort(first)  # so that rows without repeats keep their positions
     position = np.empty(len(first), dtype=np.int64)
     position[in_order] = np.arange(len(first))
     return first[in_order], position[distinct_row]

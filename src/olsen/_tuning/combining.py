@@ -108,7 +108,7 @@ def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
 
     `residual` and `centre`, the mean target without the row, are those of the ensemble, (n, q). Repeated rows count
     once in the standard error, as a weight does. (The few members estimate a large ensemble. Subtracting the variance
-    that sampling them adds to the squared predictions was tried: no better on 17 real sets, and far off where the
+    that sampling members adds to the squared predictions was tried: no better on 17 real sets, and far off where the
     difference is mostly noise.)
     """
     Y = problem.Y

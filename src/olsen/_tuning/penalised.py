@@ -1,4 +1,4 @@
-r"""Penalised least squares: the mean of all determinantal members, and the lasso to find columns for them.
+r"""Penalised least squares: the mean of all determinantal members, and the lasso to find their columns.
 
 With prior variances d of the columns, :math:`\min_b \|B - A b\|^2 + \lambda \sum_j b_j^2 / d_j` is the mean of all
 determinantal members with the same prior variances, which take column j with probability

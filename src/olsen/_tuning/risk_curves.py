@@ -254,7 +254,7 @@ class Paths:
         return curve_by_row.raised()
 
     def _next_batches(self, n_done: int, mc_error: float, n_residuals: int) -> int:
-        """Number of batches to follow next: those that will be needed, within the limit on residuals in memory."""
+        """Number of batches to follow next: what will be needed, within the limit on residuals in memory."""
         n_needed = self.min_batches
         if n_done >= self.min_batches:
             n_needed = math.ceil(min(n_done * (mc_error / MAX_RELATIVE_MC_ERROR) ** 2, 1e6))
@@ -297,7 +297,7 @@ def _relative_mc_error(mse: Array, batches: list[Array]) -> float:
 
 
 def size_grid(largest: int, count: int) -> Indices:
-    """At most about `count` sizes from 1 to `largest`: half of them evenly spaced, half on a logarithmic scale."""
+    """At most about `count` sizes from 1 to `largest`: half evenly spaced, half on a logarithmic scale."""
     if largest <= count:
         return np.arange(1, largest + 1)
     even = np.linspace(1, largest, count // 2)

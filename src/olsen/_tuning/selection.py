@@ -191,7 +191,7 @@ class RowData:
             name = "gcv"
             curve = risk_curves.gcv(problem, sizes, paths, subsample)
         else:
-            # Members of many rows and columns differ little; if they do not, more batches follow.
+            # Members of many rows and columns differ little; otherwise more batches follow.
             if n * float(sizes[-1]) ** 2 > MANY_PATH_OPERATIONS:
                 paths = replace(paths, batch=2)
             name = "loo"

@@ -123,10 +123,10 @@ class Determinantal:
             return cls(values, resolved, spreads, np.ascontiguousarray(_canonical(values, vectors)))
 
         if len(Z) <= Z.shape[1]:
-            values, left = la.eigh(row_products(scaled), check_finite=False)
+            values, left_vectors = la.eigh(row_products(scaled), check_finite=False)
             values = _above_rounding(values)
             with suppress(ValueError):  # products may show too low a rank for the size
-                vectors = scaled.T @ left[:, len(left) - len(values) :] / np.sqrt(values)
+                vectors = scaled.T @ left_vectors[:, len(left_vectors) - len(values) :] / np.sqrt(values)
                 process = process_of(values, vectors)
                 if not process.doubtful:
                     return process

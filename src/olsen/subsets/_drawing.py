@@ -150,7 +150,7 @@ def draw(
     def work(begin: int, end: int) -> Subsets:
         step = max(1, CHUNK_ITEMS // n_items)
         bounds = [(a, min(a + step, end)) for a in range(begin, end, step)]
-        keys = (raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt) for a, b in bounds)
+        keys = (raw_keys(n_items + 1, first + a, first + b, seed, stream, attempt=attempt) for a, b in bounds)
         return Subsets.joined([group(raw) for raw in keys], n_items)
 
     n_groups = last - first
@@ -203,7 +203,7 @@ def draw_members(
     fit_intercept : bool, default=False
         Whether members fit an intercept, which costs one row in the rejection rule.
     distinct_rows : int, default=None
-        Rows that count in the rejection rule when all are used; repeated ones add no rank. None: all of them.
+        Rows that count in the rejection rule when all rows are used; repeated rows add no rank. None: all rows.
     start : int, default=0
         First member.
     mapper : callable, default=None
