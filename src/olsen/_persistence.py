@@ -1,7 +1,7 @@
 """Models as files: fitted ensembles, and pipelines that end with one, written and read by skops.
 
 A file from an unknown source can at worst hold a wrong model. Before skops builds anything, the archive must be
-uncompressed (unpacked no larger than the file; `MOST_...` and `BYTES_...` bound the rest), and every node of its
+uncompressed (unpacked no larger than the file; `MAX_...` and `MIN_...` bound the rest), and every node of its
 description must be a pair of a loader and a type in `BUILT`. Types alone are not enough: a list node calls its type
 with a list, and ``numpy.ndarray([64])`` is an array of whatever lay in memory. The content of each node must have the
 form in which skops writes it, and every array as many bytes as its part of the archive.
@@ -40,21 +40,24 @@ SUFFIX = ".skops"
 FORMAT = "olsen model 2"
 NEVER_RELEASED = "olsen model 1"
 SCHEMA = "schema.json"
-MOST_ENTRIES = 1000  # a model has some forty arrays, whatever its size
-MOST_SCHEMA_BYTES = 1 << 26  # names of some forty thousand columns
-# The least text of the description for a list or a dict, and for each of the two quotes of a text: a bare "[]" and "ab"
-# take fifty bytes in memory.
-BYTES_A_BRACKET, BYTES_A_QUOTE = 16, 5
-# The least text for a node. skops takes up to 1.6 kB of memory for each, with a list of types, and 3 kB for an object.
-BYTES_A_NODE, BYTES_AN_OBJECT = 100, 300
+MAX_ARCHIVE_ENTRIES = 1000  # a model has some forty arrays, whatever its size
+MAX_SCHEMA_BYTES = 1 << 26  # enough for the names of some forty thousand columns
+# Bytes of the description that each list or dict, and each of the two quotes of a string, must have on average: a bare
+# "[]" and "ab" take fifty bytes in memory.
+MIN_BYTES_PER_BRACKET = 16
+MIN_BYTES_PER_QUOTE = 5
+# Bytes of the description per node. skops takes up to 1.6 kB of memory per node, with a list of types, and 3 kB per
+# object.
+MIN_BYTES_PER_NODE = 100
+MIN_BYTES_PER_OBJECT = 300
 CENTRAL_ENTRY = b"PK\x01\x02"  # begins every entry of a zip archive's table of contents
-LONGEST_NAME = 200
+MAX_NAME_CHARACTERS = 200
 
 ENSEMBLES = (OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor)
 NUMBERS = {f"numpy.{name}" for name in ("float64", "float32", "int64", "int32", "bool")}
 KEYS = {"builtins.str", "builtins.int", "builtins.float", *NUMBERS} - {"numpy.bool"}  # bool("False") is True
-# What each loader of skops may build. Whatever a file puts together from these is inert: none of the types that a
-# loader calls takes its size from a number, and the types that a file may hold as types only convert numbers and texts.
+# Types that each loader of skops may build. Whatever a file combines from this list is inert: none of the types that a
+# loader calls takes its size from a number, and types stored as values only convert numbers and strings.
 BUILT = {
     "DictNode": {"builtins.dict"},
     "ListNode": {"builtins.list"},
@@ -72,35 +75,35 @@ BUILT = {
         *(f"sklearn.impute._base.{name}" for name in ("SimpleImputer", "MissingIndicator")),
         *(f"sklearn.preprocessing._encoders.{name}" for name in ("OneHotEncoder", "OrdinalEncoder")),
         "sklearn.preprocessing._data.StandardScaler",
-        "sklearn.preprocessing._function_transformer.FunctionTransformer",  # of ColumnTransformer, without a function
+        "sklearn.preprocessing._function_transformer.FunctionTransformer",  # in ColumnTransformer, without a function
     },
 }
 TRUSTED = set().union(*BUILT.values())
-ARRAYS = "biufSUmM"  # kinds of NumPy types that parts may have: numbers, texts and dates, no objects and no records
+ARRAY_KINDS = "biufSUmM"  # kinds of NumPy types that arrays may have: numbers, strings and dates, no objects or records
 
 
 class ModelFileError(ValueError):
-    """A file that is not a model, or not one that can be used, and why."""
+    """Error for a file that is not a model, or not a usable one."""
 
 
 def save(model: Any, path: str | os.PathLike[str], *, intervals: bool = True) -> None:
     """Write a fitted ensemble, or a pipeline that ends with one, to a model file.
 
-    :func:`load` reads it. The file holds plain numbers and texts; nothing in it is executed when it is read.
+    :func:`load` reads the file. It holds plain numbers and strings; nothing in it is executed when it is read.
 
     Parameters
     ----------
     model : OLSEnsembleRegressor, OLSEnsembleRegressorCV, AdaptiveOLSEnsembleRegressor or Pipeline
         Fitted, with one target. Before the ensemble a pipeline may have ColumnTransformer, OneHotEncoder,
         OrdinalEncoder, SimpleImputer, StandardScaler and nested pipelines; anything else is refused.
-        Parameters of the ensemble that are objects, such as splitters and random states, are not kept, nor is the
-        `memory` of the pipeline: they predict nothing.
+        Parameters of the ensemble that are objects, such as splitters and random states, are not stored, nor is the
+        `memory` of the pipeline: predictions do not depend on any of this.
     path : path
-        Where to write, a name that ends with ``.skops``. A file that is there is replaced once the new one is complete.
+        Name of the file, which must end with ``.skops``. An existing file is replaced once the new one is complete.
     intervals : bool, default=True
-        Whether to keep the training rows, from which standard errors and most intervals are computed: 8 bytes for each
-        row and column, up to 64 MiB (the model's `keep_rows`). Intervals of the default model do not need them, unless
-        it was fitted from blocks, a cluster or a device; those of others do.
+        Whether to store the training rows, from which standard errors and most intervals are computed: 8 bytes for each
+        row and column, up to 64 MiB (the model's `keep_rows`). Intervals of AdaptiveOLSEnsembleRegressor do not need
+        the rows, unless it was fitted from blocks, a cluster or a device; intervals of the other models do.
 
     See Also
     --------
@@ -166,26 +169,26 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def write(path: Path, model: Any, rows: bool) -> None:
-    """Write a model, with its training rows if wanted; one that could not be read again is refused."""
+    """Write a model, with its training rows if `rows`; raise if it could not be read again."""
     if isinstance(model, Pipeline):
-        kept = copy.copy(model)
-        kept.memory = None  # a folder of pickles, which whoever opens the file must not read
-        kept.steps = [*model.steps[:-1], (model.steps[-1][0], model[-1]._for_file(rows))]
+        stored = copy.copy(model)
+        stored.memory = None  # a folder of pickles, which must not be read on behalf of a model file
+        stored.steps = [*model.steps[:-1], (model.steps[-1][0], model[-1]._for_file(rows))]
     else:
-        kept = model._for_file(rows)
+        stored = model._for_file(rows)
     versions = {"format": FORMAT, "olsen": __version__, "sklearn": sklearn.__version__}
-    dumped = load_skops().dumps({**versions, "model": kept})
+    dumped = load_skops().dumps({**versions, "model": stored})
     with zipfile.ZipFile(io.BytesIO(dumped)) as archive:
         schema = json.loads(archive.read(SCHEMA))
         if foreign := _foreign_types(schema):
             raise _refused(", ".join(sorted(foreign)))
         _Description(archive).number_of(schema)
-    _check_parts(kept)
+    _check_parts(stored)
     atomically(path, lambda file: file.write_bytes(dumped))
 
 
 def load_skops() -> Any:
-    """skops.io, without torch and Dask: it lists scikit-learn's estimators, and walks through their wrappers."""
+    """Import skops.io without torch and Dask, which it would import while it lists scikit-learn's estimators."""
     wrappers = [f"sklearn.externals.array_api_compat.{library}" for library in ("torch", "dask")]
     hidden = {name: None for name in wrappers if name not in sys.modules and "skops.io" not in sys.modules}
     sys.modules.update(hidden)  # type: ignore[arg-type]  # None: not to be imported
@@ -196,89 +199,91 @@ def load_skops() -> Any:
             del sys.modules[name]
 
 
-def _refused(what: str) -> TypeError:
+def _refused(types: str) -> TypeError:
     return TypeError(
-        f"a model file cannot hold {what}: it holds one of the three ensembles of olsen, alone or at the "
+        f"a model file cannot hold {types}: it holds one of the three ensembles of olsen, alone or at the "
         f"end of a Pipeline of ColumnTransformer, OneHotEncoder, OrdinalEncoder, SimpleImputer, StandardScaler and "
         f"nested Pipelines. Keep other models with joblib or skops, which open in Python alone."
     )
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a model and the versions that wrote it, refusing what is not one, before anything is built from it."""
+    """Read a model and the versions that wrote it; the file is checked before anything is built from it."""
     path = Path(path)
     if not path.is_file():
-        raise ModelFileError(f"there is no model file {str(path)[:LONGEST_NAME]}.")
-    name, loads = path.name[:LONGEST_NAME], load_skops().loads
+        raise ModelFileError(f"there is no model file {str(path)[:MAX_NAME_CHARACTERS]}.")
+    name = path.name[:MAX_NAME_CHARACTERS]
+    loads = load_skops().loads
     data = path.read_bytes()
     with damaged_model(name), warnings.catch_warnings():
-        warnings.simplefilter("ignore", InconsistentVersionWarning)  # of another patch version; see below
+        warnings.simplefilter("ignore", InconsistentVersionWarning)  # another patch version is fine; see below
         _check(data, name)
         content: dict[str, Any] = loads(data, trusted=sorted(TRUSTED))
-        wrote = str(content["sklearn"])
+        sklearn_version = str(content["sklearn"])
         _check_parts(content["model"])
         _check_values(content["model"])
-    if wrote.split(".")[:2] != sklearn.__version__.split(".")[:2]:
+    if sklearn_version.split(".")[:2] != sklearn.__version__.split(".")[:2]:
         messages.warn(
-            f"{name} was written with scikit-learn {wrote}, and this is {sklearn.__version__}: transformers of other "
-            f"versions may not work, or not alike."
+            f"{name} was written with scikit-learn {sklearn_version}, and this is {sklearn.__version__}: transformers "
+            f"of other versions may not work, or not alike."
         )
     return content
 
 
 @contextmanager
 def damaged_model(name: str, *passing: type[Exception]) -> Iterator[None]:
-    """Turn whatever a damaged model raises into one error, but for errors that pass as they are."""
+    """Turn any error that a damaged model raises into a ModelFileError, except for errors of type `passing`."""
     try:
         yield
     except Exception as error:
         if isinstance(error, (ModelFileError, *passing)):
             raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:LONGEST_NAME]
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:MAX_NAME_CHARACTERS]
         raise ModelFileError(f"{name} is damaged, or not a model written by olsen ({reason}).") from error
 
 
 def _check(data: bytes, name: str) -> None:
     """Raise for an archive that could fill the memory, another format, and nodes that skops would not have written.
 
-    skops stores its parts uncompressed: nothing in an archive exceeds the file. Its description is plain ASCII.
+    skops stores its parts uncompressed: no part of an archive is larger than the file. Its description is plain ASCII.
     """
-    if data.count(CENTRAL_ENTRY) > MOST_ENTRIES:
-        raise ValueError(f"more than {MOST_ENTRIES} parts")
+    if data.count(CENTRAL_ENTRY) > MAX_ARCHIVE_ENTRIES:
+        raise ValueError(f"more than {MAX_ARCHIVE_ENTRIES} parts")
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         entries = archive.infolist()
         sizes = {entry.filename: entry.file_size for entry in entries}
         packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
         if packed or len(sizes) < len(entries) or sum(entry.file_size for entry in entries) > len(data):
             raise ValueError("parts are compressed, larger than the file, or have the same name")
-        text = archive.read(SCHEMA) if sizes[SCHEMA] <= MOST_SCHEMA_BYTES else b"["
-        least_text = max(BYTES_A_BRACKET * (text.count(b"[") + text.count(b"{")), BYTES_A_QUOTE * text.count(b'"'))
-        if least_text > len(text) or not text.isascii():
-            raise ValueError(f"its description has more than {MOST_SCHEMA_BYTES} bytes, or is nothing but brackets")
+        text = archive.read(SCHEMA) if sizes[SCHEMA] <= MAX_SCHEMA_BYTES else b"["
+        bytes_for_brackets = MIN_BYTES_PER_BRACKET * (text.count(b"[") + text.count(b"{"))
+        bytes_for_quotes = MIN_BYTES_PER_QUOTE * text.count(b'"')
+        if max(bytes_for_brackets, bytes_for_quotes) > len(text) or not text.isascii():
+            raise ValueError(f"its description has more than {MAX_SCHEMA_BYTES} bytes, or is nothing but brackets")
         schema = json.loads(text)
-        described = str(json.loads(schema["content"]["format"]["content"]))
-        if described == NEVER_RELEASED:
+        file_format = str(json.loads(schema["content"]["format"]["content"]))
+        if file_format == NEVER_RELEASED:
             raise ModelFileError(
-                f"{name} is {described!r}, which was never released and which olsen {__version__} does not read: fit "
+                f"{name} is {file_format!r}, which was never released and which olsen {__version__} does not read: fit "
                 f"the model again."
             )
-        if described != FORMAT:
-            wrote = str(json.loads(schema["content"]["olsen"]["content"]))
+        if file_format != FORMAT:
+            version = str(json.loads(schema["content"]["olsen"]["content"]))
             raise ModelFileError(
-                f"{name} is {described[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that "
-                f"wrote it: pip install 'olsen>={wrote[:20]}'"
+                f"{name} is {file_format[:40]!r}, and olsen {__version__} reads {FORMAT!r}. Install the version that "
+                f"wrote it: pip install 'olsen>={version[:20]}'"
             )
         if foreign := _foreign_types(schema):
             named = ", ".join(kind[:100] for kind in sorted(foreign)[:5])
             raise ModelFileError(f"{name} asks for types that are not trusted: {named}.")
         description = _Description(archive)
         description.number_of(schema)
-        if description.least_text > len(text):
+        if description.min_bytes > len(text):
             raise ValueError(f"its description has more nodes than {len(text)} bytes can hold")
 
 
 def _foreign_types(schema: Any) -> set[str]:
-    """Types that a description names outside of `BUILT`; for those that another loader may build, with the loader."""
+    """Types in a description that its loaders must not build; types that another loader may build, with the loader."""
     foreign = set()
     nodes = [schema]
     while nodes:
@@ -296,21 +301,22 @@ def _foreign_types(schema: Any) -> set[str]:
 class _Description:
     """The nodes of a description, compared with the form in which skops writes them.
 
-    skops builds the first of the nodes with the same ``__id__``, and takes it for all others, whatever these say. So
-    nodes with the same ``__id__`` must say the same, or a short text would name a large object again and again.
+    skops builds the first of the nodes with the same ``__id__``, and uses it for all others, whatever their content. So
+    nodes with the same ``__id__`` must have the same content, or a short description could repeat a large object.
     """
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         self.archive = archive
         self.unread = {entry.filename: entry for entry in archive.infolist()}
-        self.least_text = 0
-        self.numbers: dict[Any, int] = {}  # of what nodes say, by loader, type and content
+        self.min_bytes = 0  # length of the shortest description that skops writes for the nodes seen so far
+        self.numbers: dict[Any, int] = {}  # number of each distinct (loader, type, content)
         self.number_by_id: dict[int, int] = {}
 
     def number_of(self, node: Any) -> int:
-        """The number of what a node says, the same for nodes that say the same; raise for what skops does not write."""
-        loader, kind = node["__loader__"], f"{node['__module__']}.{node['__class__']}"
-        self.least_text += BYTES_AN_OBJECT if loader == "ObjectNode" else BYTES_A_NODE
+        """Number of a node's content, equal for nodes of equal content; raise for nodes that skops does not write."""
+        loader = node["__loader__"]
+        kind = f"{node['__module__']}.{node['__class__']}"
+        self.min_bytes += MIN_BYTES_PER_OBJECT if loader == "ObjectNode" else MIN_BYTES_PER_NODE
         content: Any = None
         if loader in ("ListNode", "TupleNode"):
             content = tuple(map(self.number_of, _of_type(list, node["content"])))
@@ -321,8 +327,8 @@ class _Description:
             _require(content.strip()[:1] not in ("", "[", "{"), "a text or a number holds more than one")
         elif loader == "SliceNode":
             content = tuple(node["content"][end] for end in ("start", "stop", "step"))
-            _require({type(end) for end in content} <= {int, str, type(None)}, "the ends of a slice are neither "
-                     "numbers nor names")  # fmt: skip
+            plain_ends = {type(end) for end in content} <= {int, str, type(None)}
+            _require(plain_ends, "the ends of a slice are neither numbers nor names")
         elif loader == "DTypeNode":
             _require(_is_node(node["content"], "NdArrayNode", "numpy.ndarray"), "a type is not that of an array")
             content = self.number_of(node["content"])
@@ -335,8 +341,8 @@ class _Description:
             raise ValueError(f"a loader {loader!r}")
         number = self.numbers.setdefault((loader, kind, content), len(self.numbers))
         if "__id__" in node:
-            same = self.number_by_id.setdefault(_of_type(int, node["__id__"]), number)
-            _require(same == number, "nodes of the same object differ")
+            first_number = self.number_by_id.setdefault(_of_type(int, node["__id__"]), number)
+            _require(first_number == number, "nodes of the same object differ")
         return number
 
     def _dict(self, node: Any) -> Any:
@@ -351,14 +357,14 @@ class _Description:
         """An array that is a part of the archive: it must have as many bytes as its header says."""
         name = _of_type(str, node["file"])
         if "__id__" in node and node["__id__"] in self.number_by_id:
-            entry = self.archive.getinfo(name)  # which skops has read before
+            entry = self.archive.getinfo(name)  # skops does not read it a second time
         else:
-            entry = self.unread.pop(name)  # a KeyError is a part that is missing, or read more than once
+            entry = self.unread.pop(name)  # a KeyError means that the part is missing, or read more than once
         with self.archive.open(entry) as part:
             _require(np.lib.format.read_magic(part) == (1, 0), "an array of another format")
             shape, _, dtype = np.lib.format.read_array_header_1_0(part)
             n_bytes = entry.file_size - part.tell()
-        _require(dtype.kind in ARRAYS and dtype.itemsize > 0, f"arrays of type {dtype}")
+        _require(dtype.kind in ARRAY_KINDS and dtype.itemsize > 0, f"arrays of type {dtype}")
         _require(all(type(length) is int and length >= 0 for length in shape), f"an array of shape {shape}")
         _require(math.prod(shape) * dtype.itemsize == n_bytes, f"an array of shape {shape} in {n_bytes} bytes")
         if kind != "numpy.ndarray":
@@ -366,24 +372,24 @@ class _Description:
         return entry.CRC, entry.file_size
 
     def _objects_in(self, node: Any, kind: str) -> Any:
-        """An array of texts and single numbers, as lists in lists of the lengths that its shape says."""
+        """An array of strings and single numbers, as nested lists whose lengths must agree with its shape."""
         _require(node["type"] == "json" and kind == "numpy.ndarray", "an array that is neither a part nor a list")
         _require(_is_node(node["shape"], "TupleNode", "builtins.tuple"), "an array without a shape")
         items = _of_type(list, node["content"])
         content = tuple(map(self.number_of, items))
-        for place, length in enumerate(node["shape"]["content"]):
+        for axis, length in enumerate(node["shape"]["content"]):
             _require(_is_node(length, "JsonNode", "builtins.str"), "a length that is not a number")
-            _require(all(_is_node(item, "ListNode", "builtins.list") for item in items) or place == 0, "lists that end")
-            if place:
+            _require(all(_is_node(item, "ListNode", "builtins.list") for item in items) or axis == 0, "lists that end")
+            if axis:
                 lengths = {len(item["content"]) for item in items}
                 items = [inner for item in items for inner in item["content"]]
             else:
                 lengths = {len(items)}
             _require(lengths <= {json.loads(length["content"])}, "an array whose lists have other lengths")
-        single = [
+        scalar = [
             _is_node(item, "JsonNode", "builtins.str") or _is_node(item, "NdArrayNode", *NUMBERS) for item in items
         ]
-        _require(all(single), "an array of objects")
+        _require(all(scalar), "an array of objects")
         return self.number_of(node["shape"]), content
 
 
@@ -402,8 +408,9 @@ def _require(condition: bool, wrong: str) -> None:
 
 
 def _check_parts(model: Any) -> None:
-    """Raise for estimators that would do with other people's data what they were not made for."""
-    values, seen = [model], set()
+    """Raise for estimators in a state that could make a later `fit` or `predict` unsafe."""
+    values = [model]
+    seen = set()
     while values:
         value = values.pop()
         if id(value) in seen:
@@ -431,20 +438,21 @@ def _check_estimator(estimator: Any) -> None:
         estimator.func is not None or estimator.inverse_func is not None
     ):
         raise ValueError("a FunctionTransformer has a function")
-    if isinstance(estimator, OneHotEncoder) and hasattr(estimator, "categories_"):  # others are not fitted
+    if isinstance(estimator, OneHotEncoder) and hasattr(estimator, "categories_"):  # it is fitted
         _check_codes(estimator)
 
 
 def _check_codes(encoder: Any) -> None:
-    """Raise for an encoder that would write beside its columns.
+    """Raise for an encoder that would write out of the bounds of its columns.
 
-    scikit-learn adds the codes of the categories to the first column of each feature and hands them to SciPy as indices
-    of a sparse matrix; neither looks whether they lie inside of it.
+    scikit-learn adds the codes of the categories to the first column of each feature and passes the sums to SciPy as
+    indices of a sparse matrix; neither checks that the indices lie within the matrix.
     """
     categories = encoder.categories_
     infrequent = mappings = dropped = [None] * len(categories)
     if encoder._infrequent_enabled:
-        infrequent, mappings = encoder._infrequent_indices, encoder._default_to_infrequent_mappings
+        infrequent = encoder._infrequent_indices
+        mappings = encoder._default_to_infrequent_mappings
     if encoder._drop_idx_after_grouping is not None:
         dropped = encoder._drop_idx_after_grouping
     if type(encoder._n_features_outs) is not list:
@@ -452,7 +460,7 @@ def _check_codes(encoder: Any) -> None:
     features = zip(categories, infrequent, mappings, dropped, encoder._n_features_outs, strict=True)
     for values, rare, mapping, drop, n_columns in features:
         n_codes = len(values)
-        if values.dtype.kind not in "OSU":  # these are looked up by bisection; NaN is the last of them
+        if values.dtype.kind not in "OSU":  # numeric categories are found by bisection; NaN is the last category
             numbers = values[:-1] if n_codes and values[-1] != values[-1] else values
             if not (numbers[1:] > numbers[:-1]).all():
                 raise ValueError("categories are not sorted")
@@ -469,11 +477,13 @@ def _check_codes(encoder: Any) -> None:
 
 
 def _check_values(model: Any) -> None:
-    """Raise for a model whose values agree with nothing; what else is wrong with one, predictions meet."""
+    """Raise for a model whose coefficients do not fit its columns; other defects surface in predictions."""
     ensemble = model[-1] if isinstance(model, Pipeline) else model
     if type(ensemble) not in ENSEMBLES:
         raise TypeError(f"a {type(ensemble).__name__} is not a model that can be saved")
-    p, coef, intercept = ensemble.n_features_in_, np.asarray(ensemble.coef_), np.asarray(ensemble.intercept_)
+    p = ensemble.n_features_in_
+    coef = np.asarray(ensemble.coef_)
+    intercept = np.asarray(ensemble.intercept_)
     if coef.dtype.kind != "f" or intercept.dtype.kind != "f":
         raise TypeError("coefficients are not floating-point numbers")
     if coef.shape not in ((p,), (1, p)) or intercept.size != 1:

@@ -76,7 +76,7 @@ def to_onnx(model: Any, X: Any, **options: Any) -> Any:
 
 
 def register() -> None:
-    """Make our estimators known to skl2onnx, whose ``to_onnx`` then converts them, alone or within others.
+    """Register our estimators with skl2onnx, so that its ``to_onnx`` converts an ensemble, also within a pipeline.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def _library(part: str = "") -> Any:
 
 
 def _one_row(X: Any, *, by_name: bool) -> Any:
-    """A row of the type that is meant, as skl2onnx reads it: an array, or a data frame of pandas."""
+    """The first row of X, from which skl2onnx infers types: as an array, or as a pandas data frame if `by_name`."""
     if sp.issparse(X):
         return X.tocsr()[:1].toarray()
     return X[:1] if by_name and hasattr(X, "iloc") else np.asarray(X)[:1]
@@ -105,8 +105,10 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     model = operator.raw_operator
     check_is_fitted(model)
     types = _library(".common.data_types")
-    given, output = operator.inputs[0], operator.outputs[0]
-    shape, rows = given.type.shape, given.full_name
+    row_input = operator.inputs[0]
+    output = operator.outputs[0]
+    shape = row_input.type.shape
+    rows = row_input.full_name
     columns = shape[1] if len(shape) == 2 else None
     if isinstance(columns, int) and columns != model.n_features_in_:
         raise ValueError(
@@ -114,10 +116,10 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
             f"as `predict` takes them."
         )
     kind = types.guess_proto_type(output.type)
-    if not isinstance(given.type, (types.DoubleTensorType, types.FloatTensorType)):
+    if not isinstance(row_input.type, (types.DoubleTensorType, types.FloatTensorType)):
         rows = scope.get_unique_variable_name("rows")
         name = scope.get_unique_operator_name("Cast")
-        container.add_node("Cast", [given.full_name], [rows], name=name, to=kind)
+        container.add_node("Cast", [row_input.full_name], [rows], name=name, to=kind)
     weights = np.atleast_2d(model.coef_)  # (q, p)
     numbers = (weights.astype(np.float64), np.asarray(model.intercept_, dtype=np.float64))
     if isinstance(output.type, types.FloatTensorType) and type_that_holds(HOST, np.float32, *numbers) != np.float32:

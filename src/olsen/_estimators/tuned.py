@@ -1,4 +1,4 @@
-"""What both tuned ensembles share: folds, the steps of a fit, and standard errors that repeat the choice."""
+"""Base class of the tuned ensembles: folds, the steps of a fit, and standard errors that repeat the choice."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from .uncertainty import once
 
 Array = NDArray[np.float64]
 
-MANY_ROWS = 1000  # fewer rows, wherever they are, are loaded into memory
+MANY_ROWS = 1000  # data with fewer rows are loaded into memory
 N_REPLICATES = 30  # fits of parts of the rows, for standard errors
-REPLICATE_FRACTION = 0.8  # of the rows in each of them
-N_GROUPS = 20  # of rows that are not in memory, of which these parts are made
+REPLICATE_FRACTION = 0.8  # of the rows in each replicate
+N_GROUPS = 20  # groups of rows of which replicates consist if the rows are not in memory
 
 
 class _NoMethod:
-    """A method that users may expect and there is not: `hasattr` says so, and the error says what to do instead."""
+    """A method that users may expect but that does not exist: the AttributeError says what to do instead."""
 
     def __init__(self, instead: str) -> None:
         self.instead = instead
@@ -54,7 +54,7 @@ class _NoMethod:
 
 
 class TunedEnsemble(FittedEnsemble):
-    """Fit of an ensemble that is chosen by held-out rows; subclasses say what is chosen, and how."""
+    """Fit of an ensemble that is chosen by held-out rows; subclasses implement the choice."""
 
     _merges_repeated_rows: ClassVar[bool]  # whether rows that repeat others with their targets are merged
 
@@ -65,8 +65,8 @@ class TunedEnsemble(FittedEnsemble):
         Parameters
         ----------
         X : {array-like, sparse matrix, data frame} of shape (n_samples, n_features)
-            Training data. Files, blocks, Dask collections and arrays on a GPU as in :class:`OLSEnsembleRegressor`; of
-            fewer than 1000 rows, or fewer rows than columns, they are loaded.
+            Training data. Files, blocks, Dask collections and arrays on a GPU as in :class:`OLSEnsembleRegressor`; data
+            with fewer than 1000 rows, or with fewer rows than columns, are loaded into memory.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             Targets.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -122,7 +122,7 @@ class TunedEnsemble(FittedEnsemble):
         Parameters
         ----------
         path : path
-            Of the HTML file, which needs no other. One that is there is replaced once the new one is complete.
+            Name of the HTML file, which is self-contained. An existing file is replaced once the new one is complete.
 
         Notes
         -----
@@ -131,28 +131,28 @@ class TunedEnsemble(FittedEnsemble):
         check_is_fitted(self)
         write_report(self, path, columns_of_model(self))
 
-    # What subclasses choose, and how they fit it
+    # The choice, implemented by subclasses
 
     @abstractmethod
     def _select(self, data: SelectionData, engine: Engine, *, part: bool = False) -> Any:
-        """Choose the ensemble; of a `part` of the rows, sizes that were asked for may be too large and are clipped."""
+        """Choose the ensemble; with `part` of the rows, requested sizes that are too large are clipped."""
 
     @abstractmethod
     def _fit_selection(self, engine: Engine, selection: Any, seed: int) -> FittedResult:
-        """Fit what was chosen."""
+        """Fit the chosen ensemble."""
 
     @abstractmethod
     def _adopt_selection(self, selection: Any, engine: Engine) -> None:
-        """Set the attributes that say what was chosen."""
+        """Set the attributes that describe the choice."""
 
     @abstractmethod
     def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
-        """Rows, or moments of folds, that members are judged by."""
+        """Data for selection: rows, or moments of folds."""
 
     # Folds
 
     def _groups(self, groups: Any = None, **unknown: Any) -> Any:
-        """Groups are for a splitter, and nothing else is known."""
+        """Return the groups after checking that `cv` keeps them together; raise for other parameters of fit."""
         if unknown:
             raise TypeError(f"fit takes X, y, sample_weight and groups, not {next(iter(unknown))!r}.")
         if groups is None:
@@ -169,7 +169,7 @@ class TunedEnsemble(FittedEnsemble):
         return groups
 
     def _folds_with_rows_to_train_on(self, engine: Engine) -> list[Moments]:
-        """Moments of random folds, or an error where the rows outside of one are used up by the intercept."""
+        """Moments of random folds, or an error if the rows outside a fold are used up by the intercept."""
         folds = engine.folds(self._count_folds(), FOLD_SEED)
         n_rows = sum(fold.n_rows for fold in folds)
         for number, fold in enumerate(folds, 1):
@@ -178,7 +178,7 @@ class TunedEnsemble(FittedEnsemble):
         return folds
 
     def _count_folds(self) -> int:
-        """Number of folds where rows are not kept, or an error for what needs every row."""
+        """Number of folds for data that are not in memory, or an error if `cv` needs every row."""
         if self.cv is None or self.cv == "gcv":
             return FOLDS
         if isinstance(self.cv, int) and self.cv >= 2:
@@ -194,69 +194,70 @@ class TunedEnsemble(FittedEnsemble):
     # Uncertainty that repeats the choice
 
     @once
-    def _refits(self, what: str) -> Refits:
+    def _refits(self, purpose: str) -> Refits:
         fitted = self._result()
-        data = fitted.need_data(what)
+        data = fitted.need_data(purpose)
         count, n = _rows_of_a_part(data, fitted.design)
-        if count < 2 + fitted.design.fit_intercept:  # the folds of so few rows leave nothing to fit
+        if count < 2 + fitted.design.fit_intercept:  # folds of a smaller part leave nothing to fit
             shape = (0, self._n_targets, self.n_features_in_)
             return Refits(np.empty(shape), np.empty(shape[:2]), count / n)
-        alike = self._as_fitted()
-        alike.set_params(**_settings_for_part(alike, count, n))
-        refits = [alike._coefficients(part) for part in _parts(data, count, n)]
+        estimator = self._as_fitted()
+        estimator.set_params(**_settings_for_part(estimator, count, n))
+        refits = [estimator._coefficients(part) for part in _parts(data, count, n)]
         coefs, intercepts = zip(*refits, strict=True)
         return Refits(np.stack(coefs), np.stack(intercepts), count / n)
 
     def _coefficients(self, engine: Engine) -> tuple[Array, Array]:
-        """Coefficients (q, p) and intercepts (q,) of a fit of some data; nothing is kept of it."""
+        """Coefficients (q, p) and intercepts (q,) of a fit to other data; the estimator does not change."""
         selection = self._select(self._selection_data(engine), engine, part=True)
         fitted = self._fit_selection(engine, selection, 0)
         coef, intercept = fitted.members.scaled(fitted.scale, np.float64)
         return np.asarray(coef), np.asarray(intercept)
 
     def _by_given_row(self, prediction: Array | None, engine: Engine) -> Array:
-        """Held-out predictions (n, q) for the rows as they were given; empty where they are not known."""
+        """Held-out predictions for all rows given to fit, NaN for rows of weight zero; empty if not available."""
         if prediction is None:
             return np.empty(0)
         design = self._result().designs[0]
         if design.kept_rows is not None:
-            of_all_rows = np.full((design.n_given or design.n_rows, prediction.shape[1]), np.nan)
-            of_all_rows[design.kept_rows] = prediction
-            prediction = of_all_rows
+            for_all_rows = np.full((design.n_given or design.n_rows, prediction.shape[1]), np.nan)
+            for_all_rows[design.kept_rows] = prediction
+            prediction = for_all_rows
         return prediction[:, 0] if engine.single_target else prediction
 
 
 def require_memory(problem: Problem, n_splits: int | None, uses_schemes: bool, from_moments: bool) -> None:
-    """Refuse a choice that would take more memory than there is, before anything is made dense.
+    """Raise if the choice would take more memory than is available, before anything is made dense.
 
-    Measured peaks of 22 fits, dense and sparse, from 90 x 8000 to 3000 x 2000 numbers, were 0.84 to 1.45 times these,
-    but for two: 2.9 where a Gram matrix of 5000 sparse columns was made as well, and 2.5 for uniform members alone of
-    900 x 5000 (status: heuristic).
+    Measured peaks of 22 fits, dense and sparse, from 90 x 8000 to 3000 x 2000 numbers, were 0.84 to 1.45 times the
+    estimate, but for two: 2.9 with a Gram matrix of 5000 sparse columns in addition, and 2.5 for uniform members alone
+    of 900 x 5000 (status: heuristic).
     """
     n, p = problem.shape
-    dense, gram = 8.0 * n * p, 8.0 * p * p
-    random_folds = FOLDS * next((repeats for most, repeats in REPEATS if n < most), 1)
+    dense = 8.0 * n * p
+    gram = 8.0 * p * p
+    random_folds = FOLDS * next((repeats for n_rows, repeats in REPEATS if n < n_rows), 1)
     folds = random_folds if n_splits is None else min(n_splits, MOST_FOLDS)
     becomes_dense = sp.issparse(problem.X) and not from_moments
-    if not uses_schemes:  # a copy by columns, and what paths keep beside it
+    if not uses_schemes:  # a copy by columns, and the working arrays of the paths
         needed = 3 * dense
-    elif from_moments:  # Gram matrices of the folds, of the rows outside each, in units, and their factors
+    elif from_moments:  # Gram matrices of the folds and of their complements, scaled copies, and factors
         needed = 25 * gram
     elif few_columns((n, p)):
         needed = 25 * gram + 2 * dense
-    else:  # all rows, those inside and outside every fold, a few copies at work, and products of rows
+    else:  # all rows, the rows of every fold and of its complement, a few working copies, and products of rows
         needed = (folds + 5) * dense + 80.0 * n * n
-    what = f"Choosing sizes and shares from {n} rows and {p} columns"
+    purpose = f"Choosing sizes and weights from {n} rows and {p} columns"
     if becomes_dense:
-        what += ", which makes sparse X dense,"
+        purpose += ", which makes sparse X dense,"
     instead = "Use fewer columns"
     if sp.issparse(problem.X):
         instead = "OLSEnsembleRegressor with a given max_features takes sparse X as it is; or use fewer columns"
-    memory.require(needed, what, f"{instead}.")
+    memory.require(needed, purpose, f"{instead}.")
 
 
 def _count_groups(groups: Any, engine: Engine) -> int:
-    """Groups of rows with positive weight: a group without weight is as if it were not there."""
+    """Number of groups of rows with positive weight; groups without weight do not count."""
     weighted = np.asarray(groups)
     if isinstance(engine, Memory) and engine.kept_rows is not None:
         weighted = weighted[engine.kept_rows]
@@ -264,19 +265,20 @@ def _count_groups(groups: Any, engine: Engine) -> int:
 
 
 def _rows_of_a_part(data: Engine, design: Design) -> tuple[int, int]:
-    """How many rows, or groups of rows that are not in memory, are refitted together, and of how many."""
+    """Number of units in a part, and in all: units are rows in memory, otherwise groups of rows."""
     n = design.n_rows
     if not isinstance(data, Memory):
-        n = int(np.clip(n // 10, 6, N_GROUPS))  # fewer of few rows
+        n = int(np.clip(n // 10, 6, N_GROUPS))  # fewer groups if there are few rows
         if design.n_rows < n:
             return 0, n
     return max(1, min(n - 1, round(REPLICATE_FRACTION * n))), n
 
 
 def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
-    """Parameters of a fit of `count` of n rows: in folds of its own, as a splitter does not know the parts.
+    """Parameters for a fit to `count` of n rows.
 
-    There may be fewer rows than the folds and the rows of a member that were asked for.
+    An int as `cv` and `max_samples` are reduced, because the part may have fewer rows than the requested folds or than
+    the rows of a member. Splitters are at their default already: a splitter knows the rows of all data only.
     """
     settings = {"cv": model.cv, "verbose": 0}
     if isinstance(model.cv, int):
@@ -290,17 +292,17 @@ def _settings_for_part(model: Any, count: int, n: int) -> dict[str, Any]:
 
 
 def _parts(data: Engine, count: int, n: int) -> Iterator[Engine]:
-    """Random parts of the rows, or of moments of groups of them, one after the other."""
+    """Random parts of the rows, or of the moments of groups of rows, one after the other."""
     rng = np.random.default_rng(FOLD_SEED)
-    drawn = (rng.permutation(n)[:count] for _ in range(N_REPLICATES))
+    parts = (rng.permutation(n)[:count] for _ in range(N_REPLICATES))
     if isinstance(data, Memory):
         options = replace(data.options, progress=None)
         part = partial(replace, data, n_given=count, kept_rows=None, options=options)
-        return (part(rows=data.problem.take(np.sort(places))) for places in drawn)
+        return (part(rows=data.problem.take(np.sort(row_indices))) for row_indices in parts)
     groups = [moments.on_host() for moments in data.folds(n, FOLD_SEED + 1)]
-    return (Blocks.from_moments([groups[i] for i in places], data.options) for places in drawn)
+    return (Blocks.from_moments([groups[i] for i in indices], data.options) for indices in parts)
 
 
 def ranks(scores: Array) -> NDArray[np.int32]:
-    """Rank of every score, from 1 for the largest, as scikit-learn counts them: ties share the smaller rank."""
+    """Rank of every score, from 1 for the largest; ties get the smaller rank, as in scikit-learn."""
     return np.asarray([1 + int(np.sum(scores > score)) for score in scores], dtype=np.int32)
