@@ -1,1 +1,1 @@
-"""The ensembles as scikit-learn estimators: they translate, engines compute."""
+"""The ensembles as scikit-learn estimators, which translate user input for the engines."""

@@ -42,11 +42,11 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     Parameters
     ----------
     schemes : "auto" or list of str, default="auto"
-        Which of "ridge", "power", "lasso", "sparse", "uniform" and "null" there are; ``"auto"``: all of them. Weights
-        are shrunk towards "ridge" and "null", where the gain over them is noise, as far as they are in the list.
+        Names among "ridge", "power", "lasso", "sparse", "uniform" and "null"; ``"auto"``: all six. Weights are shrunk
+        towards "ridge" and "null", as far as listed, if the gain over "ridge" and "null" is noise.
     n_estimators : int or inf, default=inf
         Number of members. ``np.inf``: determinantal members in the limit, and as many uniform ones as leave nothing to
-        gain from more. A number: so many members are drawn, each scheme its fraction of them.
+        gain from more. A number: this number of members is drawn, divided among the schemes by weight.
     cv : None, int or cross-validation splitter, default=None
         How errors are estimated. None: in three random folds, which are drawn anew up to five times where rows are few.
         An int or a splitter: k-fold, at most five folds of which are used; an int cuts folds of neighbouring rows, as
@@ -85,7 +85,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     criterion_ : {"kfold"}
         How errors were estimated.
     selected_ : ndarray of shape (n_features,) or (n_targets, n_features), dtype=bool
-        Columns that a sparse model would keep: those of the sparse scheme, whatever its weight.
+        Columns that a sparse model would keep: the columns of the sparse scheme, whatever its weight.
     selection_frequency_ : ndarray of shape (n_features,) or (n_targets, n_features)
         Fraction of the folds in which that scheme keeps each column, a measure of how far `selected_` can be trusted.
     cv_prediction_ : ndarray of shape (n_samples,) or (n_samples, n_targets)
@@ -106,7 +106,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     solver_ : str
         The solver that ran.
     n_fallbacks_ : int
-        Uniform members whose Gram matrix was not to be trusted.
+        Number of uniform members whose Gram matrix was too ill-conditioned.
 
     See Also
     --------
@@ -161,7 +161,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         self.random_state = random_state
         self.verbose = verbose
 
-    # What fit is made of
+    # Steps of fit
 
     def _check_parameters(self) -> None:
         self._validate_params()
@@ -177,7 +177,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         return frozenset(SCHEMES if isinstance(self.schemes, str) else self.schemes)
 
     def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
-        """Rows to judge members by, or moments of folds where rows are many or not in memory."""
+        """Data for selection: rows, or moments of folds if rows are many or not in memory."""
         if not isinstance(engine, Memory):
             return MomentData(self._folds_with_rows_to_train_on(engine))
         splits = self._row_splits(engine, groups)
@@ -236,10 +236,10 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
         self.best_score_ = -float(np.mean([choice.mse for choice in choices]))
         self.cv_results_ = _results(selection)
         self.best_index_ = len(self.cv_results_["param_scheme"]) - 1
-        which: Any = 0 if engine.single_target else slice(None)
-        self.scheme_weights_ = [choice.weights for choice in choices][which]
-        self.selected_ = np.array([choice.selected for choice in choices])[which]
-        self.selection_frequency_ = np.array([choice.selection_frequency for choice in choices])[which]
+        targets: Any = 0 if engine.single_target else slice(None)
+        self.scheme_weights_ = [choice.weights for choice in choices][targets]
+        self.selected_ = np.array([choice.selected for choice in choices])[targets]
+        self.selection_frequency_ = np.array([choice.selection_frequency for choice in choices])[targets]
         if not engine.single_target:
             self.scale_ = np.atleast_1d(fitted.scale)
         if np.isinf(self.n_estimators_):
@@ -260,14 +260,15 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
 def _fold_fits(selection: list[MixtureSelection]) -> list[FoldFit]:
     """The mixtures of all targets without each fold, scale included.
 
-    Residuals by which weights were chosen are smaller than those of new rows, and are enlarged to the estimated error.
+    Residuals by which weights were chosen are smaller than residuals of new rows, and are enlarged to the estimated
+    error.
     """
     choices = [of_target.choice for of_target in selection]
     enlargement = np.array([choice.enlargement for choice in choices])
     fits = []
     for of_targets in zip(*(choice.fits for choice in choices), strict=True):
-        known = [fit.residual for fit in of_targets if fit.residual is not None]
-        residual = np.stack(known, axis=1) * enlargement if len(known) == len(of_targets) else None
+        residuals = [fit.residual for fit in of_targets if fit.residual is not None]
+        residual = np.stack(residuals, axis=1) * enlargement if len(residuals) == len(of_targets) else None
         coef = np.stack([fit.coef for fit in of_targets])
         fits.append(FoldFit(coef, np.array([fit.intercept for fit in of_targets]), residual))
     return fits

@@ -38,7 +38,7 @@ from .result import FittedResult
 
 
 def _can_stream(model: Any) -> bool:
-    """Whether members use all rows; a stream keeps none, so there they could not draw any."""
+    """Whether members use all rows; a stream keeps no rows from which members could draw."""
     rows = model.max_samples
     if isinstance(rows, float) and rows == 1.0:
         return True
@@ -72,7 +72,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
         of all determinantal members **is** ridge regression on standardised columns, on any table, and dependent
         columns are never drawn together. They see all rows.
     design : {"balanced", "independent"}, default="balanced"
-        Members drawn in groups of disjoint blocks (of left-out blocks, for more than half of the columns), or
+        Members drawn in groups of disjoint blocks (of omitted blocks, for more than half of the columns), or
         independently as in the paper. Balanced members overlap less: lower risk for the same number of members.
         Determinantal members avoid each other by themselves, so that ``"independent"`` is refused for them.
     scale : float or "auto", default=1.0
@@ -88,13 +88,13 @@ class OLSEnsembleRegressor(FittedEnsemble):
         How members are solved. ``"auto"`` takes the cheapest; members with fewer rows than columns are always
         minimum-norm solutions (``solver_`` is then ``"interpolator"``).
 
-        - ``"gram"``: Cholesky on principal submatrices of one shared Gram matrix; where members have rows of their own,
-          on a Gram matrix of each (``solver_`` is then ``"member_gram"``).
+        - ``"gram"``: Cholesky on principal submatrices of one shared Gram matrix; if members draw rows, on a separate
+          Gram matrix for each member (``solver_`` is then ``"member_gram"``).
         - ``"orthogonal"``: QR on the data; slower, and as accurate as least squares can be.
         - ``"masked_cg"``: all members at once by conjugate gradients, for large or sparse X; needs no Gram matrix.
-          Members with rows of their own are solved as with ``"gram"``.
+          Members that draw rows are solved as with ``"gram"``.
 
-        Members whose Gram matrix is nearly singular are solved again by ``"orthogonal"``, whatever was chosen.
+        Members whose Gram matrix is nearly singular are refitted by ``"orthogonal"``, whatever was chosen.
     keep_rows : bool, default=True
         Whether pickles and files keep the training rows, from which intervals and standard errors are computed, where
         they take at most 64 MiB. Copies in memory always share them.
@@ -122,16 +122,16 @@ class OLSEnsembleRegressor(FittedEnsemble):
     scale_ : float
         The scale in use.
     weights_ : ndarray of shape (n_estimators_,)
-        Weight of every member; they sum to one. Empty if they are infinitely many.
+        Weight of every member; the weights sum to one. Empty if there are infinitely many members.
     stacking_advantage_ : float or None
         How much better stacking predicted than equal weights, in standard errors; accepted above 2. None without
         ``mixing="stacking"``.
     inclusion_ : ndarray of shape (n_features,)
-        Share of the members that hold each column; of infinitely many, its probability.
+        Fraction of the members that hold each column; of infinitely many, its probability.
     solver_ : str
         The solver that ran.
     n_fallbacks_ : int
-        Members whose Gram matrix was not to be trusted, solved again from the data.
+        Number of members whose Gram matrix was too ill-conditioned, refitted from the data.
 
     See Also
     --------
@@ -237,7 +237,7 @@ class OLSEnsembleRegressor(FittedEnsemble):
 
     @available_if(_can_stream)
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Add rows to those seen so far and solve all members again.
+        """Add rows to the rows seen so far and fit all members anew.
 
         Batches are folded into a triangular factor of the data (see the user guide on scale), so the result equals
         that of one `fit` on all rows, and memory does not grow with their number. All rows must be in use
@@ -269,12 +269,12 @@ class OLSEnsembleRegressor(FittedEnsemble):
         return self
 
     def _combined(self, engine: Engine, design: Design) -> FittedResult:
-        """Members with the weights and the scale that were asked for."""
+        """Fit the members and combine their coefficients with the requested weights and scale."""
         scale = None if self.scale == "auto" else float(self.scale)
         return self._fit_members(engine, design, self.n_estimators, scale=scale, stacking=self.mixing == "stacking")
 
     def _seed_of_stream(self) -> int:
-        """Drawn once from `random_state`; further batches keep the seed of the first."""
+        """Seed drawn once from `random_state`; further batches keep the seed of the first."""
         if self._fitted is not None and not isinstance(self.random_state, Integral):
             return self._fitted.design.seed
         return resolve_seed(self.random_state)
@@ -320,11 +320,11 @@ class OLSEnsembleRegressor(FittedEnsemble):
                 )
             return replace(fitted.data, options=batch.options)
         rows = fitted.need_rows("partial_fit after fit")
-        before = replace(batch, rows=rows, n_given=fitted.design.n_given or len(rows.Y))
-        return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(before)
+        first_batch = replace(batch, rows=rows, n_given=fitted.design.n_given or len(rows.Y))
+        return Stream.empty(batch.n_columns, rows.Y.shape[1], batch.options).add(first_batch)
 
 
-# Members that are given
+# Members given by their rows and columns
 
 
 def member_coefficients(
@@ -397,7 +397,7 @@ def member_coefficients(
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.all():  # weights of the rows that stay are positive
             rows = [np.arange(n)] * len(features) if samples is None else samples
-            samples = Subsets.from_lists([own[weight[own] > 0] for own in rows], n)
+            samples = Subsets.from_lists([subset[weight[subset] > 0] for subset in rows], n)
     data = sp.csc_array(X) if sp.issparse(X) else X
     problem = _members.Problem(data, np.asarray(y, dtype=np.float64).reshape(-1, 1), weight, fit_intercept)
     problem.refuse_extremes()
@@ -410,10 +410,10 @@ def member_coefficients(
 member_coefficients.__module__ = "olsen"  # where users find it
 
 
-def _as_subsets(given: Sequence[ArrayLike] | Subsets, n_items: int) -> Subsets:
-    if isinstance(given, Subsets):
-        return given
-    given = list(given)
-    if not given:
-        raise ValueError("no members were given; every member is a list of the numbers of its columns (or rows).")
-    return Subsets.from_lists([item_numbers(one, n_items) for one in given], n_items)
+def _as_subsets(subsets: Sequence[ArrayLike] | Subsets, n_items: int) -> Subsets:
+    if isinstance(subsets, Subsets):
+        return subsets
+    subsets = list(subsets)
+    if not subsets:
+        raise ValueError("no members were given; every member is a list of its column (or row) indices.")
+    return Subsets.from_lists([item_numbers(subset, n_items) for subset in subsets], n_items)

@@ -41,11 +41,11 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     Parameters
     ----------
     n_estimators : int, inf or "auto", default="auto"
-        Number of members. ``"auto"``: as many as keep the excess of the error over that of infinitely many below 1 %;
+        Number of members. ``"auto"``: enough to keep the excess of the error over that of infinitely many below 1 %;
         with ``sampling="determinantal"`` infinitely many. ``np.inf``: the exact limit, of determinantal members only.
     max_features : array-like of int or float, default=None
-        Candidate sizes: counts, or fractions of the columns. None: about fifty sizes from 1 to 85 % of the rows. Of
-        determinantal members they are expected sizes, and None is a search over all of them.
+        Candidate sizes: counts, or fractions of the columns. None: about fifty sizes from 1 to 85 % of the rows. For
+        determinantal members the sizes are expected sizes, and None is a search over all expected sizes.
     max_samples : int or float, default=1.0
         Rows per member.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
@@ -114,7 +114,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
     solver_ : str
         The solver that ran.
     n_fallbacks_ : int
-        Members whose Gram matrix was not to be trusted, solved again from the data.
+        Number of members whose Gram matrix was too ill-conditioned, refitted from the data.
 
     See Also
     --------
@@ -202,7 +202,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         curve = self._result().curve
         return -self.cv_results_["mean_test_score_infinity"] if curve is None else curve.mse(k)
 
-    # What fit is made of
+    # Steps of fit
 
     def _check_parameters(self) -> None:
         self._validate_params()
@@ -227,7 +227,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             raise ValueError("cv='oob' needs rows that members were not given, but determinantal members see all rows.")
 
     def _size_options(self, *, part: bool = False) -> SizeOptions:
-        """What was fixed, whatever the data."""
+        """Options of the size selection that do not depend on the data."""
         return SizeOptions(
             fit_intercept=self.fit_intercept,
             design=self.design,

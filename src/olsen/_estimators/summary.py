@@ -102,8 +102,8 @@ class Effects:
         self.by_feature = effects[..., :p]
         self.by_column = effects[..., column_groups]
         for g, indices in enumerate(self.features_of_column.values()):
-            if len(indices) > 1 and (j := self._numeric_feature(indices)) is not None:
-                self.by_column[0, ..., g] *= np.sign(self._coef[..., j])
+            if len(indices) > 1 and (numeric := self._numeric_feature(indices)) is not None:
+                self.by_column[0, ..., g] *= np.sign(self._coef[..., numeric])
 
     def _numeric_feature(self, indices: list[int]) -> int | None:
         """Index of the one feature of an input column that holds its value; None for a factor."""
