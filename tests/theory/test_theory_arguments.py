@@ -452,6 +452,6 @@ def test_signatures_name_array_like():
         signature = inspect.signature(getattr(theory, name))
         annotations = [parameter.annotation for parameter in signature.parameters.values()]
         assert all(len(str(annotation)) < 40 for annotation in annotations), name
-        assert len(str(signature)) < 270, name  # eleven arguments of covariance_risk
+        assert len(str(signature)) < 260, name  # covariance_risk has eleven arguments
         if len(annotations) <= 7:
             assert len(str(signature)) < 200, name

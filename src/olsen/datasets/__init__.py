@@ -20,11 +20,11 @@ def load_soil_carbon(*, return_X_y: bool = False) -> Bunch | tuple[NDArray[np.fl
     """Load near-infrared spectra of 732 soils with their carbon content.
 
     Absorbance of dried soil from fields in Wallonia at 700 wavelengths, 1100 to 2498 nm. Neighbouring columns are
-    almost equal (condition number near 1e9), and there are nearly as many columns as rows: least squares fails here.
+    almost equal (condition number near 1e9), and there are nearly as many columns as rows, so least squares fails.
 
-    The 732 samples with a carbon measurement of the set ``NIRsoil`` of the R package prospectr 0.2.8 (MIT licence,
-    beside the file), published as the challenge of Chimiometrie 2006; see Fernandez Pierna and Dardenne, Chemometrics
-    and Intelligent Laboratory Systems 91 (2008) 94-98.
+    The rows are the 732 samples with a carbon measurement of the set ``NIRsoil`` of the R package prospectr 0.2.8 (MIT
+    licence, beside the file), published as the challenge of Chimiometrie 2006; see Fernandez Pierna and Dardenne,
+    Chemometrics and Intelligent Laboratory Systems 91 (2008) 94-98.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def load_soil_carbon(*, return_X_y: bool = False) -> Bunch | tuple[NDArray[np.fl
     (732, 700)
     """
     with resources.files(__name__).joinpath("soil_carbon.npz").open("rb") as file, np.load(file) as stored:
-        # whole numbers of 1e-7 absorbance, stored as second differences along the smooth spectrum: a third of the size
+        # multiples of 1e-7 absorbance, stored as second differences along the smooth spectrum: a third of the size
         data = np.cumsum(np.cumsum(stored["spectra"].T, axis=1), axis=1) / 1e7
         target = stored["carbon"] / 1e4
     if return_X_y:

@@ -1,4 +1,4 @@
-"""One file of many: the modules of the page joined in the order of their imports, the style and the data put in."""
+"""Assembly of the page: its modules joined in the order of the imports, with the style and the data included."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ def page() -> str:
     Returns
     -------
     str
-        With every script, style and number inside; under 2 MB.
+        Page with all scripts, styles and numbers included; under 2 MB.
     """
     script = bundle("main.mjs")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {
         "style": _source("style.css"),
         "script": script,
-        "script-digest": f"sha256-{digest}",  # nothing else may run in the page
+        "script-digest": f"sha256-{digest}",  # the content policy of the page allows no other script
         "soil": resources.files(__package__).joinpath(DATA).read_text(encoding="utf-8"),
         "version": __version__,
     }
-    return re.sub(r"\{\{([\w-]+)\}\}", lambda found: parts[found[1]], _source("page.html"))
+    return re.sub(r"\{\{([\w-]+)\}\}", lambda match: parts[match[1]], _source("page.html"))
 
 
 def write(path: str | os.PathLike[str]) -> Path:
-    """Write the page to a file, whole or not at all.
+    """Write the page to a file, completely or not at all.
 
     Parameters
     ----------
     path : path
-        A file there is replaced; folders are made.
+        File to write. An existing file is replaced; missing folders are created.
 
     Returns
     -------
@@ -63,36 +63,39 @@ def explore(out: str | os.PathLike[str] | None = None, open_browser: bool = True
     Parameters
     ----------
     out : path, optional
-        Where to; by default into a folder for temporary files, where it stays for the browser to read.
+        File to write; by default in a new temporary folder, which is not deleted so that the browser can read it.
     open_browser : bool, default=True
-        Whether to ask the browser to show it. Where there is none nothing happens; the file is there all the same.
+        Whether to ask the browser to show the page. Without a browser only the file is written.
 
     Returns
     -------
     Path
         The file.
     """
-    path = write(Path(tempfile.mkdtemp(prefix="olsen-")) / "explorer.html" if out is None else out)
+    if out is None:
+        out = Path(tempfile.mkdtemp(prefix="olsen-")) / "explorer.html"
+    path = write(out)
     if open_browser:
         webbrowser.open(path.resolve().as_uri())
     return path
 
 
 def bundle(entry: str) -> str:
-    """One module of JavaScript with everything that `entry` imports, each module after those it needs.
+    """A single JavaScript module of `entry` and its imports, each module after the modules that it imports.
 
-    Modules share one scope in the result, so a name may be declared at the top of one of them only.
+    The modules share one scope in the result, so a name may be declared at the top level of only one module.
     """
     order: list[str] = []
 
     def visit(name: str) -> None:
-        for needed in IMPORT.findall(_source(name)):
-            visit(needed)
+        for imported in IMPORT.findall(_source(name)):
+            visit(imported)
         if name not in order:
             order.append(name)
 
     visit(entry)
-    return "\n".join(re.sub(r"^export ", "", IMPORT.sub("", _source(name)), flags=re.M) for name in order)
+    modules = [IMPORT.sub("", _source(name)) for name in order]
+    return "\n".join(re.sub(r"^export ", "", module, flags=re.M) for module in modules)
 
 
 def _source(name: str) -> str:

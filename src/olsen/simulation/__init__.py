@@ -1,6 +1,6 @@
-"""Simulation: problems with a known answer, methods to try on them, Monte Carlo with standard errors.
+"""Simulation: problems with a known answer, methods to solve the problems, Monte Carlo with standard errors.
 
-Nothing here knows the theory, so that agreement with it is evidence.
+Nothing in this package uses the theory, so agreement with the theory is evidence.
 """
 
 from .methods import Dropout, Ensemble, Estimator, Ridge

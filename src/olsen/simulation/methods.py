@@ -1,7 +1,7 @@
-r"""What is tried on a problem: ensembles, ridge, dropout, any estimator.
+r"""Methods to try on a problem: ensembles, ridge, dropout, any estimator.
 
-Everything linear in `y` is given the signal and the noise as two targets. Their errors add up to the error of the fit,
-and their energies are its bias and its variance, trial by trial, at the price of one more right-hand side.
+Methods that are linear in `y` are fitted to the signal and the noise as two targets. The two errors add up to the error
+of the fit, and the two energies are its bias and its variance in every trial, at the price of a second right-hand side.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Ensemble:
     max_samples : int or float, default=1.0
         Rows per member.
     k : tuple of int or inf, default=(100,)
-        Numbers of members, ascending: the first `k` of those drawn are averaged. With ``inf`` among them, every `k`
+        Numbers of members, ascending: the first `k` members drawn are averaged. If ``inf`` is included, every `k`
         is computed from all K members drawn, as :math:`R_{off} + (R_{diag} - R_{off})/k` with
-        :math:`R_{diag}` the mean energy of a member's error and :math:`R_{off}` that of pairs of different members.
-        Same expectation, less noise, and ``k=inf`` is :math:`R_{off}`.
+        :math:`R_{diag}` the mean energy of a member's error and :math:`R_{off}` the mean over different members.
+        The expectation is equal, the noise is smaller, and ``k=inf`` is :math:`R_{off}`.
     members : int, default=None
-        Members to draw, K. None: the largest finite `k`, or 100 without one.
+        Number K of members to draw. None: the largest `k`, or 100 if `k` includes ``inf``.
     sampling : {"fixed", "bernoulli", "determinantal"}, default="fixed"
         As in `OLSEnsembleRegressor`; determinantal members have `max_features` columns on average.
     design : {"independent", "balanced"}, default="independent"
@@ -46,7 +46,7 @@ class Ensemble:
     scale : float, default=1.0
         Factor on the average.
     penalty : float, default=None
-        If given, columns are drawn with the probabilities matched to this ridge penalty on the drawn data, and
+        If not None, columns are drawn with the probabilities matched to this ridge penalty on the drawn data, and
         `max_features` is not used.
 
     Examples
@@ -68,31 +68,42 @@ class Ensemble:
 
     def evaluate(self, sample: Sample, seed: int) -> NDArray[np.float64]:
         """Risk, bias and variance for every k, of shape (len(k), 3)."""
-        ks, pooled = np.array(self.k), np.inf in self.k
-        coef = self.scale * self._coefficients(sample, self.members or (100 if pooled else int(max(self.k))), seed)
-        if not pooled:
+        ks = np.array(self.k)
+        uses_pairs = np.inf in self.k
+        n_members = self.members or (100 if uses_pairs else int(max(self.k)))
+        coef = self.scale * self._coefficients(sample, n_members, seed)
+        if not uses_pairs:
             return _energies(sample, np.cumsum(coef, axis=1)[:, ks - 1] / ks[:, None])
-        total = coef.shape[1]
-        own = _energies(sample, coef).mean(axis=0)
-        mean = _energies(sample, coef.mean(axis=1))  # of all pairs, those of a member with itself among them
-        pair = (total * mean - own) / (total - 1)
-        return np.asarray(pair + (own - pair) / ks[:, None])
+        single = _energies(sample, coef).mean(axis=0)
+        mean = _energies(sample, coef.mean(axis=1))  # over all ordered pairs, including a member with itself
+        pair = (n_members * mean - single) / (n_members - 1)
+        return np.asarray(pair + (single - pair) / ks[:, None])
 
-    def _coefficients(self, sample: Sample, total: int, seed: int) -> NDArray[np.float64]:
-        """Those of all members, fitted to the signal and to the noise: shape (2, total, p)."""
+    def _coefficients(self, sample: Sample, n_members: int, seed: int) -> NDArray[np.float64]:
+        """Coefficients of all members, fitted to the signal and to the noise: shape (2, n_members, p)."""
         n, p = sample.X.shape
-        chance = self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
+        max_features = self.max_features if np.ndim(self.max_features) == 0 else np.array(self.max_features)
         if self.penalty is not None:
-            chance = inclusion_probabilities(sample.X, self.penalty, center=False, check_collinear=False)
+            max_features = inclusion_probabilities(sample.X, self.penalty, center=False, check_collinear=False)
         if self.sampling == "determinantal":
-            size = subsets.Design(n, p, seed, chance).expected_size  # type: ignore[arg-type]
-            features, rows = subsets.Determinantal.from_rows(sample.X, size).draw(0, total, seed=seed), None
+            size = subsets.Design(n, p, seed, max_features).expected_size  # type: ignore[arg-type]
+            features = subsets.Determinantal.from_rows(sample.X, size).draw(0, n_members, seed=seed)
+            rows = None
         else:
-            how = {"max_samples": self.max_samples, "sampling": self.sampling, "design": self.design}
-            features, rows = subsets.draw_members(n, p, total, seed=seed, max_features=chance, **how)  # type: ignore[arg-type]
-        solution = _members.solve(_members.Problem(sample.X, _two_targets(sample), None, False), features, rows)
-        coef = np.zeros((2, total, p))
-        coef[:, np.repeat(np.arange(total), features.sizes), features.indices] = solution.values.T
+            features, rows = subsets.draw_members(
+                n,
+                p,
+                n_members,
+                seed=seed,
+                max_features=max_features,
+                max_samples=self.max_samples,
+                sampling=self.sampling,
+                design=self.design,
+            )
+        problem = _members.Problem(sample.X, _two_targets(sample), None, False)
+        solution = _members.solve(problem, features, rows)
+        coef = np.zeros((2, n_members, p))
+        coef[:, np.repeat(np.arange(n_members), features.sizes), features.indices] = solution.values.T
         return coef
 
 
@@ -103,7 +114,7 @@ class Ridge:
     Parameters
     ----------
     penalty : float
-        :math:`\lambda`; zero is least squares, the one of minimum norm with fewer rows than columns.
+        :math:`\lambda`; zero is least squares, of minimum norm if there are fewer rows than columns.
     """
 
     penalty: float
@@ -117,7 +128,7 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Dropout:
-    r"""The solution dropout converges to, with columns kept with probability `alpha` (paper, eq. dropout).
+    r"""Limit of dropout that keeps columns with probability `alpha` (paper, eq. dropout).
 
     .. math:: \frac1\alpha\Bigl(G + \frac{1-\alpha}{\alpha}\,\mathrm{diag}\,G\Bigr)^{-1}X^\top y
 
@@ -141,14 +152,14 @@ class Dropout:
 
 @dataclass(frozen=True)
 class Estimator:
-    """Any estimator with `coef_`; only its risk is known, for it need not be linear in `y`.
+    """Any estimator with `coef_`; only its risk is computed, because it need not be linear in `y`.
 
     Parameters
     ----------
     path : str
-        Where the class is, such as ``"sklearn.linear_model.RidgeCV"``.
+        Import path of the class, such as ``"sklearn.linear_model.RidgeCV"``.
     parameters : tuple of (name, value), default=()
-        What it is made with; ``random_state`` is set for estimators that have one.
+        Parameters of the estimator; ``random_state`` is set if the estimator has that parameter.
 
     Examples
     --------
@@ -182,4 +193,5 @@ def _two_targets(sample: Sample) -> NDArray[np.float64]:
 def _energies(sample: Sample, coef: NDArray[np.float64]) -> NDArray[np.float64]:
     """Risk, bias, variance from coefficients (2, ..., p): fits of the signal, fits of the noise."""
     bias = coef[0] - sample.beta
-    return np.stack([sample.energy(e) for e in (bias + coef[1], bias, coef[1])], axis=-1)
+    errors = (bias + coef[1], bias, coef[1])
+    return np.stack([sample.energy(error) for error in errors], axis=-1)

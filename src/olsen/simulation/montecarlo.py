@@ -1,7 +1,7 @@
-r"""Trials in parallel: means, standard errors, and the same numbers whatever the number of threads.
+r"""Trials in parallel: means and standard errors that do not depend on the number of threads.
 
-Trial `t` of a cell draws its data from (seed, problem, t) alone. Methods tried on the same problem therefore see the
-same data, and their differences are paired; different problems are independent.
+Trial `t` of a cell draws its data from (seed, problem, t) alone. Methods on the same problem therefore see the same
+data, and differences between methods are paired; different problems are independent.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ class Estimate:
     @property
     def standard_error(self) -> NDArray[np.float64]:
         """Standard errors of the means; nan for a single trial."""
-        spread = self.values.std(axis=0, ddof=1) if self.trials > 1 else np.full(self.values.shape[1:], np.nan)
-        return np.asarray(spread / np.sqrt(self.trials))
+        if self.trials <= 1:
+            return np.full(self.values.shape[1:], np.nan)
+        return np.asarray(self.values.std(axis=0, ddof=1) / np.sqrt(self.trials))
 
 
 def run(
@@ -74,15 +75,15 @@ def run(
     Parameters
     ----------
     cells : iterable of (problem, method)
-        What to run.
+        Problems and methods to run.
     trials : int
-        Draws of the data for each cell.
+        Number of data sets for each cell.
     seed : int, default=0
         Results are a function of the cells and the seed.
     n_jobs : int, default=None
         Threads over trials; -1 means all cores. Results do not depend on it.
     store : path, default=None
-        Folder that keeps the trials of finished cells: a run that was stopped goes on from there.
+        Folder that stores the trials of finished cells: a stopped run continues from there.
     progress : callable, default=None
         Called with the numbers of finished trials and of all trials.
 
@@ -99,30 +100,32 @@ def run(
     >>> bool(abs(ensemble.mean[0, 0] - ridge.mean[0, 0]) < 0.1)
     True
     """
-    cells, files, found = list(cells), [], []
+    cells = list(cells)
+    files = []
+    values_of_cells = []
     for problem, method in cells:
         cell = {"problem": _describe(problem), "method": _describe(method), "seed": seed, "olsen": __version__}
         files.append(Path(store or "") / f"{_digest({**cell, 'trials': trials})}.npz")
-        found.append([] if store is None else _stored(files[-1]))
-    todo = [(c, number) for c, values in enumerate(found) if not len(values) for number in range(trials)]
+        values_of_cells.append([] if store is None else _stored(files[-1]))
+    todo = [(c, number) for c, values in enumerate(values_of_cells) if not len(values) for number in range(trials)]
     total = trials * len(cells)
     if progress:
         progress(total - len(todo), total)
     # threads suffice: solvers release the interpreter lock
     parallel = Parallel(count_threads(n_jobs), require="sharedmem", return_as="generator")
-    with one_blas_thread():  # held here, once: threads that set and reset it themselves would undo each other
+    with one_blas_thread():  # set once for all threads: threads that set and reset it separately would interfere
         results = parallel(delayed(_trial)(*cells[c], seed, number) for c, number in todo)
         for done, ((c, _), values) in enumerate(zip(todo, results, strict=True), start=total - len(todo) + 1):
-            found[c].append(values)
-            if store is not None and len(found[c]) == trials:
-                atomically(files[c], partial(np.savez, values=found[c]))
+            values_of_cells[c].append(values)
+            if store is not None and len(values_of_cells[c]) == trials:
+                atomically(files[c], partial(np.savez, values=values_of_cells[c]))
             if progress:
                 progress(done, total)
-    return [Estimate(*cell, np.stack(values)) for cell, values in zip(cells, found, strict=True)]
+    return [Estimate(*cell, np.stack(values)) for cell, values in zip(cells, values_of_cells, strict=True)]
 
 
 def _stored(file: Path) -> Any:
-    """Values of a cell; none where there is no such file or a damaged one, as a power failure may leave it."""
+    """Stored values of a cell; empty if the file is missing or damaged, for example by a power failure."""
     try:
         with np.load(file) as stored:
             return stored["values"]
@@ -141,7 +144,7 @@ def _digest(description: dict[str, Any]) -> str:
 
 
 def _trial(problem: LinearProblem, method: Method, seed: int, number: int) -> NDArray[np.float64]:
-    sequence = np.random.SeedSequence([seed, int(_digest(_describe(problem))[:15], 16), number])
-    data, members = sequence.spawn(2)
-    sample = problem.draw(np.random.default_rng(data))
-    return method.evaluate(sample, int(members.generate_state(1, np.uint64)[0] >> 1))
+    problem_number = int(_digest(_describe(problem))[:15], 16)
+    data_seed, members_seed = np.random.SeedSequence([seed, problem_number, number]).spawn(2)
+    sample = problem.draw(np.random.default_rng(data_seed))
+    return method.evaluate(sample, int(members_seed.generate_state(1, np.uint64)[0] >> 1))

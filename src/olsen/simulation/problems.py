@@ -1,8 +1,8 @@
-r"""Problems with a known answer: rows of a given covariance, given coefficients, given noise.
+r"""Problems with a known answer: rows of known covariance, with known coefficients and noise.
 
 .. math:: y = X\beta + \sigma z, \qquad x_i \sim N(0, \Sigma)
 
-The risk of coefficients `b` is :math:`(b-\beta)^\top\Sigma(b-\beta)`: no noise in it, no test set needed.
+The risk of coefficients `b` is :math:`(b-\beta)^\top\Sigma(b-\beta)`, which has no noise and needs no test set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COVARIANCES = {"identity": 0.0, "diagonal": 0.01, "ar1": 0.7}  # default strengt
 
 @dataclass(frozen=True)
 class Sample:
-    """One draw: data, and the truth behind them."""
+    """A data set with its true coefficients, noise and covariance."""
 
     X: NDArray[np.float64]  # (n, p)
     beta: NDArray[np.float64]  # (p,)
@@ -31,7 +31,7 @@ class Sample:
 
     @property
     def signal(self) -> NDArray[np.float64]:
-        """What `y` would be without noise."""
+        """The target without noise."""
         return self.X @ self.beta
 
     @property
@@ -58,10 +58,10 @@ class LinearProblem:
     covariance : {"identity", "diagonal", "ar1"}, default="identity"
         Covariance of a row. "diagonal" has variances in equal ratios from 1 down.
     strength : float, default=None
-        The covariance's one number: smallest variance, or correlation. None: 0.01, 0.7.
+        Parameter of the covariance: smallest variance, or correlation of neighbours. None: 0.01, 0.7.
     coefficients : {"gaussian", "fixed", "sparse"}, default="gaussian"
-        A random direction, anew in every draw; entries of equal size with fixed signs, the same in all draws; or
-        `nonzeros` random Gaussian entries at random places. Always of norm one.
+        A new random direction in every draw; entries of equal size and fixed signs, equal in all draws; or
+        `nonzeros` Gaussian entries at random positions. Always of norm one.
     nonzeros : int, default=None
         Entries that are not zero, for sparse coefficients. None: a tenth of the columns.
     noise : {"gaussian", "student"}, default="gaussian"
@@ -108,13 +108,14 @@ class LinearProblem:
         return _covariance(self.covariance, self._strength, self.p)
 
     def fixed_beta(self) -> NDArray[np.float64]:
-        """The coefficients of ``coefficients="fixed"``: equal sizes, signs that look random and never change."""
+        """The coefficients of ``coefficients="fixed"``: entries of equal size with fixed pseudorandom signs."""
         signs = np.random.Generator(np.random.Philox(self.p)).choice([-1.0, 1.0], size=self.p)
         return np.asarray(signs / np.sqrt(self.p))
 
     def draw(self, rng: np.random.Generator) -> Sample:
         """Draw data, coefficients and noise, in this order."""
-        X, covariance = rng.standard_normal((self.n, self.p)), None
+        X = rng.standard_normal((self.n, self.p))
+        covariance = None
         if self.covariance != "identity":
             covariance = self.covariance_matrix()
             X = X @ _root(self.covariance, self._strength, self.p).T
@@ -135,8 +136,8 @@ class LinearProblem:
             return self.fixed_beta()
         beta = rng.standard_normal(self.p)
         if self.coefficients == "sparse":
-            zeros = self.p - (max(1, self.p // 10) if self.nonzeros is None else self.nonzeros)
-            beta[rng.permutation(self.p)[:zeros]] = 0.0
+            nonzeros = max(1, self.p // 10) if self.nonzeros is None else self.nonzeros
+            beta[rng.permutation(self.p)[: self.p - nonzeros]] = 0.0
         return beta / np.linalg.norm(beta)
 
 
@@ -148,7 +149,7 @@ def _covariance(name: str, strength: float, p: int) -> NDArray[np.float64]:
         matrix = strength ** np.abs(np.subtract.outer(np.arange(p), np.arange(p)))
     else:  # diagonal
         matrix = np.diag(np.geomspace(1.0, strength, p))
-    matrix.flags.writeable = False  # shared between all problems that ask for it
+    matrix.flags.writeable = False  # the cached array is shared between problems
     return np.asarray(matrix)
 
 

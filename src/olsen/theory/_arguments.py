@@ -9,8 +9,9 @@ Numbers outside :math:`[10^{-50}, 10^{50}]` are refused, zero and documented inf
 products up to :math:`\gamma^2\sigma^4 \le 10^{300}`, so nothing in that range overflows to ``inf - inf`` or
 ``0 * inf``, and a problem beyond the range can be stated in other units.
 
-Arguments are NumPy's `ArrayLike`: numbers, sequences, arrays. A result of shape () comes as `np.float64`, the scalar
-with an array's methods, as from any ufunc.
+Arguments are NumPy's `ArrayLike`: numbers, sequences, arrays. Public functions annotate the name in quotes, so that
+`help` shows the name and not the union behind it. A result of shape () comes as `np.float64`, the scalar with an
+array's methods, as from any ufunc.
 """
 
 from typing import NamedTuple, TypeAlias

@@ -12,8 +12,6 @@ with :math:`t` shared rows. A covariance may be given as a vector: its diagonal.
 :math:`\lambda` of :math:`\|y-Xb\|^2+\lambda\|b\|^2` on the rows of the member.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +62,7 @@ def _columns(function: str, name: str, features: ArrayLike, p: int) -> Counts:
     return columns
 
 
-def effective_penalty(eigenvalues: ArrayLike, n_samples: float, penalty: float = 0.0) -> float:
+def effective_penalty(eigenvalues: "ArrayLike", n_samples: float, penalty: float = 0.0) -> float:
     r"""The :math:`\mu \ge 0` with :math:`\lambda = \mu\bigl(\tau - \sum_l \frac{s_l}{s_l+\mu}\bigr)`.
 
     `eigenvalues` :math:`s_l` of the covariance, :math:`\tau` = `n_samples`, :math:`\lambda` = `penalty`. Zero for
@@ -161,18 +159,18 @@ def _pair_risk(Sigma: Floats, first: _Member, second: _Member, t: float, noise: 
 
 
 def pair_risk(
-    Sigma: ArrayLike,
-    beta: ArrayLike,
-    features_i: ArrayLike,
-    features_j: ArrayLike,
-    sigma: ArrayLike,
+    Sigma: "ArrayLike",
+    beta: "ArrayLike",
+    features_i: "ArrayLike",
+    features_j: "ArrayLike",
+    sigma: "ArrayLike",
     *,
     n: float,
     rows_i: float | None = None,
     rows_j: float | None = None,
     shared_rows: float | None = None,
     penalty: float = 0.0,
-) -> Floats:
+) -> "Floats":
     r"""Risk of a given pair of members, :math:`E\,(b_i-\beta)^\top\Sigma(b_j-\beta)`.
 
     .. math:: R_{ij} = \Bigl(\sigma^2 + q + \frac{t\,w}{\tau_i\tau_j}\Bigr)
@@ -240,15 +238,15 @@ def pair_risk(
 
 
 def covariance_risk(
-    Sigma: ArrayLike,
-    beta: ArrayLike,
-    alpha: ArrayLike,
-    sigma: ArrayLike,
+    Sigma: "ArrayLike",
+    beta: "ArrayLike",
+    alpha: "ArrayLike",
+    sigma: "ArrayLike",
     *,
     n: float,
-    k: ArrayLike = np.inf,
+    k: "ArrayLike" = np.inf,
     eta: float = 1.0,
-    rng: np.random.Generator | int | None = None,
+    rng: "np.random.Generator | int | None" = None,
     n_subsets: int = 200,
     penalty: float = 0.0,
     return_std: bool = False,
@@ -357,7 +355,9 @@ def _leave_one_out(Sigma: Floats, members: list[_Member]) -> Floats:
     return np.concatenate([pair_sums / (counts * (counts - 1)), single_sums / counts])
 
 
-def ridge_covariance_risk(Sigma: ArrayLike, beta: ArrayLike, penalty: float, sigma: ArrayLike, *, n: float) -> Floats:
+def ridge_covariance_risk(
+    Sigma: "ArrayLike", beta: "ArrayLike", penalty: float, sigma: "ArrayLike", *, n: float
+) -> "Floats":
     r"""Risk of ridge regression on all columns, any covariance, absolute penalty.
 
     .. math:: \frac{\sigma^2 + \mu^2\,\beta^\top(\Sigma+\mu)^{-1}\Sigma(\Sigma+\mu)^{-1}\beta}

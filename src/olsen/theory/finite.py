@@ -8,8 +8,6 @@ For two members that share :math:`a` columns, with :math:`u` columns in neither,
 of :math:`(a, u)` that the sampling and the design imply. The average is a sum without approximation.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,13 +38,13 @@ class _Terms(NamedTuple):
 
 
 def overlap_variance(
-    n: ArrayLike,
-    overlap: ArrayLike,
-    sigma: ArrayLike,
+    n: "ArrayLike",
+    overlap: "ArrayLike",
+    sigma: "ArrayLike",
     *,
-    n_samples: ArrayLike | None = None,
-    shared_rows: ArrayLike | None = None,
-) -> Floats:
+    n_samples: "ArrayLike | None" = None,
+    shared_rows: "ArrayLike | None" = None,
+) -> "Floats":
     r"""Variance of a pair of members that share `overlap` columns.
 
     .. math:: \sigma^2 v, \qquad v = \frac{a\,t}{\tau^2 - (a+1)\,t}
@@ -68,13 +66,13 @@ def overlap_variance(
 
 
 def overlap_bias(
-    n: ArrayLike,
-    overlap: ArrayLike,
-    left_out: ArrayLike,
+    n: "ArrayLike",
+    overlap: "ArrayLike",
+    left_out: "ArrayLike",
     *,
-    n_samples: ArrayLike | None = None,
-    shared_rows: ArrayLike | None = None,
-) -> Floats:
+    n_samples: "ArrayLike | None" = None,
+    shared_rows: "ArrayLike | None" = None,
+) -> "Floats":
     r"""Bias of a pair of members that share `overlap` columns and both miss signal of energy `left_out`.
 
     .. math:: \|\beta_{(S_i\cup S_j)^c}\|^2 (1 + v)
@@ -123,16 +121,16 @@ def _inflation(a: Floats, tau: Floats | float, t: Floats | float) -> Floats:
 
 
 def expected_bias(
-    n: ArrayLike,
-    p: ArrayLike,
-    n_features: ArrayLike,
+    n: "ArrayLike",
+    p: "ArrayLike",
+    n_features: "ArrayLike",
     *,
-    k: ArrayLike,
-    n_samples: ArrayLike | None = None,
+    k: "ArrayLike",
+    n_samples: "ArrayLike | None" = None,
     sampling: str = "fixed",
     design: str = "independent",
-    beta_norm: ArrayLike = 1.0,
-) -> Floats:
+    beta_norm: "ArrayLike" = 1.0,
+) -> "Floats":
     r"""Expected bias of `k` members at finite n and p.
 
     .. math:: \frac{\|\beta\|^2}{k^2} \sum_{ij} E\Bigl[\frac{|(S_i\cup S_j)^c|}{p}\,(1 + v_{ij})\Bigr]
@@ -152,16 +150,16 @@ def expected_bias(
 
 
 def expected_variance(
-    n: ArrayLike,
-    p: ArrayLike,
-    n_features: ArrayLike,
-    sigma: ArrayLike,
+    n: "ArrayLike",
+    p: "ArrayLike",
+    n_features: "ArrayLike",
+    sigma: "ArrayLike",
     *,
-    k: ArrayLike,
-    n_samples: ArrayLike | None = None,
+    k: "ArrayLike",
+    n_samples: "ArrayLike | None" = None,
     sampling: str = "fixed",
     design: str = "independent",
-) -> Floats:
+) -> "Floats":
     r"""Expected variance of `k` members at finite n and p.
 
     .. math:: \frac{\sigma^2}{k^2} \sum_{ij} E[v_{ij}]
@@ -181,18 +179,18 @@ def expected_variance(
 
 
 def expected_risk(
-    n: ArrayLike,
-    p: ArrayLike,
-    n_features: ArrayLike,
-    sigma: ArrayLike,
+    n: "ArrayLike",
+    p: "ArrayLike",
+    n_features: "ArrayLike",
+    sigma: "ArrayLike",
     *,
-    k: ArrayLike,
-    n_samples: ArrayLike | None = None,
+    k: "ArrayLike",
+    n_samples: "ArrayLike | None" = None,
     sampling: str = "fixed",
     design: str = "independent",
-    mu: ArrayLike = 1.0,
-    beta_norm: ArrayLike = 1.0,
-) -> Floats:
+    mu: "ArrayLike" = 1.0,
+    beta_norm: "ArrayLike" = 1.0,
+) -> "Floats":
     r"""Expected risk of `k` members at finite n and p.
 
     .. math:: E R_k = \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same}

@@ -7,8 +7,6 @@ depends on nothing else: at finite n through the distribution of the number of s
 signal follow from the two formulas.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
@@ -22,15 +20,15 @@ MAX_EXACT_TERMS = 4e8  # of a sum over pairs conditioned on acceptance: seconds 
 
 
 def diagonal_risk(
-    variances: ArrayLike,
-    beta: ArrayLike,
-    probabilities: ArrayLike,
-    sigma: ArrayLike,
+    variances: "ArrayLike",
+    beta: "ArrayLike",
+    probabilities: "ArrayLike",
+    sigma: "ArrayLike",
     *,
     n: float,
-    k: ArrayLike = np.inf,
-    eta: ArrayLike = 1.0,
-) -> Floats:
+    k: "ArrayLike" = np.inf,
+    eta: "ArrayLike" = 1.0,
+) -> "Floats":
     r"""Risk of coin-flip members with one inclusion probability per feature, diagonal covariance.
 
     .. math:: R_{off} + \sigma^2 = \frac{\sigma^2 + \sum_j (1-\alpha_j)^2 b_j^2}{1 - \sum_j \alpha_j^2/n}, \qquad
@@ -78,14 +76,14 @@ def _require_columns(function: str, shape: tuple[int, ...], **vectors: Floats) -
 
 
 def expected_diagonal_risk(
-    variances: ArrayLike,
-    beta: ArrayLike,
-    probabilities: ArrayLike,
-    sigma: ArrayLike,
+    variances: "ArrayLike",
+    beta: "ArrayLike",
+    probabilities: "ArrayLike",
+    sigma: "ArrayLike",
     *,
     n: float,
-    k: ArrayLike = np.inf,
-) -> Floats:
+    k: "ArrayLike" = np.inf,
+) -> "Floats":
     r"""Expected risk at finite n of members that flip one coin per column, diagonal covariance, all rows.
 
     .. math:: R_{off} = \sum_j (1-\alpha_j)^2\, b_j^2\; E[1 + v(a_{-j})] + \sigma^2\, E\,v(a), \qquad
@@ -170,7 +168,7 @@ def _inflated(counts: Floats, sigma: ArrayLike, n: float) -> Floats:
     return risk
 
 
-def ridge_matched_probabilities(Sigma: ArrayLike, penalty: float, *, n: float) -> Floats:
+def ridge_matched_probabilities(Sigma: "ArrayLike", penalty: float, *, n: float) -> "Floats":
     r"""Inclusion probabilities whose large ensemble is ridge regression with this penalty.
 
     .. math:: \alpha_j = [\Sigma(\Sigma+\mu I)^{-1}]_{jj}, \qquad
@@ -197,7 +195,7 @@ def ridge_matched_probabilities(Sigma: ArrayLike, penalty: float, *, n: float) -
     return np.minimum(vectors**2 @ shrinkage, 1.0)
 
 
-def optimal_probabilities(variances: ArrayLike, beta: ArrayLike, sigma: float, *, n: float) -> Floats:
+def optimal_probabilities(variances: "ArrayLike", beta: "ArrayLike", sigma: float, *, n: float) -> "Floats":
     r"""Inclusion probabilities with the lowest `diagonal_risk` at k = inf for a known signal.
 
     .. math:: \alpha_j = \frac{b_j^2}{b_j^2 + R^{tot}/n}, \qquad

@@ -5,8 +5,6 @@ forms: exact at finite size for one member, in the limit for two different membe
 all columns. In the limit (`limiting_risk`) the term of two different members does not depend on the number of columns.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -16,17 +14,17 @@ from ._pairs import mean_of_pairs, rescale, same_group_fraction
 
 
 def minimum_norm_risk(
-    n: ArrayLike,
-    p: ArrayLike,
-    n_features: ArrayLike,
-    sigma: ArrayLike,
+    n: "ArrayLike",
+    p: "ArrayLike",
+    n_features: "ArrayLike",
+    sigma: "ArrayLike",
     *,
-    k: ArrayLike,
-    n_samples: ArrayLike,
+    k: "ArrayLike",
+    n_samples: "ArrayLike",
     design: str = "independent",
-    mu: ArrayLike = 1.0,
-    beta_norm: ArrayLike = 1.0,
-) -> Floats:
+    mu: "ArrayLike" = 1.0,
+    beta_norm: "ArrayLike" = 1.0,
+) -> "Floats":
     r"""Risk of `k` minimum-norm members at finite sizes.
 
     .. math:: \frac1k R_{diag} + \frac{N_{same}}{k^2} R_{same} + \Bigl(1 - \frac1k - \frac{N_{same}}{k^2}\Bigr) R_{off}

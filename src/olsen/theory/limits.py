@@ -8,8 +8,6 @@ The paper scales the large ensemble by mu (section 4.4). The derivation uses onl
 \delta\|\beta\|^2`, which holds for a single member, so the scaled risk holds for every `k` with the risk of that `k`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -37,7 +35,9 @@ def _terms(alpha: Floats, gamma: Floats, eta: Floats) -> tuple[tuple[Floats, Flo
         return (single_bias, pair_bias), (single_variance, pair_variance)
 
 
-def limiting_bias(alpha: ArrayLike, gamma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0) -> Floats:
+def limiting_bias(
+    alpha: "ArrayLike", gamma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+) -> "Floats":
     r"""Limiting bias of `k` members (paper, eq. limiting-bias).
 
     .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2}{1-\delta^2\gamma} + \frac1k B, \qquad
@@ -60,8 +60,8 @@ def limiting_bias(alpha: ArrayLike, gamma: ArrayLike, *, k: ArrayLike = np.inf, 
 
 
 def limiting_variance(
-    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
-) -> Floats:
+    alpha: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+) -> "Floats":
     r"""Limiting variance of `k` members (paper, eq. limiting-variance and section 5.2).
 
     .. math:: \sigma^2\Bigl[\frac{k-1}{k}\,\frac{\delta^2\gamma}{1-\delta^2\gamma}
@@ -81,14 +81,14 @@ def limiting_variance(
 
 
 def limiting_risk(
-    alpha: ArrayLike,
-    gamma: ArrayLike,
-    sigma: ArrayLike,
+    alpha: "ArrayLike",
+    gamma: "ArrayLike",
+    sigma: "ArrayLike",
     *,
-    k: ArrayLike = np.inf,
-    eta: ArrayLike = 1.0,
-    mu: ArrayLike = 1.0,
-) -> Floats:
+    k: "ArrayLike" = np.inf,
+    eta: "ArrayLike" = 1.0,
+    mu: "ArrayLike" = 1.0,
+) -> "Floats":
     r"""Limiting risk of `k` members, scaled by `mu` (paper, Theorem limiting risk).
 
     .. math:: \frac{k-1}{k}\,\frac{(1-\delta)^2 + \sigma^2\delta^2\gamma}{1-\delta^2\gamma}
@@ -124,8 +124,8 @@ def risk_of_members(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta:
 
 
 def limiting_risk_derivative(
-    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
-) -> Floats:
+    alpha: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+) -> "Floats":
     r"""Derivative of `limiting_risk` with respect to alpha, members below the peak.
 
     .. math:: \frac{k-1}{k}\,\frac{2[-\alpha^2\gamma + \alpha(\gamma(\sigma^2+1)+1) - 1]}{(1-\alpha^2\gamma)^2}
@@ -159,7 +159,9 @@ def _slope(alpha: Floats, gamma: Floats, sigma: Floats, k: Floats, eta: Floats) 
     return mean_of_pairs(single, pair, k)
 
 
-def optimal_alpha(gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0) -> Floats:
+def optimal_alpha(
+    gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+) -> "Floats":
     r"""The alpha in :math:`(0, \min(1, \eta/\gamma))` with the lowest limiting risk.
 
     .. math:: \alpha_* = \frac{2}{c + \sqrt{c^2-4\gamma}}, \qquad c = \gamma(\sigma^2+1)+1 \qquad (k = \infty)
@@ -215,8 +217,13 @@ def _bounded_minimum(gamma: Floats, sigma: Floats, k: Floats, eta: Floats, *, po
 
 
 def required_members(
-    gamma: ArrayLike, sigma: ArrayLike, *, excess: ArrayLike = 0.01, eta: ArrayLike = 1.0, design: str = "independent"
-) -> Floats:
+    gamma: "ArrayLike",
+    sigma: "ArrayLike",
+    *,
+    excess: "ArrayLike" = 0.01,
+    eta: "ArrayLike" = 1.0,
+    design: str = "independent",
+) -> "Floats":
     r"""Members needed at alpha_* for a risk within `excess` (relative) of the large ensemble's.
 
     .. math:: k = \frac{1}{\varepsilon(\eta - \alpha_*\gamma)}, \qquad
@@ -249,7 +256,7 @@ def required_members(
     return np.maximum(1, np.ceil(excess_times_k / excess * (1 - 1e-12)))[()]
 
 
-def better_side(gamma: ArrayLike, sigma: ArrayLike) -> NDArray[np.str_]:
+def better_side(gamma: "ArrayLike", sigma: "ArrayLike") -> "NDArray[np.str_]":
     r"""The side of the data to subsample for the smaller 1/k excess: ``"rows"`` or ``"features"``.
 
     .. math:: \text{rows} \iff (1-\alpha_*\gamma)^2 < \gamma(1-\alpha_*)
@@ -271,7 +278,7 @@ def better_side(gamma: ArrayLike, sigma: ArrayLike) -> NDArray[np.str_]:
     return np.where((1 - alpha * gamma) ** 2 < gamma * (1 - alpha), "rows", "features")[()]
 
 
-def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
+def scaled_risk(risk: "ArrayLike", shrinkage: "ArrayLike", mu: "ArrayLike") -> "Floats":
     r"""Risk of `mu` times an estimator of known risk and shrinkage, unit-norm signal (paper, eq. mu-scaled-risk).
 
     .. math:: \mu^2 R + (1-\mu)^2 + 2\mu(1-\mu)(1-\delta)
@@ -297,8 +304,8 @@ def scaled_risk(risk: ArrayLike, shrinkage: ArrayLike, mu: ArrayLike) -> Floats:
 
 
 def optimal_mu(
-    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
-) -> Floats:
+    alpha: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+) -> "Floats":
     r"""The best scale of `k` members in the limit.
 
     .. math:: \mu_* = \frac{\delta}{R_k + 2\delta - 1}, \qquad \delta = \min(\alpha, \eta/\gamma)
@@ -318,8 +325,8 @@ def optimal_mu(
 
 
 def optimally_scaled_risk(
-    alpha: ArrayLike, gamma: ArrayLike, sigma: ArrayLike, *, k: ArrayLike = np.inf, eta: ArrayLike = 1.0
-) -> Floats:
+    alpha: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike", *, k: "ArrayLike" = np.inf, eta: "ArrayLike" = 1.0
+) -> "Floats":
     r"""Limiting risk at the best scale.
 
     .. math:: 1 - \frac{\delta^2}{R_k + 2\delta - 1} = 1 - \mu_*\delta

@@ -4,15 +4,13 @@ Every `lam` is :math:`\lambda/n`, where ridge minimises :math:`\|y-Xb\|^2 + \lam
 the penalty of a ridge routine. Identity covariance, unit-norm signal, p / n -> gamma.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ._arguments import Floats, letters, require
 
 
-def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> Floats:
+def alpha_from_penalty(lam: "ArrayLike", gamma: "ArrayLike") -> "Floats":
     r"""The subset ratio whose large ensemble equals ridge at penalty ``lam`` (= lambda / n).
 
     .. math:: \alpha = \frac{2}{b + \sqrt{b^2-4\gamma}}, \qquad b = 1+\gamma+\texttt{lam}
@@ -31,7 +29,7 @@ def alpha_from_penalty(lam: ArrayLike, gamma: ArrayLike) -> Floats:
     return (2 / (1 + gamma + lam + root))[()]
 
 
-def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> Floats:
+def penalty_from_alpha(alpha: "ArrayLike", gamma: "ArrayLike") -> "Floats":
     r"""The ridge penalty, as lambda / n, that the large ensemble of ratio alpha realises.
 
     .. math:: \frac{\lambda}{n} = \frac{(1-\alpha)(1-\alpha\gamma)}{\alpha}
@@ -55,7 +53,7 @@ def penalty_from_alpha(alpha: ArrayLike, gamma: ArrayLike) -> Floats:
         return np.maximum(0, (1 - alpha) * (1 - alpha * gamma) / alpha)[()]
 
 
-def ridge_risk(lam: ArrayLike, gamma: ArrayLike, sigma: ArrayLike) -> Floats:
+def ridge_risk(lam: "ArrayLike", gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
     r"""Limiting risk of ridge regression at penalty ``lam`` = lambda / n.
 
     .. math:: \frac{\kappa^2 + \sigma^2\gamma}{(1+\kappa)^2 - \gamma}, \qquad
@@ -88,7 +86,7 @@ def _effective_penalty(lam: Floats, gamma: Floats) -> Floats:
         return np.where(slope > 0, 2 * lam / (slope + root), (root - slope) / 2)
 
 
-def optimal_ridge_risk(gamma: ArrayLike, sigma: ArrayLike) -> Floats:
+def optimal_ridge_risk(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
     r"""The lowest limiting risk of ridge regression, over all penalties.
 
     .. math:: \frac12\Bigl(x + \sqrt{x^2 + 4\sigma^2}\Bigr), \qquad x = \frac{\gamma-1}{\gamma} - \sigma^2
@@ -109,7 +107,7 @@ def optimal_ridge_risk(gamma: ArrayLike, sigma: ArrayLike) -> Floats:
         return np.where(x > 0, (x + root) / 2, np.where(root == 0, 0.0, 2 * sigma**2 / (root - x)))[()]
 
 
-def optimal_ridge_penalty(gamma: ArrayLike, sigma: ArrayLike) -> Floats:
+def optimal_ridge_penalty(gamma: "ArrayLike", sigma: "ArrayLike") -> "Floats":
     r"""The penalty of the best ridge, as lambda / n.
 
     .. math:: \frac{\lambda_*}{n} = \gamma\sigma^2, \qquad\text{that is}\qquad \lambda_* = p\,\sigma^2
