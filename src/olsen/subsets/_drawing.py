@@ -154,10 +154,8 @@ def draw(
         return Subsets.joined([group(raw) for raw in keys], n_items)
 
     n_groups = last - first
-    if mapper is None or n_groups * n_items < MIN_THREADED_ITEMS:
-        parts = [work(0, n_groups)]
-    else:
-        parts = mapper(work, n_groups)
+    threaded = n_groups * n_items >= MIN_THREADED_ITEMS
+    parts = mapper(work, n_groups) if mapper is not None and threaded else [work(0, n_groups)]
     skip = start - first * per_group
     return Subsets.joined(parts, n_items).slice(skip, skip + stop - start)
 
