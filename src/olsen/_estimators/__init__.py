@@ -1,1 +1,1 @@
-"""The ensembles as scikit-learn estimators, which translate user input for the engines."""
+"""The ensembles as scikit-learn estimators: user input is translated for the engines, which compute."""
