@@ -195,7 +195,7 @@ def test_explained_variance_is_weighted_like_the_error(seed):
         spread = np.mean(
             [sum(s * (v - (share @ t - s * v) / (1 - s)) ** 2 for s, v in zip(share, t, strict=True)) for t in y.T]
         )
-        assert facts(model)["R² of left-out rows"] == f"{1 + model.best_score_ / spread:.3f}"
+        assert facts(model)["R² of held-out rows"] == f"{1 + model.best_score_ / spread:.3f}"
 
 
 def test_facts_of_a_given_size_and_of_fallbacks(seed):
@@ -208,7 +208,7 @@ def test_facts_of_a_given_size_and_of_fallbacks(seed):
     X[:, 1] = X[:, 0] + 1e-7 * X[:, 2]
     model = ensemble(seed, max_features=4).fit(X, y)
     assert model.n_fallbacks_ > 0
-    assert facts(model)["solver"] == f"{model.solver_}; {model.n_fallbacks_} members solved again from the data"
+    assert facts(model)["solver"] == f"{model.solver_}; {model.n_fallbacks_} members refitted from the data"
 
 
 def test_nobody_elses_text_is_markup_and_we_close_what_we_open(seed):

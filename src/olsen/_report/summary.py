@@ -1,7 +1,7 @@
-"""The summary of a fit as a dict of plain types: for the terminal, for ``--json``, and for the HTML page.
+"""Summarise a fit as a dict of plain types, for the terminal, for ``--json``, and for the HTML page.
 
-R2 compares the error of the ensemble with that of the mean of the target, judged on rows left out too. Other models
-stand beside it where they were compared (``--compare``).
+R2 compares the error of the ensemble with that of the mean of the target, both on held-out rows. Errors of other models
+are included if the models were compared (``--compare``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .formatting import CRITERIA, effect_lines, escape_control, heading_lines, i
 Array = NDArray[np.float64]
 
 COVERAGE = 0.9
-FEW_ROWS = 30  # an error from so many has a standard error of an eighth of it
-WEAK = 0.8  # weight of the null model from which on there is hardly a signal
-MOST_POINTS = 2000  # shown in the scatter plots; more would only make the file large
-MOST_COLUMNS = 5000  # that are listed with their coefficients
-IN_TABLE = {"error of prediction", "R² of left-out rows", "estimated by", "caution"}  # of errors, and notes above it
+FEW_ROWS = 30  # the estimated error from 30 rows has a relative standard error of one eighth
+WEAK_SIGNAL_NULL_WEIGHT = 0.8  # weight of the null model above which there is hardly a signal
+MOST_POINTS = 2000  # points in the scatter plots; more would only make the file large
+MOST_COLUMNS = 5000  # columns that are listed with their coefficients
+SHOWN_ELSEWHERE = {"error of prediction", "R² of held-out rows", "estimated by", "caution"}  # in the table or the notes
 
 
 def summarise(
@@ -50,18 +50,18 @@ def summarise(
     X, y : ndarray
         Training data.
     effects : Effects
-        Of the columns of `X` and of the input columns that they were made of.
+        Effects of the columns of `X`, and of the input columns from which `X` was encoded.
     left_out : ndarray, default=None
-        Cross-validated predictions of the rows. None: those of the model, if it has some.
+        Cross-validated predictions of the rows. None: the cross-validated predictions of the model, if it has any.
     weight : ndarray, default=None
-        Of the rows, positive.
+        Positive row weights.
     groups : tuple, default=None
-        Name of the groups that were left out, and the rows of each fold.
+        Name of the held-out groups, and the test rows of each fold.
     compared : list of dict, default=None
-        Errors of the ensemble and of other models that were compared on folds of their own.
+        Errors of the ensemble and of other models from a separate comparison.
     **about : dict
-        ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, and the
-        ``command`` that made it.
+        ``data_name``, ``target`` (names to display), ``messages`` (notes about the table), ``seed`` of the fit, and its
+        ``command``.
 
     Returns
     -------
@@ -69,74 +69,90 @@ def summarise(
         ``data``, ``model``, ``errors``, ``effects`` (the largest, of input columns), ``columns`` (those of the
         ensemble, all or many), ``choice``, ``curve``, ``predictions``, ``command``, ``versions``.
     """
-    known = np.ravel(model.cv_prediction_) if left_out is None else left_out
-    were_left_out = len(known) == len(X)
-    predicted = known if were_left_out else _fitted(model, X)
+    held_out_predictions = np.ravel(model.cv_prediction_) if left_out is None else left_out
+    is_held_out = len(held_out_predictions) == len(X)
+    predicted = held_out_predictions if is_held_out else _fitted(model, X)
     weight = np.ones(len(y)) if weight is None else weight
     fold = np.arange(len(y))
     note = CRITERIA[model.criterion_]
     if groups is not None:
-        for number_of_fold, test in enumerate(groups[1]):
-            fold[test] = number_of_fold
-        note = f"k-fold cross-validation, whole groups of {groups[0]!r} left out"
-    sums = np.bincount(fold, weight).astype(float)
-    means = np.bincount(fold, weight * y) / sums
-    inside = float(weight @ (y - means[fold]) ** 2)
-    errors = compared or _errors(model, _error_of_mean(sums, means, inside), note)
-    points = {**_thinned(y, predicted), "left_out": were_left_out}
-    if model._result().folds is not None:  # in which the model was chosen: they know what new rows meet
-        half = float(np.mean(np.diff(model._cv_plus().interval(X[:MOST_POINTS], COVERAGE)))) / 2
+        for fold_index, test in enumerate(groups[1]):
+            fold[test] = fold_index
+        note = f"k-fold cross-validation, whole groups of {groups[0]!r} held out"
+    fold_weights = np.bincount(fold, weight).astype(float)
+    fold_means = np.bincount(fold, weight * y) / fold_weights
+    within_squares = float(weight @ (y - fold_means[fold]) ** 2)
+    errors = compared or _errors(model, _error_of_mean(fold_weights, fold_means, within_squares), note)
+    points = {**_thinned(y, predicted), "left_out": is_held_out}
+    if model._result().folds is not None:  # the fold models were selected like the model: their errors are honest
+        widths = np.diff(model._cv_plus().interval(X[:MOST_POINTS], COVERAGE))
+        half = float(np.mean(widths)) / 2
     else:
         half = half_width(np.abs(y - predicted)[np.isfinite(predicted)], COVERAGE)
-    return _collect(model, effects, len(y), errors, points, half, **about)
+    return _collect(model, effects, n_rows=len(y), errors=errors, points=points, half=half, **about)
 
 
 def summarise_folds(model: Any, folds: list[Moments], X: Array, y: Array, effects: Any, **about: Any) -> dict[str, Any]:
-    """The same for a fit in blocks, from the moments of its folds and a sample of its rows."""
-    whole = Moments.merge_all(folds)
+    """Collect the summary of a fit in blocks, from the moments of its folds and a sample of its rows."""
+    moments = Moments.merge_all(folds)
+    n_rows = moments.n_rows
     points = {**_thinned(y, _fitted(model, X)), "left_out": False}
-    sums, means = np.array([[fold.weight, fold.mean_y[0]] for fold in folds]).T
-    mean = _error_of_mean(sums, means, sum(float(fold.yy[0]) for fold in folds))
-    if model.criterion_ != "kfold":  # few rows were loaded and left out one by one, so that of the mean they are, too
-        mean = float(whole.yy[0]) / whole.n_rows * (whole.n_rows / (whole.n_rows - 1)) ** 2
-    errors = _errors(model, mean, CRITERIA[model.criterion_])
+    fold_weights, fold_means = np.array([[fold.weight, fold.mean_y[0]] for fold in folds]).T
+    within_squares = sum(float(fold.yy[0]) for fold in folds)
+    error_of_mean = _error_of_mean(fold_weights, fold_means, within_squares)
+    if model.criterion_ != "kfold":  # a small table was loaded and tuned by leave-one-out: so is the error of the mean
+        error_of_mean = float(moments.yy[0]) / n_rows * (n_rows / (n_rows - 1)) ** 2
+    errors = _errors(model, error_of_mean, CRITERIA[model.criterion_])
     half = NormalDist().inv_cdf((1 + COVERAGE) / 2) * math.sqrt(-model.best_score_)
     if model._result().folds is not None:
-        half = float(np.mean(np.diff(model._cv_plus().interval(X, COVERAGE)))) / 2
-    return _collect(model, effects, whole.n_rows, errors, points, half, out_of_core=True, **about)
+        widths = np.diff(model._cv_plus().interval(X, COVERAGE))
+        half = float(np.mean(widths)) / 2
+    return _collect(model, effects, n_rows=n_rows, errors=errors, points=points, half=half, out_of_core=True, **about)
 
 
-def _error_of_mean(weights: Array, means: Array, squares: float) -> float:
-    """Mean squared error of the mean of the other folds.
+def _error_of_mean(fold_weights: Array, fold_means: Array, within_squares: float) -> float:
+    """Mean squared error of predicting the rows of a fold by the mean of the other folds.
 
-    Of each fold there are the sum of the weights and the mean; of all, the squares about the means of their folds.
+    `within_squares` is the sum over all rows of the weighted squared distances from the mean of their fold.
     """
-    total = weights.sum()
-    others = (weights @ means - weights * means) / (total - weights)
-    return float(squares + weights @ (means - others) ** 2) / float(total)
+    total = fold_weights.sum()
+    means_of_others = (fold_weights @ fold_means - fold_weights * fold_means) / (total - fold_weights)
+    return float(within_squares + fold_weights @ (fold_means - means_of_others) ** 2) / float(total)
 
 
-def caution(n_rows: int, shares: Any = ()) -> list[str]:
-    """What to say where rows are so few that the error itself is hardly known, or hold next to no signal."""
+def caution(n_rows: int, scheme_weights: Any = ()) -> list[str]:
+    """Notes for tables with so few rows that the error is uncertain, or with hardly any signal."""
     notes = []
     if n_rows < FEW_ROWS:
-        uncertain = f"the error of prediction is itself uncertain by {math.sqrt(0.5 / n_rows):.0%} or so"
-        notes.append(f"{n_rows} rows are few: {uncertain}.")
-    if isinstance(shares, dict) and shares.get("null", 0.0) > WEAK:
-        notes.append("left-out rows support hardly any signal: predictions stay close to the mean of the target.")
+        uncertainty = f"the error of prediction is itself uncertain by {math.sqrt(0.5 / n_rows):.0%} or so"
+        notes.append(f"{n_rows} rows are few: {uncertainty}.")
+    if isinstance(scheme_weights, dict) and scheme_weights.get("null", 0.0) > WEAK_SIGNAL_NULL_WEIGHT:
+        notes.append("held-out rows support hardly any signal: predictions stay close to the mean of the target.")
     return notes
 
 
 def _fitted(model: Any, X: Array) -> Array:
-    linear = model.to_linear_regression()  # on the host, whatever the model was fitted on
+    linear = model.to_linear_regression()  # on the host, whichever device the model was fitted on
     return np.asarray(X @ np.ravel(linear.coef_) + np.ravel(linear.intercept_)[0])
 
 
 def _collect(
-    model: Any, effects: Any, n_rows: int, errors: list[dict[str, Any]], points: dict[str, Any], half: float, *,
-    data_name: str, target: str, messages: list[str], seed: int, command: str, out_of_core: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    coef, effect = np.ravel(model.to_linear_regression().coef_), np.ravel(effects.by_feature[0])
+    model: Any,
+    effects: Any,
+    *,
+    n_rows: int,
+    errors: list[dict[str, Any]],
+    points: dict[str, Any],
+    half: float,
+    data_name: str,
+    target: str,
+    messages: list[str],
+    seed: int,
+    command: str,
+    out_of_core: bool = False,
+) -> dict[str, Any]:
+    coef = np.ravel(model.to_linear_regression().coef_)
+    effect = np.ravel(effects.by_feature[0])
     adaptive = hasattr(model, "scheme_weights_")
     frequency = model.selection_frequency_ if adaptive else np.empty(0)
     mean_columns = float(model.inclusion_.sum())
@@ -152,7 +168,7 @@ def _collect(
                   "schemes": dict(model.scheme_weights_) if adaptive else None,
                   "selected": int(model.selected_.sum()) if adaptive else None},
         "errors": errors,
-        "facts": {name: fact for name, fact in facts(model) if name not in IN_TABLE} | {"seed": f"{seed}"},
+        "facts": {name: fact for name, fact in facts(model) if name not in SHOWN_ELSEWHERE} | {"seed": f"{seed}"},
         "interval": {"coverage": COVERAGE, "half_width": half if math.isfinite(half) else None},
         "effects": effects.largest(),
         "columns": {"name": [effects.features[j].name for j in listed], "coefficient": coef[listed].tolist(),
@@ -167,32 +183,33 @@ def _collect(
 
 
 def half_width(errors: Array, coverage: float) -> float:
-    """Half the width of intervals that hold new observations with this probability (the plain jackknife).
+    """Half the width of intervals that contain new observations with probability `coverage` (the plain jackknife).
 
-    The order statistic number ceil(coverage (n + 1)) of the absolute errors of left-out rows; infinite with too few.
+    It is the order statistic ceil(coverage (n + 1)) of the absolute held-out errors, infinite if n is too small.
     """
-    place = math.ceil(coverage * (len(errors) + 1))
-    return float(np.sort(errors)[place - 1]) if place <= len(errors) else math.inf
+    rank = math.ceil(coverage * (len(errors) + 1))
+    return float(np.sort(errors)[rank - 1]) if rank <= len(errors) else math.inf
 
 
-def _errors(model: Any, mean: float, note: str) -> list[dict[str, Any]]:
-    """The error of the ensemble, beside `mean` that of the mean of the target; `note` says of which rows."""
+def _errors(model: Any, error_of_mean: float, note: str) -> list[dict[str, Any]]:
+    """Errors of the ensemble and of its limit; R2 compares with `error_of_mean`, that of the mean."""
     members = model.n_estimators_
     name = "ensemble" if members == math.inf else f"ensemble, {members} members"
     lines = [(name, -float(model.best_score_), note)]
     if members < math.inf and "mean_test_score_infinity" in model.cv_results_:
-        infinite = -float(model.cv_results_["mean_test_score_infinity"][model.best_index_])
-        lines.append(("ensemble, infinitely many", infinite, "limit of more and more members of this size"))
-    return [
-        {"name": name, "note": note, "rmse": math.sqrt(mse) if math.isfinite(mse) else None,
-         "r2": 1 - mse / mean if math.isfinite(mse) and mean > 0 else None}
-        for name, mse, note in lines
-    ]  # fmt: skip
+        mse_infinite = -float(model.cv_results_["mean_test_score_infinity"][model.best_index_])
+        lines.append(("ensemble, infinitely many", mse_infinite, "limit of more and more members of this size"))
+    errors = []
+    for line_name, mse, line_note in lines:
+        rmse = math.sqrt(mse) if math.isfinite(mse) else None
+        r2 = 1 - mse / error_of_mean if math.isfinite(mse) and error_of_mean > 0 else None
+        errors.append({"name": line_name, "note": line_note, "rmse": rmse, "r2": r2})
+    return errors
 
 
 def _rmse(mse: Array, standard_error: Array) -> tuple[Array, Array]:
-    """Roots of mean squared errors, and their standard errors by the delta method."""
-    rmse = np.sqrt(np.maximum(mse, 0.0))  # below zero in a damaged file
+    """Roots of mean squared errors, and standard errors of the roots by the delta method."""
+    rmse = np.sqrt(np.maximum(mse, 0.0))  # a damaged file may have negative errors
     return rmse, standard_error / (2 * np.maximum(rmse, 1e-300))
 
 
@@ -211,7 +228,7 @@ def _curve(model: Any) -> dict[str, Any]:
 
 
 def _schemes(model: Any) -> list[dict[str, Any]]:
-    """Weight and error of every scheme, and of the mixture, which comes last."""
+    """Weights and errors of all schemes, and of the mixture, which comes last."""
     results = model.cv_results_
     rmse, error = _rmse(-results["mean_test_score"], results["std_test_score"])
     return [
@@ -221,15 +238,15 @@ def _schemes(model: Any) -> list[dict[str, Any]]:
 
 
 def _thinned(y: Array, predicted: Array) -> dict[str, list[float]]:
-    """Evenly spaced rows if there are too many to draw."""
-    keep = np.flatnonzero(np.isfinite(predicted))  # rows that no fold leaves out have no prediction
-    if len(keep) > MOST_POINTS:
-        keep = keep[np.linspace(0, len(keep) - 1, MOST_POINTS).astype(int)]
-    return {"observed": y[keep].tolist(), "predicted": predicted[keep].tolist()}
+    """Observed and predicted values, of evenly spaced rows if there are too many to draw."""
+    rows = np.flatnonzero(np.isfinite(predicted))  # rows that no fold holds out have no prediction
+    if len(rows) > MOST_POINTS:
+        rows = rows[np.linspace(0, len(rows) - 1, MOST_POINTS).astype(int)]
+    return {"observed": y[rows].tolist(), "predicted": predicted[rows].tolist()}
 
 
 def as_text(summary: dict[str, Any]) -> str:
-    """The summary for a terminal; names of columns are shortened, in the dict they are whole."""
+    """Format the summary for a terminal, with shortened column names."""
     data = summary["data"]
     lines = [*heading_lines(data), "", f"{'error of prediction':<28}{'error':>10}{'R2':>8}"]
     for e in summary["errors"]:
@@ -241,64 +258,67 @@ def as_text(summary: dict[str, Any]) -> str:
 
 
 def facts(model: Any) -> Iterator[tuple[str, str]]:
-    """What a fit came to, in words. Only what is noted, so that models of other versions can be shown too."""
-    design, noted = model._result().design, vars(model)
+    """Facts about a fit, as (name, text); attributes that a model of another version lacks are skipped."""
+    design = model._result().design
+    attributes = vars(model)
     yield "members", _members_text(model)
     yield "columns in a member", size_of(float(np.sum(model.inclusion_)), model.n_features_in_)
     if not design.all_rows:
         yield "rows in a member", size_of(resolve_size(design.max_samples, design.n_rows, "max_samples"), design.n_rows)
-    if "best_score_" in noted:
+    if "best_score_" in attributes:
         yield "error of prediction", _error_text(model)
         yield from _explained(model)
         yield "estimated by", CRITERIA.get(model.criterion_, str(model.criterion_))
         yield from (("caution", text) for text in caution(design.n_rows, getattr(model, "scheme_weights_", ())))
-    if "scheme_weights_" in noted:
-        several = isinstance(model.scheme_weights_, list)  # of several targets
+    if "scheme_weights_" in attributes:
+        several = isinstance(model.scheme_weights_, list)  # one dict per target
         for t, weights in enumerate(model.scheme_weights_ if several else [model.scheme_weights_]):
             schemes = sorted(weights.items(), key=lambda scheme: -scheme[1])
             name = f"sampling schemes, target {t}" if several else "sampling schemes"
-            yield name, ", ".join(f"{scheme} {percent(share)}" for scheme, share in schemes)
+            yield name, ", ".join(f"{scheme} {percent(weight)}" for scheme, weight in schemes)
     yield "scale", ", ".join(f"{scale:.4g}" for scale in np.atleast_1d(model.scale_))
-    if noted.get("stacking_advantage_") is not None:
+    if attributes.get("stacking_advantage_") is not None:
         kind = "equal" if np.ptp(model.weights_) == 0 else "stacked"
         yield "weights", f"{kind}; stacking is better by {model.stacking_advantage_:.2g} s.e."
-    again = int(model.n_fallbacks_)
-    yield "solver", f"{model.solver_}" + (f"; {again} members solved again from the data" if again else "")
+    n_refitted = int(model.n_fallbacks_)
+    refits = f"; {n_refitted} members refitted from the data" if n_refitted else ""
+    yield "solver", f"{model.solver_}{refits}"
 
 
 def _members_text(model: Any) -> str:
-    """How many members there are; uniform ones have no closed form, so that some of them are drawn."""
+    """Number of members; uniform members have no closed form and are drawn."""
     if model.n_estimators_ < math.inf:
         return f"{model.n_estimators_}"
     weights = getattr(model, "scheme_weights_", {})
-    uniform = any("uniform" in of_target for of_target in (weights if isinstance(weights, list) else [weights]))
-    return "infinitely many, in closed form" + "; uniform ones drawn" * uniform
+    weights_by_target = weights if isinstance(weights, list) else [weights]
+    has_uniform = any("uniform" in target_weights for target_weights in weights_by_target)
+    return "infinitely many, in closed form" + "; uniform ones drawn" * has_uniform
 
 
 def prediction_error(model: Any) -> dict[str, float]:
-    """Root of the mean squared error that tuning found, and its standard error (delta method)."""
+    """Root of the mean squared error from tuning, and its standard error (delta method)."""
     rmse = math.sqrt(max(-float(model.best_score_), 0.0))
-    spread = float(model.cv_results_["std_test_score"][model.best_index_])
-    return {"rmse": rmse, "standard_error": spread / (2 * rmse) if rmse > 0 else math.nan}
+    mse_standard_error = float(model.cv_results_["std_test_score"][model.best_index_])
+    return {"rmse": rmse, "standard_error": mse_standard_error / (2 * rmse) if rmse > 0 else math.nan}
 
 
 def _error_text(model: Any) -> str:
-    error, spread = prediction_error(model).values()
-    if math.isfinite(spread):
-        return f"{error:.4g} ± {spread:.2g} (root mean squared, ± standard error)"
-    return f"{error:.4g} (root mean squared)"
+    rmse, standard_error = prediction_error(model).values()
+    if math.isfinite(standard_error):
+        return f"{rmse:.4g} ± {standard_error:.2g} (root mean squared, ± standard error)"
+    return f"{rmse:.4g} (root mean squared)"
 
 
 def _explained(model: Any) -> Iterator[tuple[str, str]]:
-    """Share of the variance of the targets that left-out predictions explain, if the rows are there.
+    """Fraction of the variance of the targets that held-out predictions explain, if the model has the rows.
 
-    The mean is left out too: it is compared with the mean of the other rows.
+    The mean is held out too: a row is compared with the mean of the other rows.
     """
     rows = model._result().rows
     if rows is None:
         return
-    share = rows.weights / rows.total_weight
-    away = (rows.Y - share @ rows.Y) / (1 - share)[:, None]
-    spread = float(np.mean(share @ away**2))
-    if spread > 0:
-        yield "R² of left-out rows", f"{1 + float(model.best_score_) / spread:.3f}"
+    weights = rows.weights / rows.total_weight
+    mean_residuals = (rows.Y - weights @ rows.Y) / (1 - weights)[:, None]  # from the mean of the other rows
+    error_of_mean = float(np.mean(weights @ mean_residuals**2))
+    if error_of_mean > 0:
+        yield "R² of held-out rows", f"{1 + float(model.best_score_) / error_of_mean:.3f}"

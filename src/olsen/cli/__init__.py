@@ -27,7 +27,8 @@ import sys
 __all__ = ["main"]
 
 INSTALL = "the command line needs {name}, which is not installed: pip install 'olsen[cli,plot]'"
-STOPPED, CLOSED = 130, 141  # 128 plus SIGINT and SIGPIPE, as shells have it
+INTERRUPTED_EXIT_CODE = 130  # 128 plus SIGINT, as in shells
+CLOSED_PIPE_EXIT_CODE = 141  # 128 plus SIGPIPE
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,15 +49,15 @@ def main(arguments: list[str] | None = None) -> int:
         _end_when_interrupted()  # next to nothing is imported before, nothing heavy before a command runs
     from .terminal import UsageError
 
-    given = sys.argv[1:] if arguments is None else arguments
-    given = ["/dev/stdin" if argument == "-" else argument for argument in given]  # a lone hyphen is no option
+    tokens = sys.argv[1:] if arguments is None else arguments
+    tokens = ["/dev/stdin" if token == "-" else token for token in tokens]  # a lone hyphen is no option
     try:
         from cyclopts import CycloptsError
 
         from .commands import app
 
         try:
-            app()(given, exit_on_error=False, print_error=False, result_action="return_value")
+            app()(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         except CycloptsError as error:
             return _fail(error, 2)
         sys.stdout.flush()
@@ -67,9 +68,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(INSTALL.format(name=error.name), 1)
     except BrokenPipeError:  # the program that reads our output has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED
+        return CLOSED_PIPE_EXIT_CODE
     except KeyboardInterrupt:
-        return _fail("stopped", STOPPED)
+        return _fail("stopped", INTERRUPTED_EXIT_CODE)
     except (ImportError, ValueError, OSError, MemoryError, OverflowError) as error:
         return _fail(error, 1)
 
@@ -104,4 +105,4 @@ def _end(number: int, frame: object) -> None:
             os.write(2, b"\x1b[?25h\n")  # spinners and bars hide the cursor
         os.write(2, b"olsen: stopped\n")
     finally:
-        os._exit(STOPPED)
+        os._exit(INTERRUPTED_EXIT_CODE)

@@ -1,7 +1,7 @@
-"""Files that a command writes: looked at before it reads anything, so that no file of a user is lost; and predictions.
+"""Check the output files of a command before any input is read, so that no file of a user is lost; write predictions.
 
-Refused are outputs that are also inputs, two outputs in one place, names whose suffix promises another format, and
-files that are there already, unless these are to be replaced (``--force``).
+Refused are outputs that are also inputs, two outputs with the same path, names with the suffix of another format, and
+existing files, unless ``--force`` is given.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ HARMLESS = re.compile(r"-|[+-]?[\d.,][\d., \u00a0\u202f']*(?:[eE][+-]?\d+)?%?") 
 
 
 def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | None, Kind]], force: bool) -> None:
-    """Raise if a file would be lost, or if one could not be written; nothing is written and no input is read.
+    """Raise if a file would be lost, or could not be written; nothing is written and no input is read.
 
     Parameters
     ----------
     inputs : dict
-        What is read: "table", "model" -> path, if there is one.
+        Inputs: "table" or "model" -> path, or None.
     outputs : dict
-        What is to be written: option -> path, if it was given, and kind.
+        Outputs: option -> (path or None, kind).
     force : bool
-        Whether files that are there already may be replaced.
+        Whether existing files may be replaced.
     """
-    given = {f"{option} {path}": (path, kind) for option, (path, kind) in outputs.items() if path is not None}
-    for name, (path, _) in given.items():
-        for noun, read in inputs.items():
-            if read is not None and (_same(path, read) or _is_inside(path, read)):
-                raise UsageError(f"{name} would change the {noun} {read}, which is read; choose another place.")
-    for (first, (one, _)), (second, (other, _)) in combinations(given.items(), 2):
-        if _same(one, other):
-            raise UsageError(f"{first} and {second} are one file; give them different names.")
-    for name, (path, kind) in given.items():
+    requested = {f"{option} {path}": (path, kind) for option, (path, kind) in outputs.items() if path is not None}
+    for name, (path, _) in requested.items():
+        for noun, input_path in inputs.items():
+            if input_path is not None and (_is_same_file(path, input_path) or _is_inside(path, input_path)):
+                raise UsageError(f"{name} would change the {noun} {input_path}, which is read; choose another place.")
+    for (first_name, (first_path, _)), (second_name, (second_path, _)) in combinations(requested.items(), 2):
+        if _is_same_file(first_path, second_path):
+            raise UsageError(f"{first_name} and {second_name} are one file; give them different names.")
+    for name, (path, kind) in requested.items():
         if path.is_dir() or path.is_block_device():
             raise UsageError(f"{name} is a directory or device; give a file name.")
         if files.is_stream(path) and path.suffix == ".parquet":
@@ -60,7 +60,7 @@ def check(inputs: Mapping[str, Path | None], outputs: Mapping[str, tuple[Path | 
 
 
 def check_figures(folder: Path, names: Iterable[str], force: bool) -> None:
-    """The same for the figures of a folder: table, manifest and pictures of each."""
+    """Raise if a table, manifest or picture of a figure exists in the folder, or could not be written."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder} is a file; the name of a folder is needed.")
     for path in (folder / f"{name}{ending}" for name in names for ending in (".csv", ".json", ".pdf", ".png")):
@@ -74,12 +74,13 @@ def _refuse_existing(path: Path, name: str, force: bool) -> None:
         raise UsageError(f"{name} already exists; choose another name or use --force.")
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Whether two names are those of one file, through links of both kinds; pipes and devices are none."""
-    if files.is_stream(one):
+def _is_same_file(path: Path, second_path: Path) -> bool:
+    """Whether two paths are the same file, through hard and symbolic links; pipes and devices never are."""
+    if files.is_stream(path):
         return False
-    there = one.exists() and other.exists()
-    return os.path.samefile(one, other) if there else os.path.realpath(one) == os.path.realpath(other)
+    if path.exists() and second_path.exists():
+        return os.path.samefile(path, second_path)
+    return os.path.realpath(path) == os.path.realpath(second_path)
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
@@ -92,13 +93,13 @@ def _is_inside(path: Path, folder: Path) -> bool:
 def write_predictions(path: Path | None, parts: Iterable[Mapping[str, Any]], escape: bool = False) -> int:
     """Write columns that come in consecutive parts: Parquet, text with tabs or CSV, by the suffix of `path`.
 
-    Without a path they go to standard output, where a terminal is not sent control characters of a name: in a file
-    names are data, on a screen they are commands. With `escape`, names and cells of text that a spreadsheet program
-    would run as formulas begin with an apostrophe. Returns the number of rows.
+    Without a path, predictions go to standard output. Control characters in names are data in a file but commands on a
+    screen, so names are escaped on a terminal. With `escape`, names and cells of text that a spreadsheet program would
+    run as formulas begin with an apostrophe. Returns the number of rows.
     """
     if path is None:
-        shown = ({escape_control(name): part[name] for name in part} for part in parts)
-        return _write_text(sys.stdout, shown if sys.stdout.isatty() else parts, escape=escape)
+        escaped_parts = ({escape_control(name): part[name] for name in part} for part in parts)
+        return _write_text(sys.stdout, escaped_parts if sys.stdout.isatty() else parts, escape=escape)
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _write_parquet(path, parts)
@@ -120,7 +121,8 @@ def _escaped(text: str) -> str:
 
 
 def _write_text(file: TextIO, parts: Iterable[Mapping[str, Any]], separator: str = ",", escape: bool = False) -> int:
-    lines, n_rows = csv.writer(file, delimiter=separator, lineterminator="\n"), 0
+    lines = csv.writer(file, delimiter=separator, lineterminator="\n")
+    n_rows = 0
     as_cell = _escaped if escape else str
     for columns in parts:
         if not n_rows:

@@ -1,4 +1,4 @@
-"""What is in a model file, for people: where it comes from, what it was fitted on, and what it holds."""
+"""Show the contents of a model file: its origin, its training data and its model."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from .._report.formatting import counted, effect_lines, escape_control, percent,
 from .._report.summary import facts, prediction_error
 from .encoding import Encoding
 
-MOST_NAMED = 8  # columns with text, and columns kept, that are named on a terminal
+MAX_NAMED_COLUMNS = 8  # text columns, and selected columns, that are named on a terminal
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """What a model file holds, as plain types; it is checked before anything is built from it, as for predictions."""
+    """Contents of a model file as plain types; the file is checked before any object is built from it."""
     saved = _persistence.read(path)
     pipeline = saved["model"]
     with _persistence.damaged_model(path.name), zipfile.ZipFile(path) as archive:
         encoding = Encoding.of_model(pipeline)
         model: Any = pipeline[-1]
-        features, columns, design = split_pipeline(pipeline).features, encoding.columns, model._result().design
+        features = split_pipeline(pipeline).features
+        columns = encoding.columns
+        design = model._result().design
         adaptive = hasattr(model, "scheme_weights_")
         selected = np.flatnonzero(model.selected_) if adaptive else np.empty(0, dtype=np.int64)
         frequency = model.selection_frequency_ if adaptive else np.empty(0)
@@ -58,11 +60,13 @@ def contents(path: Path) -> dict[str, Any]:
         }  # fmt: skip
 
 
-def as_text(found: dict[str, Any]) -> str:
-    """The contents for a terminal."""
-    file, columns, kept = found["file"], found["columns"], found["kept"]
+def as_text(contents: dict[str, Any]) -> str:
+    """Format the contents of a model file for a terminal."""
+    file = contents["file"]
+    columns = contents["columns"]
+    selected = contents["kept"]
     size = f"{file['bytes']:,} bytes" if file["bytes"] < 10_000 else f"{file['bytes'] / 1000:,.0f} kB"
-    data = f"{counted(found['rows'], 'row')}, {counted(columns['table'], 'column')}"
+    data = f"{counted(contents['rows'], 'row')}, {counted(columns['table'], 'column')}"
     if columns["dates"]:
         data += f", {len(columns['dates'])} of dates"
     if columns["text"]:
@@ -70,18 +74,20 @@ def as_text(found: dict[str, Any]) -> str:
     lines = {
         "written": f"{file['written']} (local time there) by olsen {shortened(file['olsen'])}, {size}",
         "data": f"{data}; {columns['encoded']} after coding",
-        **found["facts"],
+        **contents["facts"],
     }
-    if kept is not None:
-        named = f" (in so many folds): {_named(kept, 'frequency', percent)}" if kept else ""
-        lines["a sparse model keeps"] = f"{len(kept)} of {counted(columns['encoded'], 'column')}{named}"
+    if selected is not None:
+        names = f" (fraction of folds): {_named(selected, 'frequency', percent)}" if selected else ""
+        lines["a sparse model keeps"] = f"{len(selected)} of {counted(columns['encoded'], 'column')}{names}"
     return "\n".join([
-        f"{shortened(file['name'], 200)}: a model of {shortened(found['target'])}", "",
+        f"{shortened(file['name'], 200)}: a model of {shortened(contents['target'])}", "",
         *(f"  {name:<21}{escape_control(text)}" for name, text in lines.items()), "",
-        *effect_lines(found["effects"]),
+        *effect_lines(contents["effects"]),
     ])  # fmt: skip
 
 
-def _named(columns: list[dict[str, Any]], key: str, shown: Any) -> str:
-    named = ", ".join(f"{shortened(c['name'], 36)} {shown(c[key])}" for c in columns[:MOST_NAMED])
-    return named + (f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else "")
+def _named(columns: list[dict[str, Any]], key: str, format_value: Any) -> str:
+    """List columns with a value each: the first ones, and the number of the others."""
+    names = ", ".join(f"{shortened(c['name'], 36)} {format_value(c[key])}" for c in columns[:MAX_NAMED_COLUMNS])
+    n_others = len(columns) - MAX_NAMED_COLUMNS
+    return f"{names} and {n_others} more" if n_others > 0 else names

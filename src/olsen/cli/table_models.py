@@ -146,7 +146,7 @@ def fit(
     held_out_groups = None
     if compared:
         errors = _errors(_compare(data_rows, ensemble=clone(model), seed=model.random_state, jobs=model.n_jobs))
-    if data_rows.groups is not None:
+    if options.groups is not None and data_rows.groups is not None:
         n_groups = len(set(data_rows.groups))
         if n_groups < 2:
             raise TableError(f"--groups {quoted(options.groups)} has one group only; errors need rows of other groups.")
