@@ -134,7 +134,7 @@ def test_intervals_and_standard_errors_are_those_of_blocks(xp, space, seed):
     (X, y), new = data(seed), np.random.default_rng(seed).standard_normal((20, 30))
     y = y[:, 0]
     tuned = AdaptiveOLSEnsembleRegressor(n_estimators=200, random_state=seed)
-    tuned = tuned, "with these rows in", 0.02  # a refit may be next to a tie
+    tuned = tuned, "chosen from the same rows", 0.02  # a refit may be next to a tie
     plain = OLSEnsembleRegressor(30, 8, random_state=seed), "leave-one-out is not computed on other devices", 1e-6
     for model, why, near in (tuned, plain):
         there, blocks = clone(model).fit(xp.asarray(X), xp.asarray(y)), model.fit(lambda: iter([(X, y)]), None)
