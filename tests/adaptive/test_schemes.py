@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from sklearn.linear_model import Lasso, MultiTaskLasso, Ridge
+from sklearn.model_selection import KFold
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor
@@ -123,3 +124,20 @@ def test_the_error_of_uniform_members_is_never_extrapolated_to_nothing():
             assert -model.best_score_ > 0.5  # the noise alone has variance one
             low, high = model.predict_interval(X[1:3], method="normal").T
             assert np.all(high - low > 1)
+
+
+def test_the_error_of_a_single_scheme_and_its_standard_error_are_those_over_held_out_rows(seed):
+    """The null model by hand, in the folds of a splitter; ridge regression has a smaller error."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60, 8))
+    y = X[:, 0] + rng.standard_normal(60)
+    splitter = KFold(4)
+    model = AdaptiveOLSEnsembleRegressor(["ridge", "null"], cv=splitter).fit(X, y)
+    results = model.cv_results_
+    assert list(results["param_scheme"]) == ["ridge", "null", "mixture"]
+    squares = np.zeros(60)
+    for train, test in splitter.split(X):
+        squares[test] = (y[test] - y[train].mean()) ** 2
+    assert -results["mean_test_score"][1] == pytest.approx(squares.mean())
+    assert results["std_test_score"][1] == pytest.approx(squares.std() / np.sqrt(60))
+    assert 0 < results["std_test_score"][0] < results["std_test_score"][1]

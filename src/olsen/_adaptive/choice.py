@@ -51,6 +51,7 @@ class Choice:
 
     weights: dict[str, float]  # of every scheme that has one
     errors: dict[str, float]  # estimated error of every scheme alone
+    standard_errors: dict[str, float]  # of these errors
     schemes: tuple[WeightedScheme, ...]  # determinantal schemes
     mse: float
     standard_error: float
@@ -185,9 +186,10 @@ def _chosen(
     return Choice(
         weights={name: float(weight) for name, weight in zip(names, weights, strict=True) if weight > 0},
         errors={name: float(S[i, i]) for i, name in enumerate(names) if name in candidates},
+        standard_errors=_scheme_standard_errors(folds, fitted, S, n_fitted),
         schemes=_weighted_schemes(folds, fitted, weights),
         mse=mse,
-        standard_error=_standard_error(folds, fits, mse),
+        standard_error=_standard_error(folds, [fit.residual for fit in fits], mse),
         fits=fits,
         selected=selected,
         selection_frequency=frequency,
@@ -238,12 +240,25 @@ def _enlargement(fits: list[HeldOutFit], mse: float) -> float:
     return float(np.sqrt(max(1.0, mse / squares.mean()))) if squares.any() else 1.0
 
 
-def _standard_error(folds: FoldData, fits: list[HeldOutFit], mse: float) -> float:
+def _scheme_standard_errors(folds: FoldData, fitted: dict[str, FoldFits], S: Array, n_fitted: int) -> dict[str, float]:
+    """Standard error of the estimated error of every scheme by itself."""
+    standard_errors = {}
+    for i, (name, fits) in enumerate(fitted.items()):
+        residuals = []
+        for fold, coef in zip(folds.folds[:n_fitted], fits.coefs, strict=False):
+            of_rows = fold.residuals(coef[None])
+            residuals.append(None if of_rows is None else of_rows[:, 0])
+        standard_errors[name] = _standard_error(folds, residuals, float(S[i, i]))
+    return standard_errors
+
+
+def _standard_error(folds: FoldData, residuals: list[Array | None], mse: float) -> float:
     """Standard error of the estimated error; moments only give its order, that of Gaussian errors."""
-    if any(fit.residual is None for fit in fits):
+    known = [residual for residual in residuals if residual is not None]
+    if len(known) < len(residuals):
         return mse * float(np.sqrt(2 / folds.n_rows))
-    squares = np.concatenate([np.asarray(fit.residual) ** 2 for fit in fits])
-    tests = [fold.test for fold in folds.folds[: len(fits)]]
+    squares = np.concatenate(known) ** 2
+    tests = [fold.test for fold in folds.folds[: len(known)]]
     row_weights = np.concatenate([test.weight for test in tests if isinstance(test, TestRows)])
     fractions = row_weights / row_weights.sum()
     deviations = fractions * (squares - fractions @ squares)

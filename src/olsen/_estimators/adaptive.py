@@ -293,15 +293,14 @@ def _results(selection: list[MixtureSelection]) -> dict[str, NDArray[Any]]:
     names = [name for name in SCHEMES if all(name in choice.errors for choice in choices)]
     mse = [float(np.mean([choice.errors[name] for choice in choices])) for name in names]
     weight = [float(np.mean([choice.weights.get(name, 0.0) for choice in choices])) for name in names]
-    relative_error = np.mean([choice.standard_error / choice.mse if choice.mse > 0 else 0.0 for choice in choices])
+    standard_errors = [float(np.mean([choice.standard_errors[name] for choice in choices])) for name in names]
     mse.append(float(np.mean([choice.mse for choice in choices])))
-    standard_error = relative_error * np.array(mse)
-    standard_error[-1] = float(np.mean([choice.standard_error for choice in choices]))
+    standard_errors.append(float(np.mean([choice.standard_error for choice in choices])))
     scores = -np.array(mse)
     return {
         "param_scheme": np.array([*names, "mixture"], dtype=object),
         "mean_test_score": scores,
-        "std_test_score": standard_error,
+        "std_test_score": np.array(standard_errors),
         "rank_test_score": ranks(scores),
         "weight": np.array([*weight, 1.0]),
     }
