@@ -141,3 +141,15 @@ def test_the_error_of_a_single_scheme_and_its_standard_error_are_those_over_held
     assert -results["mean_test_score"][1] == pytest.approx(squares.mean())
     assert results["std_test_score"][1] == pytest.approx(squares.std() / np.sqrt(60))
     assert 0 < results["std_test_score"][0] < results["std_test_score"][1]
+
+
+def test_a_single_scheme_has_no_optimism(seed):
+    """Nothing is chosen, so the error of the mixture is that of the scheme."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, 6))
+    y = X[:, 0] + rng.standard_normal(40)
+    for scheme in ("ridge", "lasso", "uniform"):
+        results = AdaptiveOLSEnsembleRegressor([scheme]).fit(X, y).cv_results_
+        with case(scheme):
+            assert list(results["param_scheme"]) == [scheme, "mixture"]
+            assert results["mean_test_score"][1] == pytest.approx(results["mean_test_score"][0])

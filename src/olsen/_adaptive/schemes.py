@@ -49,10 +49,10 @@ SEED = 24
 class FoldFits:
     """Fits of a scheme in every fold, and on all rows."""
 
-    coefs: list[Array]  # (p,) of standardised columns, for every fold, or for the folds of the first repeat
+    coefs: list[Array]  # (p,) of standardised columns, for every fold; a costly scheme fits the first repeat only
     coef_all_rows: Array | None = None  # (p,) on all rows
     prior_variances: Array | None = None  # (p,) on all rows, of standardised columns; None: no determinantal members
-    penalty: float = 0.0  # in units of the columns
+    penalty: float = 0.0  # a multiple of ``penalty_unit``, in which the best penalty is the ratio of noise to signal
     fold_prior_variances: list[Array] | None = None  # (p,) for every fold
     errors: list[float] | None = None  # error in every fold; None: that of the coefficients
     usable: bool = True  # whether the scheme can be drawn and its error is reliable

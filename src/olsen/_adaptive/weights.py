@@ -73,6 +73,8 @@ def stack(S: Array, n_rows: int) -> tuple[Array, float]:
 
     Optimism is the mean amount by which a draw underestimates the error of the weights chosen from it.
     """
+    if len(S) == 1:  # there is nothing to choose
+        return np.ones(1), 0.0
     values, vectors = np.linalg.eigh(S)
     # the symmetric root: signs of eigenvectors are arbitrary, and would change the draw without the second factor
     root = vectors * np.sqrt(np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300))) @ vectors.T

@@ -27,7 +27,7 @@ from .formatting import (
 )
 
 MIN_PROFILE_COLUMNS = 30  # columns whose coefficients are drawn as a curve
-SCHEMES = {
+SCHEME_EXPLANATIONS = {
     "uniform": "all columns with equal probability",
     "ridge": "members whose mean is ridge regression",
     "power": "columns with large ridge coefficients more often",
@@ -240,7 +240,12 @@ def _sizes(summary: dict[str, Any]) -> str:
 def _scheme_table(summary: dict[str, Any]) -> str:
     *schemes, mixture = sorted(summary["choice"], key=lambda row: (row["scheme"] == "mixture", -row["weight"]))
     rows = [
-        ([percent(row["weight"]), number(row["rmse"])], row["scheme"], SCHEMES.get(row["scheme"], ""), False)
+        (
+            [percent(row["weight"]), number(row["rmse"])],
+            row["scheme"],
+            SCHEME_EXPLANATIONS.get(row["scheme"], ""),
+            False,
+        )
         for row in schemes
     ]
     n_selected = summary["model"]["selected"]
