@@ -350,7 +350,8 @@ class _Description:
         key_types = node["key_types"]
         _require(_is_node(key_types, "ListNode", "builtins.list"), "types of keys are not listed")
         _require(len(_of_type(list, key_types["content"])) == len(items), "keys of a dict have no types")
-        _require(all(_is_node(key, "TypeNode", *KEYS) for key in key_types["content"]), "keys are not numbers or texts")
+        plain_keys = all(_is_node(key, "TypeNode", *KEYS) for key in key_types["content"])
+        _require(plain_keys, "keys are not numbers or strings")
         return self.number_of(key_types), tuple(items), tuple(map(self.number_of, items.values()))
 
     def _numbers_in(self, node: Any, kind: str) -> Any:

@@ -90,11 +90,6 @@ class RiskCurve:
         within_bound = between + between_lift - (single - between - between_lift) / np.maximum(self._group_sizes - 1, 1)
         return np.stack([np.zeros(len(single)), np.maximum(0.0, within_bound - within), between_lift])
 
-    def shifted(self, by: float) -> RiskCurve:
-        """Add a constant to the error at every size; no error becomes negative."""
-        smallest_shift = -0.9 * float(self.products[2].min(initial=np.inf))
-        return replace(self, products=self.products + max(by, smallest_shift))
-
     @cached_property
     def _group_sizes(self) -> Indices:
         """Number of members in a balanced group, for every size."""
