@@ -24,7 +24,7 @@ GAMMA = 2.0
 
 
 def setting():
-    """Problem, columns in a member and grid of k, as the recipe of figure 2 has them."""
+    """RowData, columns in a member and grid of k, as the recipe of figure 2 has them."""
     constants = RECIPES["figure2"].at("paper")
     p = round(GAMMA * constants.n)
     columns = round(float(theory.optimal_alpha(GAMMA, constants.sigma)) * p)

@@ -31,10 +31,11 @@ import sklearn
 import torch
 
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, subsets
+from olsen._data.rows import RowData
 from olsen._execution import threads
 from olsen._execution.arrays import HOST, space_of
 from olsen._execution.threads import Threads
-from olsen._members import Problem, masked_cg, on_device
+from olsen._members import masked_cg, on_device
 
 SHAPES = {"large": (40_000, 20_000, 10_000, 500), "many": (800, 400, 120, 20_000)}
 THREADS = Threads(threads.count_threads(-1))
@@ -76,7 +77,7 @@ def make_data(n, p, device, dtype=torch.float64):
 def problem_of(X, y):
     space = HOST if isinstance(X, np.ndarray) else space_of(X)
     Y = y[:, None] if space.on_host else space.cast(y)[:, None]
-    return Problem(X, Y, None, True, space=space)
+    return RowData(X, Y, None, True, space=space)
 
 
 def solve(X, y, features):

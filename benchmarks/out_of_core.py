@@ -49,7 +49,7 @@ def make_file(folder, rows, columns):
 
 def bare_pass(path, dtype):
     """G += x.T @ x over the blocks of the file."""
-    from olsen._engines import sources as blocks
+    from olsen._data import sources as blocks
 
     X = np.load(path, mmap_mode="r")
     rows = blocks.BLOCK_BYTES // (X.shape[1] * X.dtype.itemsize)

@@ -51,7 +51,7 @@ def measure(n, p, m, k, max_samples, rounds):
     features, samples = subsets.draw_members(n, p, k, seed=0, **how)
 
     def problem():
-        return _members.Problem(X, y[:, None])  # a new one each time: it keeps its moments
+        return _members.RowData(X, y[:, None])  # a new one each time: it keeps its moments
 
     def call(name):
         return lambda: _members.SOLVERS[name](problem(), features, samples, Threads(2))

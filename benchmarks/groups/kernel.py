@@ -8,9 +8,9 @@ import numpy as np
 
 from machine import product
 from olsen import subsets
+from olsen._data.rows import Columns
 from olsen._execution.threads import Threads
 from olsen._kernel import _native as _kernel
-from olsen._members.problem import Columns
 from problems import linear
 from timing import best, interleave, judged, summary
 

@@ -8,9 +8,9 @@ from sklearn.utils.fixes import parse_version
 
 from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen._data import moments
 from olsen._execution import arrays
 from olsen._members import masked_cg
-from olsen._moments import moments
 from random_problems import linear_data
 
 

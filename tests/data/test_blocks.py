@@ -15,9 +15,9 @@ from sklearn.model_selection import PredefinedSplit
 
 from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
-from olsen._engines import sources as blocks
-from olsen._moments.accumulator import Accumulator
-from olsen._moments.moments import from_data
+from olsen._data import sources as blocks
+from olsen._data.accumulator import Accumulator
+from olsen._data.moments import from_data
 from olsen._tuning.fold_data import FOLDS
 from olsen._tuning.fold_data import SEED as FOLD_SEED
 from random_problems import linear_data

@@ -9,9 +9,9 @@ from sklearn.base import clone
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen._data.moments import Moments, from_data, training_moments
 from olsen._execution.arrays import Space, space_of
 from olsen._execution.threads import Threads
-from olsen._moments.moments import Moments, from_data, training_moments
 from olsen._tuning import moment_curves
 from olsen._tuning.risk_curves import Paths, size_grid
 

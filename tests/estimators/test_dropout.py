@@ -131,7 +131,7 @@ def test_weights_targets_and_sparse_data(seed):
 
 def test_both_sides_agree(seed):
     X, y = random_problem(seed, n=40, p=38)
-    problem = exact.Problem(X, y[:, None])
+    problem = exact.RowData(X, y[:, None])
     some_always = np.where(np.arange(38) < 9, 1.0, 0.3)
     for kappa, sides in (
         (np.full(38, 0.6), (exact._row_side, exact._from_data)),

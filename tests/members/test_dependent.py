@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV, member_coefficients
+from olsen._data.rows import Columns, RowData
 from olsen._execution.threads import Threads
 from olsen._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
-from olsen._members.problem import Columns, Problem
 
 
 def table(seed, n=120, factors=(3, 4, 6), numeric=5, *, standardised=True):
@@ -116,7 +116,7 @@ def test_compiled_paths_equal_paths_by_hand(seed):
             X[n // 2, 3] = 1.0
             X[5] *= 1e7 if seed % 2 else 1.0
             weight = rng.uniform(0.3, 3.0, n) if weighted else None
-            data = PathData.from_problem(Problem(X, rng.standard_normal((n, 2)), weight, fit_intercept), shared=shared)
+            data = PathData.from_problem(RowData(X, rng.standard_normal((n, 2)), weight, fit_intercept), shared=shared)
             orders = [rng.permutation(X.shape[1]) for _ in range(6)]
             sizes = np.array([1, 2, 7, 8, 9, X.shape[1]])
             found = sum_pairs(data, orders, sizes, 2, Threads())

@@ -14,7 +14,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from loops import case
 from olsen import OLSEnsembleRegressor
-from olsen._members import Problem, masked_cg, solve
+from olsen._data.rows import RowData
+from olsen._members import masked_cg, solve
 from olsen._members.cg import DONE, UNTRUSTED
 from olsen._members.cg_operators import MaskedGram
 from olsen.subsets import Subsets, draw
@@ -53,7 +54,7 @@ def test_every_operator_converges_by_itself(seed):
     X, Y = data(seed, q=2)
     weight = np.random.default_rng(seed).uniform(0.5, 2, len(X))
     for (kind, n, size), fit_intercept, w in product(kinds, [True, False], [None, weight]):
-        problem = Problem(X[:n], Y[:n], None if w is None else w[:n], fit_intercept)
+        problem = RowData(X[:n], Y[:n], None if w is None else w[:n], fit_intercept)
         assert (states(problem, draw(X.shape[1], 9, seed=seed, size=size), kind) == DONE).all(), (
             kind,
             fit_intercept,
@@ -66,7 +67,7 @@ def test_answers_do_not_depend_on_batches(seed, monkeypatch):
         with case(n, make):
             X, Y = data(seed, n=n)
             X[np.abs(X) < 3] = 0
-            problem = Problem(make(X), Y)
+            problem = RowData(make(X), Y)
             features = draw(X.shape[1], 11, seed=seed, size=20)
             together = solve_both(problem, features)
             with monkeypatch.context() as patch:
@@ -77,10 +78,10 @@ def test_answers_do_not_depend_on_batches(seed, monkeypatch):
 def test_tolerance_bounds_the_error(seed, monkeypatch):
     X, Y = data(seed, n=400, p=80, correlation=0.8)
     features = draw(80, 20, seed=seed, size=30)
-    exact = solve(Problem(X, Y), features, None, solver="orthogonal").values
+    exact = solve(RowData(X, Y), features, None, solver="orthogonal").values
     for tol in (1e-4, 1e-7, 1e-10):
         monkeypatch.setattr(masked_cg, "TOL", tol)
-        got = solve(Problem(X, Y), features, None, solver="masked_cg").values
+        got = solve(RowData(X, Y), features, None, solver="masked_cg").values
         assert np.linalg.norm(got - exact) < 3 * tol * np.linalg.norm(exact)
 
 
@@ -92,7 +93,7 @@ def test_a_gram_matrix_in_single_precision_gives_answers_in_double(seed, monkeyp
             X = X.astype(np.float32) if kind == "float32" else X * np.logspace(-25, 25, 60) if kind == "units" else X
             X = X + 2e4 if kind == "far" else X
             weight = np.random.default_rng(seed).uniform(0.1, 2, 500) if kind == "weighted" else None
-            problem = Problem(X - X.mean(axis=0) if kind == "no intercept" else X, Y, weight, kind != "no intercept")
+            problem = RowData(X - X.mean(axis=0) if kind == "no intercept" else X, Y, weight, kind != "no intercept")
             features = draw(60, 20, seed=seed, size=25)
             assert [one.kind for one in masked_cg.iterations(problem, features)] == ["single"]
             assert (states(problem, features, "single") == DONE).all()
@@ -106,7 +107,7 @@ def test_dependent_members_are_left_to_the_direct_solver_and_the_others_are_not(
     X, Y = data(seed)
     X[:, 1] = 2 * X[:, 0]
     features = Subsets.from_lists([[0, 1, 5, 7], [0, 5, 7], [1, 8, 9], [0, 1]], X.shape[1])
-    problem = Problem(X, Y)
+    problem = RowData(X, Y)
     assert states(problem, features, "gram").tolist() == [UNTRUSTED, DONE, DONE, UNTRUSTED]
     solve_both(problem, features)
 
@@ -116,7 +117,7 @@ def test_a_small_residual_is_not_enough(seed):
     rng = np.random.default_rng(seed)
     U, V = (np.linalg.qr(rng.standard_normal((n, 12)))[0] for n in (200, 12))
     X, b = (U * np.r_[np.ones(11), 1e-6]) @ V.T, rng.standard_normal((12, 1))
-    problem, features = Problem(X, X @ b, None, False), Subsets.from_lists([range(12)], 12)
+    problem, features = RowData(X, X @ b, None, False), Subsets.from_lists([range(12)], 12)
     assert states(problem, features, "normal").tolist() == [UNTRUSTED]
     np.testing.assert_allclose(solve(problem, features, None, solver="masked_cg").values, b, rtol=1e-7)
 
@@ -129,7 +130,7 @@ def test_columns_far_from_zero_and_constant_ones(seed, monkeypatch):
     X[:, 4] += 1e8
     X[:, 5] = 0.0
     features = Subsets.from_lists([[0, 1, 3], [1, 2, 4], [5, 6, 7], [3, 4, 5, 9]], X.shape[1])
-    for problem in (Problem(X, Y), Problem(sp.csc_array(X), Y)):
+    for problem in (RowData(X, Y), RowData(sp.csc_array(X), Y)):
         assert states(problem, features, "normal").tolist() == [DONE, UNTRUSTED, DONE, UNTRUSTED]
         solve_both(problem, features)
 
@@ -140,8 +141,8 @@ def test_members_given_up_are_solved_directly(seed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(masked_cg, "MAX_STEPS", 8)
         with pytest.warns(ConvergenceWarning, match=r"7 of 7 members .* 8 steps.*relative error.*directly"):
-            solve_both(Problem(X, Y), draw(60, 7, seed=seed, size=30))
-    problem, features = Problem(near, Y), draw(60, 7, seed=seed, size=12)
+            solve_both(RowData(X, Y), draw(60, 7, seed=seed, size=30))
+    problem, features = RowData(near, Y), draw(60, 7, seed=seed, size=12)
     monkeypatch.setattr(masked_cg, "MIN_COMPARED_FLOPS", 0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -157,7 +158,7 @@ def test_finished_members_leave_the_iteration(seed, monkeypatch):
     features = Subsets.from_lists([*(rng.choice(60, 20, replace=False) for _ in range(15)), range(60, 120)], 120)
     widths, call = [], MaskedGram.__call__
     monkeypatch.setattr(MaskedGram, "__call__", lambda self, V: widths.append(V.shape[1]) or call(self, V))
-    problem = Problem(X, rng.standard_normal((600, 1)))
+    problem = RowData(X, rng.standard_normal((600, 1)))
     assert (states(problem, features, "gram") == DONE).all()
     assert widths[0] >= 16 and widths[-1] <= 2
 
@@ -175,7 +176,7 @@ def test_sparse_data_are_never_made_dense(seed, monkeypatch):
 
 def test_out_of_memory_halves_the_batch_then_says_so(seed, monkeypatch):
     X, Y = data(seed)
-    problem, features = Problem(X, Y), draw(X.shape[1], 12, seed=seed, size=10)
+    problem, features = RowData(X, Y), draw(X.shape[1], 12, seed=seed, size=10)
     expected = solve(problem, features, None, solver="masked_cg")
     plain, tried = masked_cg.Iteration._solve, []
 

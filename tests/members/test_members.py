@@ -12,7 +12,8 @@ from loops import case
 from nist.certified import nist
 from nist.digits import by_olsen, digits
 from olsen import OLSEnsembleRegressor, member_coefficients
-from olsen._members import ASKED_FOR, Problem, choose, gram, solve
+from olsen._data.rows import RowData
+from olsen._members import ASKED_FOR, choose, gram, solve
 from olsen.subsets import Subsets, draw
 from random_problems import random_problem, relative_error
 
@@ -79,7 +80,7 @@ def test_every_size_and_number_of_targets(seed):
     for solver, q in product(["gram", "member_gram"], [1, 2, 3, 4, 6]):
         with case(solver, q):
             X, Y = random_problem(seed, n=70, p=27, q=q)
-            solution = solve(Problem(X, Y), features, None, solver=solver)
+            solution = solve(RowData(X, Y), features, None, solver=solver)
             assert not solution.refitted.any()
             for i, S in enumerate(features):
                 oracle = LinearRegression().fit(X[:, S], Y)
@@ -161,10 +162,10 @@ def test_fallbacks_are_counted_and_only_where_needed(seed):
     X, y = random_problem(seed)
     X[:, 1] = X[:, 0] + 1e-7 * X[:, 1]  # not dependent, and too near to be refined
     subsets = Subsets.from_lists([[0, 1, 2], [0, 2, 3], [1, 5], [0, 1]], X.shape[1])
-    found = {name: solve(Problem(X, y[:, None]), subsets, None, solver=name) for name in ("gram", "member_gram")}
+    found = {name: solve(RowData(X, y[:, None]), subsets, None, solver=name) for name in ("gram", "member_gram")}
     for name, solution in found.items():
         np.testing.assert_array_equal(solution.refitted, [True, False, False, True], name)
-    assert not solve(Problem(X, y[:, None]), subsets, None, solver="orthogonal").refitted.any()
+    assert not solve(RowData(X, y[:, None]), subsets, None, solver="orthogonal").refitted.any()
 
 
 def test_members_of_both_kinds_in_one_batch(seed):
@@ -200,7 +201,7 @@ def test_complement_form_equals_plain_solves(seed, monkeypatch):
         with case(size, q, near):
             X, Y = random_problem(seed, q=q)
             X[:, 3] = X[:, 3] if near == 1.0 else X[:, 2] + near * X[:, 3]
-            problem, features = Problem(X, Y), draw(24, 12, seed=seed, size=size)
+            problem, features = RowData(X, Y), draw(24, 12, seed=seed, size=size)
             plain = solve(problem, features, None, solver="gram" if near == 1.0 else "orthogonal")
             with monkeypatch.context() as patch:
                 patch.setattr(gram, "_complement_pays", lambda G, features: True)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from loops import case
 from olsen import member_coefficients
+from olsen._data.rows import RowData
 from olsen._members.path import PathData, prefix_predictions, prefix_residuals
-from olsen._members.problem import Problem
 from random_problems import random_problem
 
 CASES = {
@@ -26,7 +26,7 @@ def problem_of(seed, n, p, *, rows=None, fit_intercept=True, weighted=False, q=2
     chosen, order = None if rows is None else np.sort(rng.permutation(n)[:rows]), rng.permutation(p)
     if chosen is not None:
         X[chosen, order[2]] = 0.7  # a column that is constant on the rows of the member, not on others
-    return Problem(X, Y, weight, fit_intercept), chosen, order
+    return RowData(X, Y, weight, fit_intercept), chosen, order
 
 
 def refit_without_each_row(problem, columns, rows):
@@ -83,10 +83,10 @@ def test_columns_that_add_no_rank_change_nothing(seed):
     base = rng.standard_normal((30, 6))
     Y = rng.standard_normal((30, 1))
     dependent = np.column_stack([base[:, 0], np.full(30, 2.0), base[:, 1] - 3 * base[:, 2]])
-    whole = Problem(np.column_stack([base, dependent]), Y)
+    whole = RowData(np.column_stack([base, dependent]), Y)
     order = np.array([0, 6, 1, 7, 2, 8, 3, 4, 5])  # every dependent column after those it depends on
     found = prefix_residuals(PathData.from_problem(whole), order, np.arange(1, 10))
-    plain = prefix_residuals(PathData.from_problem(Problem(base, Y)), np.arange(6), np.arange(1, 7))
+    plain = prefix_residuals(PathData.from_problem(RowData(base, Y)), np.arange(6), np.arange(1, 7))
     np.testing.assert_allclose(found, plain[[0, 0, 1, 1, 2, 2, 3, 4, 5]], atol=1e-8)
 
 

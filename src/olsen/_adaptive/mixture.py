@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._execution.threads import Threads
 from .._tuning.fold_data import blas_for, first_least
 from .._tuning.risk_curves import Paths
-from .._tuning.selection import MAX_SIZES, MomentData, RowData, SelectionData, SizeOptions
+from .._tuning.selection import MAX_SIZES, SelectionData, SelectionMoments, SelectionRows, SizeOptions
 from .._tuning.selection import SEED as PATH_SEED
 from .choice import Choice, choose, null_choice
 from .schemes import LARGEST_ROW_FRACTION
@@ -46,7 +46,7 @@ def _choose_for_target(
     data: SelectionData, options: SizeOptions, schemes: frozenset[str], k: float, paths: Paths
 ) -> MixtureSelection:
     """Choose the mixture of one target; rows are first ordered by content, moments are used as they are."""
-    if isinstance(data, MomentData):
+    if isinstance(data, SelectionMoments):
         return _choose(data, options, schemes, k, paths)
     rows, arrangement = data.arranged()
     selection = _choose(rows, options, schemes, k, paths)
@@ -71,7 +71,7 @@ def _choose(
     return MixtureSelection(choice=choice, uniform_size=size)
 
 
-def _held_out_prediction(data: RowData, choice: Choice) -> Array | None:
+def _held_out_prediction(data: SelectionRows, choice: Choice) -> Array | None:
     """Held-out predictions (n, 1), averaged over repeats; None if rows were never held out."""
     Y = data.problem.Y
     total = np.zeros(len(Y))

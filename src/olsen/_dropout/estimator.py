@@ -11,13 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from .._data.moments import weighted_mean
+from .._data.rows import RowData
 from .._engines.memory import Memory
 from .._estimators import inputs
 from .._estimators.inputs import COUNT, POSITIVE
 from .._execution import messages
 from .._execution.arrays import HOST, predictions, type_that_holds
-from .._members import Problem
-from .._moments.moments import weighted_mean
 from ..subsets import resolve_size
 from . import exact, sgd
 from .exact import Masks
@@ -226,7 +226,7 @@ class DropoutRegressor(MultiOutputMixin, RegressorMixin, messages.CallbackSuppor
         tags.input_tags.sparse = True
         return tags
 
-    def _solve(self, problem: Problem, masks: Masks) -> NDArray[np.float64]:
+    def _solve(self, problem: RowData, masks: Masks) -> NDArray[np.float64]:
         """Compute the coefficients (p, q) by the chosen solver; sets `n_iter_` and `loss_curve_`."""
         report = messages.progress(self, "steps", self.max_iter if self.solver == "sgd" else 1)
         if self.solver == "closed_form":

@@ -25,9 +25,10 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from .._data.rows import RowData
 from .._execution import memory
 from .._execution.arrays import row_products
-from .._members import Problem, orthogonal
+from .._members import orthogonal
 from .._trust import Cutoff, rounding_of_factors
 
 Array = NDArray[np.float64]
@@ -46,7 +47,7 @@ class Masks(NamedTuple):
     size: int | None  # columns in every mask; None: coin flips
 
 
-def solve(problem: Problem, masks: Masks) -> NDArray[np.float64]:
+def solve(problem: RowData, masks: Masks) -> NDArray[np.float64]:
     """Minimiser (p, q) of the expected loss; columns that are never kept or do not vary get zero.
 
     ======================  =====================================================================
@@ -71,7 +72,7 @@ def solve(problem: Problem, masks: Masks) -> NDArray[np.float64]:
     return coef
 
 
-def column_blocks(problem: Problem) -> Iterator[tuple[Indices, Array]]:
+def column_blocks(problem: RowData) -> Iterator[tuple[Indices, Array]]:
     """Columns in dense blocks, each with its (n, width) centred and weighted values."""
     n, p = problem.shape
     width = max(1, BLOCK_BYTES // (8 * n))
@@ -80,7 +81,7 @@ def column_blocks(problem: Problem) -> Iterator[tuple[Indices, Array]]:
         yield columns, problem.submatrix(columns, None).A
 
 
-def _column_side(problem: Problem, kappa: Array) -> Array:
+def _column_side(problem: RowData, kappa: Array) -> Array:
     """Minimiser of the expected loss from the p x p matrix N."""
     p = problem.shape[1]
     memory.require(24.0 * p * p, f"The expected Gram matrix of {p} columns", _INSTEAD)
@@ -116,7 +117,7 @@ def _trusted_factor(N: Array) -> Array | None:
     return np.asarray(L) if reciprocal_condition >= MIN_RECIPROCAL_CONDITION else None
 
 
-def _from_data(problem: Problem, kappa: Array) -> Array:
+def _from_data(problem: RowData, kappa: Array) -> Array:
     r"""Minimise :math:`\|X K b - y\|^2 + \sum_j \kappa_j (1 - \kappa_j) G_{jj} b_j^2` by QR, no Gram matrix formed.
 
     Only columns with :math:`\kappa_j = 1` can be dependent here; their coefficients are those of minimum norm.
@@ -139,7 +140,7 @@ def _from_data(problem: Problem, kappa: Array) -> Array:
     return orthogonal.least_squares(stacked, targets, cutoff)
 
 
-def _row_side(problem: Problem, kappa: Array) -> Array:
+def _row_side(problem: RowData, kappa: Array) -> Array:
     r"""Minimiser of the expected loss from n x n matrices; no column may be kept always.
 
     .. math:: V = I + X K E X' , \qquad b = E X' V^{-1} y , \qquad e_j = 1 / (G_{jj} (1 - \kappa_j)) .

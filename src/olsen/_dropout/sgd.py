@@ -24,8 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._members import Problem
-from .._moments.moments import weighted_mean
+from .._data.moments import weighted_mean
+from .._data.rows import RowData
 from .exact import Masks, column_blocks
 
 Array = NDArray[np.float64]
@@ -43,7 +43,7 @@ class Run(NamedTuple):
 
 
 def train(
-    problem: Problem,
+    problem: RowData,
     masks: Masks,
     *,
     batch_size: int,
@@ -131,7 +131,7 @@ def _draw_masks(masks: Masks, groups: int, count: int, rng: np.random.Generator)
     return mask[:, :count]
 
 
-def _scales(problem: Problem, masks: Masks) -> tuple[Array, float]:
+def _scales(problem: RowData, masks: Masks) -> tuple[Array, float]:
     """Factor (p,) from the coordinates of training to coefficients, zero for columns that cannot be learned.
 
     The second value is the largest expected squared length of a masked row, which bounds the effect of a row on a step.
@@ -151,7 +151,7 @@ def _scales(problem: Problem, masks: Masks) -> tuple[Array, float]:
 
 
 def _batches(
-    problem: Problem, scale: Array, batch_size: int, rng: np.random.Generator
+    problem: RowData, scale: Array, batch_size: int, rng: np.random.Generator
 ) -> Iterator[tuple[Array, Array]]:
     """Yield endless mini-batches (x, y) in groups of rows: centred, scaled, sqrt-weighted with mean weight one.
 

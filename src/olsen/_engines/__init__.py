@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from .._data import sources
 from .._execution import from_extra
 from .._execution.memory import require
-from . import dask, device, sources
+from .._execution.options import Options
+from . import dask, device
 from .blocks import Blocks
 from .dask import DaskRows, is_dask
 from .device import Device, lives_elsewhere
-from .engine import Engine, Options
+from .engine import Engine
 from .memory import Memory
 
 Checks = Callable[..., tuple[Any, Any, Any]]

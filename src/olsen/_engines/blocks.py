@@ -21,18 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import _members
+from .._data.accumulator import Accumulator
+from .._data.moments import Moments
+from .._data.sources import Block, BlockSource, require_positive
+from .._data.triangle import Triangle
 from .._execution import memory
+from .._execution.options import Options
 from .._execution.threads import Threads, one_blas_thread
 from .._members import Members, Solution, gram
 from .._members.mean import member_sum
-from .._moments.accumulator import Accumulator
-from .._moments.moments import Moments
-from .._moments.triangle import Triangle
 from ..subsets import Design, Subsets, row_groups
 from .dask import DaskRows
-from .engine import Engine, FoldFit, NeedsRows, Options, Refit
+from .engine import Engine, FoldFit, NeedsRows, Refit
 from .memory import Memory, factor_problem
-from .sources import Block, BlockSource, require_positive
 
 Array = NDArray[np.float64]
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from .._data.sources import Block, Triple, checked, named_columns, refuse_text, refuse_times, split_columns
 from .._execution.arrays import HOST, predictions
-from .engine import Options
-from .sources import Block, Triple, checked, named_columns, refuse_text, refuse_times, split_columns
+from .._execution.options import Options
 
 
 def is_dask(X: Any) -> bool:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.moments import Moments
+from .._data.rows import RowData, Submatrix
 from .._execution.threads import Threads, one_blas_thread
-from .._members import Members, Problem, gram
+from .._members import Members, gram
 from .._members.mean import member_sum
-from .._members.problem import Submatrix
-from .._moments.moments import Moments
 from .._tuning.arrangement import Copies, random_numbers
 from .._tuning.fold_data import few_columns, standard_deviations, standardised_rows
 from .._tuning.penalised import JITTER, System, limit_members
@@ -77,7 +77,7 @@ def _process_of_moments(moments: Moments, scheme: dict[str, Any]) -> Determinant
     return process if "penalty" in scheme else _trusted(process)
 
 
-def _all_rows(problem: Problem) -> Submatrix:
+def _all_rows(problem: RowData) -> Submatrix:
     """All rows as a dense matrix, centred and sqrt-weighted, with zeros in constant columns."""
     return problem.submatrix(slice(None), None)
 
@@ -182,7 +182,7 @@ def _add_uniform_from_moments(
 
 
 def _add_uniform_from_rows(
-    limit: Members, problem: Problem, design: Design, *, weight: float, threads: Threads
+    limit: Members, problem: RowData, design: Design, *, weight: float, threads: Threads
 ) -> Members:
     """Add the weighted mean of drawn uniform members to the limit, from rows that are few relative to the columns."""
     features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)

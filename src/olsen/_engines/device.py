@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.rows import RowData
+from .._data.sources import describe_not_finite
 from .._execution.arrays import Space, predictions, space_of
-from .._members import Members, Problem, on_device
+from .._execution.options import Options
+from .._members import Members, on_device
 from ..subsets import Design
-from .engine import Engine, Options
+from .engine import Engine
 from .memory import Memory, Rows
-from .sources import describe_not_finite
 
 
 def lives_elsewhere(*arrays: Any) -> bool:
@@ -53,7 +55,7 @@ class Device(Rows):
         single_target = y.ndim == 1
         Y = space.cast(y)[:, None] if single_target else space.cast(y)
         weight = None if weight is None else space.cast(weight)
-        problem = Problem(X, Y, weight, options.fit_intercept, space=space)
+        problem = RowData(X, Y, weight, options.fit_intercept, space=space)
         return cls.from_problem(problem, options, single_target=single_target, min_rows=2)
 
     def loaded_if_small(self, many_rows: int) -> Engine:
@@ -64,7 +66,7 @@ class Device(Rows):
         weight = None if self.rows.weight is None else np.asarray(get(self.rows.weight), dtype=np.float64)
         X = np.asarray(get(self.rows.X))
         Y = np.asarray(get(self.rows.Y), dtype=np.float64)
-        problem = Problem(X, Y, weight, self.rows.fit_intercept)
+        problem = RowData(X, Y, weight, self.rows.fit_intercept)
         return Memory(problem, self.options, self.single_target, n_given=self.n_given, kept_rows=self.kept_rows)
 
     def solve(self, design: Design, start: int, stop: float, weights: NDArray[np.float64] | None = None) -> Members:

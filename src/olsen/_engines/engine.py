@@ -3,44 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .._execution.threads import Report, Threads, cached_property
-from .._members import Members, Problem
-from .._moments.moments import Moments
+from .._data.moments import Moments
+from .._data.rows import RowData
+from .._execution.options import Options
+from .._members import Members
 from ..subsets import Design
 from .determinantal import limit_of
 
 Array = NDArray[np.float64]
-Progress = Callable[[str, int | str], Report | None]  # (task, number of items) -> function of the finished items
-
-
-@dataclass(frozen=True)
-class Options:
-    """Settings of the solution of members, for every engine."""
-
-    fit_intercept: bool = True
-    solver: str = "auto"
-    n_threads: int = 1
-    progress: Progress | None = None
-
-    def sharing(self, task: str, count: int | str) -> Threads:
-        """Threads for a task whose progress is reported under a name."""
-        return Threads(self.n_threads, self.report(task, count))
-
-    def report(self, task: str, count: int | str) -> Report | None:
-        """Function to call with the number of finished items; None without progress reports."""
-        return self.progress(task, count) if self.progress else None
-
-    @cached_property
-    def quietly(self) -> Threads:
-        """Threads for work that is not reported."""
-        return Threads(self.n_threads)
 
 
 class NeedsRows(ValueError):
@@ -121,7 +97,7 @@ class Engine(Protocol):
         """Type of coefficients and predictions."""
 
     @property
-    def problem(self) -> Problem | None:
+    def problem(self) -> RowData | None:
         """Least-squares problem of the rows if the rows are in memory, otherwise None."""
         return None
 

@@ -10,12 +10,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from .. import _members
-from .._members import Members, Problem
-from .._moments.moments import Moments
-from .._moments.triangle import CentredRows, Triangle
+from .._data.moments import Moments
+from .._data.rows import RowData
+from .._data.sources import Block, require_positive
+from .._data.triangle import CentredRows, Triangle
+from .._execution.options import Options
+from .._members import Members
 from ..subsets import Design, Subsets, row_groups
-from .engine import Engine, FoldFit, Options, Refit
-from .sources import Block, require_positive
+from .engine import Engine, FoldFit, Refit
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -25,14 +27,14 @@ Indices = NDArray[np.int64]
 class Rows(Engine):
     """Checked arrays as a problem; rows of weight zero are dropped before anything is drawn."""
 
-    rows: Problem
+    rows: RowData
     options: Options
     single_target: bool = True
     n_given: int = 0  # number of rows before rows of weight zero were dropped
     kept_rows: Indices | None = None  # indices of the rows with positive weight; None: all
 
     @classmethod
-    def from_problem(cls, problem: Problem, options: Options, *, single_target: bool, min_rows: int) -> Self:
+    def from_problem(cls, problem: RowData, options: Options, *, single_target: bool, min_rows: int) -> Self:
         """Engine of checked arrays: X of floats, targets (n, q), nonnegative weights."""
         n = problem.shape[0]
         kept_rows = None
@@ -144,7 +146,7 @@ class Memory(Rows):
         X = sp.csc_array(X) if sp.issparse(X) else X
         Y = np.array(y, dtype=np.float64).reshape(len(y), -1)
         weight = None if weight is None else np.array(weight)
-        problem = Problem(X, Y, weight, options.fit_intercept)
+        problem = RowData(X, Y, weight, options.fit_intercept)
         return cls.from_problem(problem, options, single_target=y.ndim == 1, min_rows=min_rows)
 
     @classmethod
@@ -169,7 +171,7 @@ class Memory(Rows):
         return self.column_names
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> RowData:
         return self.rows
 
     def _solve_drawn(self, features: Subsets, samples: Subsets | None, weights: Array | None) -> Members:
@@ -178,9 +180,9 @@ class Memory(Rows):
         return Members.of(self.rows, features, samples, solution, weights)
 
 
-def factor_problem(rows: CentredRows) -> Problem:
+def factor_problem(rows: CentredRows) -> RowData:
     """Least-squares problem of the centred rows of a triangular factor."""
-    return Problem(rows.X, rows.Y, None, False, known_cutoff=rows.cutoff)
+    return RowData(rows.X, rows.Y, None, False, known_cutoff=rows.cutoff)
 
 
 @dataclass(frozen=True)

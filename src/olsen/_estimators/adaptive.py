@@ -19,7 +19,7 @@ from .._engines.memory import Memory
 from .._members import by_target
 from .._tuning.fold_data import FOLDS
 from .._tuning.fold_data import SEED as FOLD_SEED
-from .._tuning.selection import MomentData, RowData, SelectionData
+from .._tuning.selection import SelectionData, SelectionMoments, SelectionRows
 from ..subsets import Design
 from .inputs import COUNT
 from .result import FittedResult
@@ -179,14 +179,14 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
     def _selection_data(self, engine: Engine, groups: Any = None) -> SelectionData:
         """Data for selection: rows, or moments of folds if rows are many or not in memory."""
         if not isinstance(engine, Memory):
-            return MomentData(self._folds_with_rows_to_train_on(engine))
+            return SelectionMoments(self._folds_with_rows_to_train_on(engine))
         splits = self._row_splits(engine, groups)
         n, p = engine.problem.shape
         from_moments = splits is None and n >= max(MANY_ROWS, p)
         require_memory(engine.problem, None if splits is None else len(splits), True, from_moments)
         if from_moments:
-            return MomentData(engine.folds(FOLDS, FOLD_SEED))
-        return RowData(engine.problem, splits)
+            return SelectionMoments(engine.folds(FOLDS, FOLD_SEED))
+        return SelectionRows(engine.problem, splits)
 
     def _select(self, data: SelectionData, engine: Engine, *, part: bool = False) -> list[MixtureSelection]:
         threads = engine.options.sharing("paths", "an unknown number")

@@ -15,9 +15,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_X_y
 
 from .. import _members
+from .._data.rows import RowData
+from .._data.sources import as_table, refuse_times
 from .._engines.engine import Engine
 from .._engines.memory import Memory, Stream
-from .._engines.sources import as_table, refuse_times
 from .._execution import messages
 from .._execution.threads import Threads
 from ..subsets import Design, Subsets
@@ -399,7 +400,7 @@ def member_coefficients(
             rows = [np.arange(n)] * len(features) if samples is None else samples
             samples = Subsets.from_lists([subset[weight[subset] > 0] for subset in rows], n)
     data = sp.csc_array(X) if sp.issparse(X) else X
-    problem = _members.Problem(data, np.asarray(y, dtype=np.float64).reshape(-1, 1), weight, fit_intercept)
+    problem = RowData(data, np.asarray(y, dtype=np.float64).reshape(-1, 1), weight, fit_intercept)
     problem.refuse_extremes()
     solution = _members.solve(problem, features, samples, solver=solver, sharing=Threads(n_threads))
     coef = np.zeros((len(features), p))

@@ -14,10 +14,10 @@ from .._engines.determinantal import process_of
 from .._engines.engine import Engine, NeedsRows
 from .._engines.memory import Memory
 from .._tuning.selection import (
-    MomentData,
     PenaltySelection,
-    RowData,
     SelectionData,
+    SelectionMoments,
+    SelectionRows,
     SizeOptions,
     SizeSelection,
     select_penalty,
@@ -242,13 +242,13 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
         if isinstance(engine, Memory):
             splits = self._row_splits(engine, groups)
             require_memory(engine.problem, None if splits is None else len(splits), False, False)
-            return RowData(engine.problem, splits)
+            return SelectionRows(engine.problem, splits)
         if self.max_samples != 1.0:
             raise NeedsRows(
                 f"max_samples={self.max_samples!r} needs X as an array in memory; elsewhere there is max_samples=1.0 "
                 f"only."
             )
-        return MomentData(self._folds_with_rows_to_train_on(engine))
+        return SelectionMoments(self._folds_with_rows_to_train_on(engine))
 
     def _select(self, data: SelectionData, engine: Engine, *, part: bool = False) -> SizeSelection | PenaltySelection:
         options = self._size_options(part=part)

@@ -57,11 +57,11 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.moments import Moments
 from .._engines.engine import Engine, FoldFit
 from .._execution import memory
 from .._execution.threads import Threads, cached_property, one_blas_thread
 from .._members.jackknife import Deleted, TrainingRows, delete_rows, delete_rows_of_limit, inverses
-from .._moments.moments import Moments
 from .._trust import LARGEST_INFLATION
 from ..subsets import Design, Subsets, group_size
 from .result import FittedResult

@@ -25,14 +25,15 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from .._data.rows import RowData
+from .._data.sources import as_table, column_names, describe_not_finite, refuse_text, refuse_times
 from .._engines import engine_of
-from .._engines.engine import Engine, Options
+from .._engines.engine import Engine
 from .._engines.memory import Memory
-from .._engines.sources import as_table, column_names, describe_not_finite, refuse_text, refuse_times
 from .._execution import messages, threads
 from .._execution.arrays import Space
+from .._execution.options import Options
 from .._members import ASKED_FOR
-from .._members.problem import Problem
 from .._report.formatting import counted
 from .._tuning.arrangement import chance_explains
 from .._tuning.risk_curves import Splits
@@ -329,7 +330,7 @@ class RepeatedRowsWarning(UserWarning):
         self.n_rows = n_rows
 
 
-def warn_repeated_rows(problem: Problem, *, merges_rows: bool) -> None:
+def warn_repeated_rows(problem: RowData, *, merges_rows: bool) -> None:
     """Warn if rows repeat far more often than the rounding of their entries explains.
 
     Independent rows of one column, or of columns with few levels, coincide too, and leave-one-out is right for such
@@ -352,14 +353,14 @@ def warn_repeated_rows(problem: Problem, *, merges_rows: bool) -> None:
         messages.warn(RepeatedRowsWarning(n_repeats, n))
 
 
-def _with_targets(problem: Problem) -> Problem:
+def _with_targets(problem: RowData) -> RowData:
     """The problem with the targets appended to the columns of X."""
     if sp.issparse(problem.X):
         return replace(problem, X=sp.csc_array(sp.hstack([problem.X, problem.Y])))
     return replace(problem, X=np.hstack([problem.X, problem.Y]))
 
 
-def _unexplained_repeats(problem: Problem) -> int:
+def _unexplained_repeats(problem: RowData) -> int:
     """Number of rows that repeat others; zero if repeats are few or if chance explains their number."""
     n = problem.shape[0]
     n_repeats = n - problem.distinct_rows()

@@ -10,14 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.rows import RowData
+from .._data.triangle import Triangle
 from .._engines.blocks import Blocks
-from .._engines.engine import ChangedRows, Engine, FoldFit, NeedsRows, Options
+from .._engines.engine import ChangedRows, Engine, FoldFit, NeedsRows
 from .._engines.memory import Memory, Stream
 from .._execution.memory import describe
+from .._execution.options import Options
 from .._execution.threads import blas_threads
 from .._members import Members
-from .._members.problem import Problem
-from .._moments.triangle import Triangle
 from .._tuning.risk_curves import RiskCurve, Splits
 from ..subsets import Design, Determinantal
 
@@ -54,11 +55,11 @@ class FittedResult:
         return self.designs[0]
 
     @property
-    def rows(self) -> Problem | None:
+    def rows(self) -> RowData | None:
         """The training rows, if in memory."""
         return None if self.data is None else self.data.problem
 
-    def need_rows(self, purpose: str) -> Problem:
+    def need_rows(self, purpose: str) -> RowData:
         """Return the training rows, or raise an error that says why there are none or that X was changed."""
         if self.rows is None:
             raise NeedsRows(f"{purpose} needs the training rows: {self.why_no_rows}.")
@@ -69,7 +70,7 @@ class FittedResult:
             )
         return rows
 
-    def same_rows(self, rows: Problem) -> bool:
+    def same_rows(self, rows: RowData) -> bool:
         """Whether `rows` have the values of the training rows at the time of the fit."""
         expected = self.fingerprint
         if expected is None:
@@ -119,7 +120,7 @@ class FittedResult:
         return to_plain(stored)
 
 
-def fingerprint(problem: Problem, expected: Array | None = None) -> Array:
+def fingerprint(problem: RowData, expected: Array | None = None) -> Array:
     """Fingerprint of the current values of the training rows: X is not copied, and users can change it in place.
 
     It begins with a checksum, as two numbers, of the bits of the targets, of the weights and of X. A checksum of all of
@@ -161,7 +162,7 @@ def _checksum(arrays: Sequence[NDArray[Any]]) -> int:
 
 @blas_threads(1)
 @np.errstate(all="ignore")
-def _combinations(problem: Problem, expected: Array | None) -> Array:
+def _combinations(problem: RowData, expected: Array | None) -> Array:
     """Sizes of the columns, and statistics of one linear combination x of the columns divided by their sizes.
 
     The statistics are the spread and the mean of x, the spreads of the targets, their correlations with x, and the
@@ -198,7 +199,7 @@ def _combinations(problem: Problem, expected: Array | None) -> Array:
     return np.concatenate([size, [spread, mean / spread], spread_y, xy / (spread * spread_y), slope])
 
 
-def _column_sizes(problem: Problem) -> Array:
+def _column_sizes(problem: RowData) -> Array:
     """Root mean squares of the columns; 1 for a column of zeros."""
     X = problem.X
     if problem.has_moments:
@@ -235,7 +236,7 @@ KINDS: dict[str, Any] = {
     **{
         kind.__name__: kind
         for kind in (
-            *(Design, Determinantal, FittedResult, FoldFit, Members, Memory, Options, Problem, RiskCurve),
+            *(Design, Determinantal, FittedResult, FoldFit, Members, Memory, Options, RowData, RiskCurve),
             *(Stream, Triangle, _pairs),
         )
     },
@@ -277,7 +278,7 @@ def restored(plain: Any) -> FittedResult | None:
     parts = [(fitted.members, Members), (data, Memory | Stream | None), (fitted.curve, RiskCurve | None)]
     parts += [(design, Design) for design in fitted.designs] + [(fold, FoldFit) for fold in folds]
     if isinstance(data, Memory):
-        parts += [(data.rows, Problem), (data.options, Options)]
+        parts += [(data.rows, RowData), (data.options, Options)]
     if isinstance(data, Memory | Stream) and data.options != replace(data.options, n_threads=1):
         raise ValueError("threads are those of the process that fitted")
     wrong = [kind for part, kind in parts if not isinstance(part, kind)]

@@ -17,16 +17,16 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from .._data.moments import Moments
+from .._data.rows import RowData
 from .._engines.blocks import Blocks
 from .._engines.device import Device
 from .._engines.engine import Engine
 from .._engines.memory import Memory
 from .._execution import memory, messages
-from .._members.problem import Problem
-from .._moments.moments import Moments
 from .._tuning.fold_data import FOLDS, MOST_FOLDS, REPEATS, few_columns
 from .._tuning.fold_data import SEED as FOLD_SEED
-from .._tuning.selection import RowData, SelectionData
+from .._tuning.selection import SelectionData, SelectionRows
 from ..subsets import Design
 from .error_estimates import Refits
 from .fitted import FittedEnsemble
@@ -86,7 +86,7 @@ class TunedEnsemble(FittedEnsemble):
             engine = source.loaded_if_small(MANY_ROWS)
             data = self._selection_data(engine, groups)
             if isinstance(engine, Memory) and data.splits is None:
-                merges_rows = self._merges_repeated_rows and isinstance(data, RowData)
+                merges_rows = self._merges_repeated_rows and isinstance(data, SelectionRows)
                 warn_repeated_rows(engine.problem, merges_rows=merges_rows)
             selection = self._select(data, engine)
             fitted = self._fit_selection(engine, selection, resolve_seed(self.random_state))
@@ -226,7 +226,7 @@ class TunedEnsemble(FittedEnsemble):
         return prediction[:, 0] if engine.single_target else prediction
 
 
-def require_memory(problem: Problem, n_splits: int | None, uses_schemes: bool, from_moments: bool) -> None:
+def require_memory(problem: RowData, n_splits: int | None, uses_schemes: bool, from_moments: bool) -> None:
     """Raise if the choice would take more memory than is available, before anything is made dense.
 
     Measured peaks of 22 fits, dense and sparse, from 90 x 8000 to 3000 x 2000 numbers, were 0.84 to 1.45 times the

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .._data.moments import Moments
 from .._engines.dask import is_dask
 from .._engines.determinantal import drawable
 from .._engines.device import lives_elsewhere
@@ -20,7 +21,6 @@ from .._engines.engine import NeedsRows, Refit
 from .._engines.memory import Memory, Stream
 from .._execution.arrays import space_of
 from .._execution.threads import Threads
-from .._moments.moments import Moments
 from .._tuning.fold_data import SEED as FOLD_SEED
 from .error_estimates import CVPlus, Jackknife, MomentErrors, Refits, mean_inverse, solve_draws
 from .inputs import check_arguments, on_host, options_of, validate_new_rows

@@ -7,14 +7,15 @@ from contextlib import nullcontext
 import numpy as np
 import scipy.sparse as sp
 
+from .._data.rows import RowData
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from ..subsets import Subsets
 from . import gram, masked_cg, orthogonal
 from .mean import Members, by_target
-from .problem import Problem, Solution
+from .solution import Solution
 
-__all__ = ["ASKED_FOR", "SOLVERS", "Members", "Problem", "Solution", "by_target", "choose", "solve"]
+__all__ = ["ASKED_FOR", "SOLVERS", "Members", "Solution", "by_target", "choose", "solve"]
 
 ALONE = Threads()
 
@@ -72,7 +73,7 @@ def choose(n: int, p: int, k: int, *, m: float, rows: float | None = None, nnz: 
 
 
 def solve(
-    problem: Problem, features: Subsets, samples: Subsets | None, *, solver: str = "auto", sharing: Threads = ALONE
+    problem: RowData, features: Subsets, samples: Subsets | None, *, solver: str = "auto", sharing: Threads = ALONE
 ) -> Solution:
     """Coefficients and intercepts of all members.
 
@@ -84,7 +85,7 @@ def solve(
         return _solve(problem, features, samples, solver=solver, threads=sharing)
 
 
-def _solve(problem: Problem, features: Subsets, samples: Subsets | None, *, solver: str, threads: Threads) -> Solution:
+def _solve(problem: RowData, features: Subsets, samples: Subsets | None, *, solver: str, threads: Threads) -> Solution:
     n, p = problem.shape
     sizes = features.sizes
     rows = (np.full(len(sizes), n) if samples is None else samples.sizes) - problem.fit_intercept

@@ -24,12 +24,12 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.moments import Moments, centred_rows, mirror_lower
+from .._data.rows import RowData
 from .._execution.arrays import Space
 from .._execution.threads import cached_property, one_blas_thread
-from .._moments.moments import Moments, centred_rows, mirror_lower
 from .._trust import constant_columns
 from .cg import ALL
-from .problem import Problem
 
 # Which matrix is probed: the matrix of every member, or the matrix of all columns, which holds all members' matrices.
 OWN = "own"
@@ -40,11 +40,11 @@ WHOLE = "whole"
 class Rows:
     """Centred rows of a problem, dense in any namespace or scipy sparse; blocks are cast to float on the fly."""
 
-    problem: Problem
+    problem: RowData
     centre: Any  # (p,) in the working type; zeros without intercept
 
     @classmethod
-    def from_problem(cls, problem: Problem) -> Rows:
+    def from_problem(cls, problem: RowData) -> Rows:
         """Rows centred at the weighted means; CSR, whose products are twice as fast here as with CSC, both ways."""
         if sp.issparse(problem.X):
             problem = replace(problem, X=sp.csr_array(problem.X))

@@ -30,20 +30,21 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.moments import Moments, mirror_lower
+from .._data.rows import Columns, RowData, gather
 from .._execution import memory
 from .._execution.threads import Threads, one_blas_thread
 from .._kernel import wrappers as kernels
-from .._moments.moments import Moments, mirror_lower
 from .._trust import LARGEST_INFLATION, SMALLEST_PIVOT
 from ..subsets import Subsets
 from . import orthogonal
-from .problem import Columns, Problem, Solution, gather
+from .solution import Solution
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-def solve_shared(problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
+def solve_shared(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
     """Solve all members from the Gram matrix of all rows."""
     columns = partial(_columns, problem, threads)
     solution = from_moments(problem.moments_by(threads), features, threads, columns)
@@ -73,13 +74,13 @@ def from_moments(
     return Solution(values, intercepts, doubtful, "gram")
 
 
-def solve_own(problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
+def solve_own(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
     """Solve each member from the Gram matrix of its rows and columns, or from the data where that is not trusted."""
     solution = from_submatrices(problem, features, samples, threads)
     return _refit_doubtful(problem, features, samples, solution, threads=threads)
 
 
-def from_submatrices(problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
+def from_submatrices(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
     """Solve each member from the Gram matrix of its rows and columns; `refitted` marks doubtful members.
 
     The probes are further targets, of pure noise (divided by the roots of the weights, since rows are sqrt-weighted): a
@@ -110,7 +111,7 @@ def _probes(size: int) -> Array:
 
 
 def _refit_doubtful(
-    problem: Problem, features: Subsets, samples: Subsets | None, solution: Solution, *, threads: Threads
+    problem: RowData, features: Subsets, samples: Subsets | None, solution: Solution, *, threads: Threads
 ) -> Solution:
     """Refit doubtful members from the data."""
     doubtful = np.flatnonzero(solution.refitted)
@@ -130,7 +131,7 @@ def _times(values: Array, features: Subsets, vector: Array) -> Array:
     return np.stack([matrix @ vector for matrix in matrices], 1)
 
 
-def _columns(problem: Problem, threads: Threads) -> Columns:
+def _columns(problem: RowData, threads: Threads) -> Columns:
     """Data by which the kernel confirms dependent columns.
 
     For data in blocks it is a triangular factor, which may need another pass over the data.
@@ -205,7 +206,7 @@ def _solve_principal(
 
 
 def _solve_submatrices(
-    problem: Problem, features: Subsets, samples: Subsets | None, *, Y: Array, scale: Array, threads: Threads
+    problem: RowData, features: Subsets, samples: Subsets | None, *, Y: Array, scale: Array, threads: Threads
 ) -> tuple[Array, Array, Array, Array]:
     """Coefficients, intercepts, pivot ratios and the largest scaled coefficients of the probes."""
     n = problem.shape[0]

@@ -40,12 +40,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.rows import RowData, Submatrix, gather
 from .._execution import memory
 from .._execution.threads import Threads, cached_property
 from .._trust import EPS, EXACT_FIT, LARGEST_INFLATION, costs_a_rank, nothing_but_rounding
 from ..subsets import Determinantal, Subsets
 from .orthogonal import basis_and_inverse, least_squares
-from .problem import Problem, Submatrix, gather
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -92,7 +92,7 @@ class _Inverse(NamedTuple):
     interpolates: bool  # all rows are fitted exactly; 1 - h is then pure rounding, which grows with the offset
 
 
-def delete_each_row(problem: Problem, columns: Indices, rows: Indices | None) -> _MemberDeletion:
+def delete_each_row(problem: RowData, columns: Indices, rows: Indices | None) -> _MemberDeletion:
     """Leave-one-out of one member by the formulas of this module."""
     n = len(problem.Y)
     part = problem.submatrix(columns, rows)
@@ -131,7 +131,7 @@ def delete_each_row(problem: Problem, columns: Indices, rows: Indices | None) ->
 
 
 def _inverse_and_residuals(
-    problem: Problem, part: Submatrix, columns: Indices, mean_weights: Array
+    problem: RowData, part: Submatrix, columns: Indices, mean_weights: Array
 ) -> tuple[Array, Array, Indices]:
     """Pseudo-inverse, and :func:`_residuals`; from the Gram matrix unless a row needs more, else from the data."""
     inverse = _from_gram(problem, part, mean_weights)
@@ -167,7 +167,7 @@ def _residuals(part: Submatrix, mean_weights: Array, inverse: _Inverse) -> tuple
     return residuals, close_rows[~costs_rank]
 
 
-def _from_gram(problem: Problem, part: Submatrix, mean_weights: Array) -> _Inverse | None:
+def _from_gram(problem: RowData, part: Submatrix, mean_weights: Array) -> _Inverse | None:
     """Pseudo-inverse from the smaller Gram matrix, of the columns or the rows; None where that is not trusted."""
     A = part.A
     if not min(A.shape):
@@ -247,7 +247,7 @@ class _Operator:
 class TrainingRows:
     """Centred rows of a problem, read in blocks."""
 
-    problem: Problem
+    problem: RowData
     dead: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))  # constant columns
 
     @cached_property
@@ -291,7 +291,7 @@ class Deleted:
     visit: Visit | None
 
     @classmethod
-    def zeros(cls, problem: Problem, operator: bool, visit: Visit | None) -> Deleted:
+    def zeros(cls, problem: RowData, operator: bool, visit: Visit | None) -> Deleted:
         """Empty sums."""
         n, p = problem.shape
         q = problem.Y.shape[1]
@@ -349,7 +349,7 @@ class Deleted:
 
 
 def delete_rows(
-    problem: Problem,
+    problem: RowData,
     features: Subsets,
     samples: Subsets | None,
     weights: Array,
@@ -403,7 +403,7 @@ class _Form:
     inflation: float = 1.0  # of all columns, in the complement form
 
 
-def _forms(problem: Problem, features: Subsets, members: Indices) -> list[tuple[_Form, Indices]]:
+def _forms(problem: RowData, features: Subsets, members: Indices) -> list[tuple[_Form, Indices]]:
     """Members grouped by the form that takes less work."""
     n, p = problem.shape
     G = problem.moments.G
@@ -616,7 +616,7 @@ def _add_one_by_one(
 
 
 def delete_rows_of_limit(
-    problem: Problem, process: Determinantal, *, visit: Visit | None = None, operator: bool = False
+    problem: RowData, process: Determinantal, *, visit: Visit | None = None, operator: bool = False
 ) -> tuple[Deleted, TrainingRows]:
     """Sums of :func:`delete_rows` for infinitely many determinantal members."""
     rows = TrainingRows(problem, np.flatnonzero(process.spreads == 0))

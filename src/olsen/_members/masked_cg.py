@@ -35,6 +35,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from .._data.rows import RowData
 from .._execution import memory, messages
 from .._execution.arrays import smaller_batch
 from .._execution.threads import Threads, cached_property
@@ -42,7 +43,7 @@ from ..subsets import Subsets
 from . import gram, orthogonal
 from .cg import DONE, SLOW, UNPROBED, UNTRUSTED, Outcome, TooSlow, iterate
 from .cg_operators import OWN, WHOLE, Batch, Rows, Submatrices, UnitGram, rows_batch
-from .problem import Problem, Solution
+from .solution import Solution
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -68,7 +69,7 @@ class Solved(NamedTuple):
     outcome: Outcome
 
 
-def solve(problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
+def solve(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
     """Coefficients of all members; a direct solver takes the members that the iteration gives up."""
     solution = Solution.empty(features.sizes, problem.Y.shape[1], "masked_cg")
     for iteration in iterations(problem, features):
@@ -110,7 +111,7 @@ def warn_slow(parts: list[Solved], k: int) -> None:
     )
 
 
-def iterations(problem: Problem, features: Subsets) -> Iterator[Iteration]:
+def iterations(problem: RowData, features: Subsets) -> Iterator[Iteration]:
     """Group members by operator: "dual" for fewer rows than columns, else "gram", "single" or "normal"."""
     n, p = problem.shape
     wide = features.sizes > n - problem.fit_intercept
@@ -124,7 +125,7 @@ def iterations(problem: Problem, features: Subsets) -> Iterator[Iteration]:
             yield Iteration(problem, features, kind, members)
 
 
-def pays_for_gram(problem: Problem, k: int) -> bool:
+def pays_for_gram(problem: RowData, k: int) -> bool:
     """Whether a Gram matrix, n p^2 flops and 8 p^2 bytes, is repaid by steps of 2 p^2 instead of 4 n p flops."""
     n, p = problem.shape
     space = problem.space
@@ -144,7 +145,7 @@ def pays_for_gram(problem: Problem, k: int) -> bool:
 class Iteration:
     """Members that share an operator."""
 
-    problem: Problem
+    problem: RowData
     features: Subsets
     kind: str  # "gram", "single", "normal" or "dual"
     members: NDArray[np.int64]

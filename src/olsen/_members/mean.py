@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.moments import weighted_mean
+from .._data.rows import RowData
 from .._execution.arrays import HOST, Space, type_that_holds
-from .._moments.moments import weighted_mean
 from .._trust import require_finite
 from ..subsets import Subsets
-from .problem import Problem, Solution
+from .solution import Solution
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Members:
     @classmethod
     def of(
         cls,
-        problem: Problem,
+        problem: RowData,
         features: Subsets,
         samples: Subsets | None,
         solution: Solution,
@@ -122,7 +123,7 @@ def member_sum(features: Subsets, values: NDArray[np.float64]) -> NDArray[np.flo
     return np.stack(columns, axis=1)
 
 
-def mean_target(problem: Problem, samples: Subsets | None, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_target(problem: RowData, samples: Subsets | None, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Weighted mean over members of the mean target of their rows; zeros without intercept."""
     if not problem.fit_intercept:
         return np.zeros(problem.Y.shape[1])

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.rows import RowData
 from .._execution import arrays
 from .._execution.threads import Threads
 from ..subsets import Subsets
@@ -20,7 +21,6 @@ from . import masked_cg, solve
 from .cg import DONE
 from .masked_cg import Solved
 from .mean import mean_target, member_sum
-from .problem import Problem
 
 Indices = NDArray[np.int64]
 
@@ -34,7 +34,7 @@ class MemberSum(NamedTuple):
     refitted: int = 0
 
 
-def solve_sum(problem: Problem, features: Subsets, samples: Subsets | None, solver: str, threads: Threads) -> MemberSum:
+def solve_sum(problem: RowData, features: Subsets, samples: Subsets | None, solver: str, threads: Threads) -> MemberSum:
     """Sum of all members' coefficients and intercepts, on the problem's device; `threads` work on the host."""
     if samples is not None or solver == "orthogonal":
         all_members = np.arange(len(features))
@@ -73,7 +73,7 @@ def _converged(part: Solved, space: arrays.Space) -> MemberSum:
 
 
 def _from_host(
-    problem: Problem, features: Subsets, samples: Subsets | None, *, members: Indices, solver: str, threads: Threads
+    problem: RowData, features: Subsets, samples: Subsets | None, *, members: Indices, solver: str, threads: Threads
 ) -> MemberSum:
     """Sum of members solved on the host, which receives only the columns they use."""
     space = problem.space
@@ -81,7 +81,7 @@ def _from_host(
     device_features = features.take(members)
     columns = np.unique(device_features.indices)
     X = space.xp.take(problem.X, space.put(columns), axis=1)
-    host = Problem(
+    host = RowData(
         X=np.asarray(space.get(X), dtype=np.float64),
         Y=np.asarray(space.get(problem.Y), dtype=np.float64),
         weight=None if problem.weight is None else np.asarray(space.get(problem.weight), dtype=np.float64),

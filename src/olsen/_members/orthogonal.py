@@ -28,10 +28,11 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from .._data.rows import RowData, Submatrix
 from .._execution.threads import Threads
 from .._trust import SMALLEST_PIVOT, Cutoff, nothing_but_rounding
 from ..subsets import Subsets
-from .problem import Problem, Solution, Submatrix
+from .solution import Solution
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -41,7 +42,7 @@ LARGEST_REFINED = 1_000_000  # entries of a member; extended precision runs at a
 
 
 def solve(
-    problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads, *, refine: bool = True
+    problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads, *, refine: bool = True
 ) -> Solution:
     """Solve every member from its submatrix.
 
@@ -65,7 +66,7 @@ def solve(
     )
 
 
-def solve_wide(problem: Problem, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
+def solve_wide(problem: RowData, features: Subsets, samples: Subsets | None, threads: Threads) -> Solution:
     """Solve members with fewer rows than columns: the minimum-norm interpolator of each."""
 
     def solve_one(i: int) -> tuple[Array, Array, bool]:

@@ -35,10 +35,10 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from .._data.rows import LANES, Columns, RowData
 from .._execution.threads import Threads, cached_property
 from .._kernel import wrappers as kernels
 from .._trust import EXACT_FIT, SMALLEST_PIVOT, constant_columns, costs_a_rank, rounding_of_factors
-from .problem import LANES, Columns, Problem
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -57,7 +57,7 @@ class PathData:
     rows: Rows = None  # sorted rows of members without a separate sample; None: all rows
 
     @classmethod
-    def from_problem(cls, problem: Problem, *, shared: bool = True, rows: Rows = None) -> PathData:
+    def from_problem(cls, problem: RowData, *, shared: bool = True, rows: Rows = None) -> PathData:
         """Copy the data once; `shared` asks for the Gram matrix of the rows that members share."""
         columns = Columns.from_problem(problem, rows=rows)
         if not shared:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.moments import Moments
 from .._execution import versions
-from .._moments.moments import Moments
 from ..subsets import resolve_size
 from .formatting import CRITERIA, effect_lines, escape_control, heading_lines, interval_text, number, percent, size_of
 

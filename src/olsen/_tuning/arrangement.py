@@ -23,7 +23,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._members.problem import Problem, gather
+from .._data.rows import RowData, gather
 from .._trust import constant_columns
 
 Array = NDArray[np.float64]
@@ -45,7 +45,7 @@ class Arrangement:
     distinct_row: Indices  # (n,) for every row, the position in `rows` of the row it equals
 
     @classmethod
-    def of(cls, problem: Problem, *, merge_rows: bool) -> Arrangement:
+    def of(cls, problem: RowData, *, merge_rows: bool) -> Arrangement:
         """The arrangement for a problem of one target; without `merge_rows` the order of the rows is kept."""
         n = problem.shape[0]
         if not merge_rows:
@@ -62,7 +62,7 @@ class Arrangement:
         position[order] = np.arange(len(first))
         return cls(columns, first[order], position[distinct_row])
 
-    def apply(self, problem: Problem) -> Problem:
+    def apply(self, problem: RowData) -> RowData:
         """The problem with its rows merged, and rows and columns in order."""
         moved = _merged(problem, self.rows, self.distinct_row)
         return replace(moved, X=moved.X[:, self.columns])
@@ -83,7 +83,7 @@ class Arrangement:
         return original_rows, value[self.distinct_row[original_rows]]
 
 
-def _merged(problem: Problem, first: Indices, distinct_row: Indices) -> Problem:
+def _merged(problem: RowData, first: Indices, distinct_row: Indices) -> RowData:
     """The rows `first`, each with the weight of all rows that equal it."""
     n = problem.shape[0]
     if len(first) == n and np.array_equal(first, np.arange(n)):
@@ -95,7 +95,7 @@ def _merged(problem: Problem, first: Indices, distinct_row: Indices) -> Problem:
     return replace(merged, weight=weight)
 
 
-def _distinct_rows(problem: Problem) -> tuple[Indices, Indices]:
+def _distinct_rows(problem: RowData) -> tuple[Indices, Indices]:
     """Index of the first of all equal rows, and for every row the position of the first row that it equals."""
     p = problem.shape[1]
     unweighted = _Standardised.of(replace(problem, weight=None, fit_intercept=True))
@@ -108,7 +108,7 @@ def _distinct_rows(problem: Problem) -> tuple[Indices, Indices]:
     return first[in_order], position[distinct_row]
 
 
-def chance_explains(n_repeats: int, targets: list[Array], problem: Problem) -> bool:
+def chance_explains(n_repeats: int, targets: list[Array], problem: RowData) -> bool:
     """Whether independent rows of cells as coarse as those of X and `targets` would repeat each other about as often.
 
     A column of C equally likely values leaves n - C (1 - exp(-n / C)) repeats among n rows. A rounded column has about
@@ -131,7 +131,7 @@ def chance_explains(n_repeats: int, targets: list[Array], problem: Problem) -> b
     return True
 
 
-def _orders(problem: Problem) -> tuple[Indices, Indices]:
+def _orders(problem: RowData) -> tuple[Indices, Indices]:
     """Columns and rows in the order of their content."""
     p = problem.shape[1]
     Z = _Standardised.of(problem)
@@ -190,13 +190,13 @@ class _Standardised:
     A single block is cached; several blocks are computed on every use, so that there is no second copy of X.
     """
 
-    problem: Problem
+    problem: RowData
     mean: Array  # (p,)
     unit: Array  # (p,)
     only_block: Array | None  # (n, p) all standardised columns
 
     @classmethod
-    def of(cls, problem: Problem) -> _Standardised:
+    def of(cls, problem: RowData) -> _Standardised:
         """Units of zero mark constant columns, whose standardised entries are zero."""
         mean = problem.means[0]
         total = problem.total_weight
@@ -231,7 +231,7 @@ def _scaled(centred: Array, unit: Array) -> Array:
     return centred
 
 
-def _blocks(problem: Problem) -> Iterator[slice]:
+def _blocks(problem: RowData) -> Iterator[slice]:
     """Slices of columns of at most about BLOCK_ENTRIES numbers."""
     n, p = problem.shape
     step = max(1, BLOCK_ENTRIES // max(1, n))

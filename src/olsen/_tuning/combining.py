@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
+from .._data.rows import RowData
 from .._execution.threads import Threads
 from .._members.jackknife import delete_each_row, delete_rows_of_limit
 from .._members.path import PathData, prefix_residuals
-from .._members.problem import Problem
 from .._trust import EPS
 from ..subsets import Design, Subsets
 
@@ -42,7 +42,7 @@ class Combination:
 
 
 def combine(
-    problem: Problem, design: Design, k: float, scale: float | None, stacking: bool, threads: Threads
+    problem: RowData, design: Design, k: float, scale: float | None, stacking: bool, threads: Threads
 ) -> Combination:
     """Weights of k members and their scale from leave-one-out residuals; a scale of None is estimated."""
     if k == np.inf:
@@ -64,7 +64,7 @@ def combine(
     return Combination(weights, float(scale), advantage)
 
 
-def _mean_without_row(problem: Problem, samples: Subsets | None, member_weights: Array) -> Array:
+def _mean_without_row(problem: RowData, samples: Subsets | None, member_weights: Array) -> Array:
     """Mean target of the members' training rows without each row, averaged over members, (n, q)."""
     Y = problem.Y
     row_weights = problem.weights
@@ -77,7 +77,7 @@ def _mean_without_row(problem: Problem, samples: Subsets | None, member_weights:
 
 
 def _member_residuals(
-    problem: Problem, features: Subsets, samples: Subsets | None, in_training: NDArray[np.bool_], threads: Threads
+    problem: RowData, features: Subsets, samples: Subsets | None, in_training: NDArray[np.bool_], threads: Threads
 ) -> Array:
     """Leave-one-out residuals (k, n, q) of members fitted on their training rows; NaN for members with too few rows.
 
@@ -103,7 +103,7 @@ def _member_residuals(
     return residual
 
 
-def loo_scale(problem: Problem, residual: Array, centre: Array) -> float:
+def loo_scale(problem: RowData, residual: Array, centre: Array) -> float:
     """Slope of targets on leave-one-out predictions, shrunk towards one; at least zero.
 
     `residual` and `centre`, the mean target without the row, are those of the ensemble, (n, q). Repeated rows count
@@ -133,7 +133,7 @@ def shrunk_to_one(slope: float, variance: float) -> float:
 
 
 def stacking_weights(
-    problem: Problem, features: Subsets, samples: Subsets | None, residual: Array, *, seed: int, threads: Threads
+    problem: RowData, features: Subsets, samples: Subsets | None, residual: Array, *, seed: int, threads: Threads
 ) -> tuple[Array, float]:
     """Weights of the members (k,), equal unless stacking is clearly better, and its advantage in standard errors.
 

@@ -16,9 +16,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.moments import Moments, from_data, training_moments
+from .._data.rows import RowData
 from .._execution.threads import Threads, cached_property, one_blas_thread
-from .._members.problem import Problem
-from .._moments.moments import Moments, from_data, training_moments
 from .._trust import constant_columns
 from .arrangement import TIE_TOL
 from .moment_curves import HeldOutMoments
@@ -141,7 +141,7 @@ def few_columns(shape: tuple[int, int]) -> bool:
     return p <= MAX_GRAM_COLUMNS_PER_ROW * n
 
 
-def random_splits(problem: Problem) -> tuple[Splits, int]:
+def random_splits(problem: RowData) -> tuple[Splits, int]:
     """Random folds of the rows, a new division in every repeat, and the number of repeats; few rows go one by one.
 
     The rows are those of an :class:`Arrangement`, so that folds depend neither on the order of the rows in the table
@@ -176,7 +176,7 @@ def few_folds(folds: list[Moments]) -> list[Moments]:
 
 
 def moments_of_training_rows(
-    problem: Problem, splits: Splits, n_repeats: int = 1, threads: Threads | None = None
+    problem: RowData, splits: Splits, n_repeats: int = 1, threads: Threads | None = None
 ) -> list[Moments]:
     """Moments of the training rows of every split.
 
@@ -202,7 +202,7 @@ def moments_of_training_rows(
     return list(chain.from_iterable(merged))
 
 
-def folds_of_rows(problem: Problem, splits: Splits, n_repeats: int, threads: Threads) -> FoldData:
+def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Threads) -> FoldData:
     """Folds of rows in memory: Gram matrices, or the rows themselves where there are more columns than rows."""
     n, p = problem.shape
     X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
@@ -228,7 +228,7 @@ def folds_of_rows(problem: Problem, splits: Splits, n_repeats: int, threads: Thr
     )
 
 
-def standardised_fits(problem: Problem, threads: Threads) -> tuple[Fits, Array]:
+def standardised_fits(problem: RowData, threads: Threads) -> tuple[Fits, Array]:
     """Fits of all rows, from the Gram matrix or from the rows where columns are more, and standard deviations."""
     if not few_columns(problem.shape):
         return standardised_rows(problem)
@@ -271,7 +271,7 @@ def _gram_fits(moments: Moments, unit: Array, total: Moments) -> GramFits:
     return GramFits(G, C, moments.n_rows, moments.weight)
 
 
-def standardised_rows(problem: Problem) -> tuple[RowFits, Array]:
+def standardised_rows(problem: RowData) -> tuple[RowFits, Array]:
     """Fits of all rows, and the standard deviations of the columns; constant columns are zero."""
     dense = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
     root = np.ones(len(dense)) if problem.weight is None else np.sqrt(problem.weight)

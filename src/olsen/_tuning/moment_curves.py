@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.moments import Moments, training_moments
 from .._execution.arrays import Space
-from .._moments.moments import Moments, training_moments
 from .._trust import SMALLEST_PIVOT
 from .risk_curves import Paths, RowCurve, pair_means, require_rows_left
 

@@ -22,12 +22,13 @@ import numpy as np
 import scipy.linalg as la
 from numpy.typing import NDArray
 
+from .._data.moments import Moments
+from .._data.rows import RowData
 from .._execution.arrays import row_products
 from .._execution.threads import Threads, cached_property
 from .._kernel import wrappers as kernels
 from .._members import Members, gram
-from .._members.problem import Problem, Solution
-from .._moments.moments import Moments
+from .._members.solution import Solution
 from .._trust import require_finite
 from ..subsets import Subsets
 from .arrangement import TIE_TOL, Copies, random_numbers
@@ -308,7 +309,7 @@ class RowFits:
         Members whose Gram matrix cannot be trusted get JITTER on its diagonal, as all members of :class:`GramFits` do:
         the shortest solution in units of the columns, up to a relative error of JITTER.
         """
-        solution = gram.from_submatrices(Problem(self.A, self.B, None, False), features, None, threads)
+        solution = gram.from_submatrices(RowData(self.A, self.B, None, False), features, None, threads)
         doubtful = np.flatnonzero(solution.refitted)
 
         def refit(start: int, stop: int) -> None:

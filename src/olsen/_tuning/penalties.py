@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.rows import RowData
 from .._execution.threads import cached_property
-from .._members.problem import Problem
 from .._trust import EPS
 from ..subsets import penalty_of_size
 from .fold_data import FoldData, TestRows, first_least, standardised_rows
@@ -69,7 +69,7 @@ class LeaveOneOut:
     generalised: bool = False  # cross-validation with the mean of all denominators
 
     @classmethod
-    def of(cls, problem: Problem, fits: Fits, unit: Array, *, generalised: bool = False) -> LeaveOneOut:
+    def of(cls, problem: RowData, fits: Fits, unit: Array, *, generalised: bool = False) -> LeaveOneOut:
         """Decompose the rows of a problem, from fits of all rows and the standard deviations of the columns."""
         s2, E = eigenvalues(fits.products)
         rows = fits if isinstance(fits, RowFits) else standardised_rows(problem)[0]
@@ -243,7 +243,7 @@ class PenaltyPath:
     best: int
 
 
-def ridge_penalty(problem: Problem, data: FoldData) -> float | None:
+def ridge_penalty(problem: RowData, data: FoldData) -> float | None:
     """The penalty of least leave-one-out error, in units of the columns; None if all columns are constant."""
     rows = LeaveOneOut.of(problem, data.all_rows, data.unit)
     if not len(rows.s2):

@@ -26,10 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import subsets
+from .._data.moments import Moments
+from .._data.rows import Columns, RowData
 from .._execution.threads import Threads, cached_property
 from .._members.path import PathData, pair_sums, prefix_predictions, prefix_residuals, sum_pairs
-from .._members.problem import Columns, Problem
-from .._moments.moments import Moments
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -300,7 +300,7 @@ def size_grid(largest: int, count: int) -> Indices:
     return np.unique(np.rint(np.concatenate([even, log])).astype(np.int64))
 
 
-def _path_data(problem: Problem, sizes: Indices, n_samples: int | None, threads: Threads) -> PathData:
+def _path_data(problem: RowData, sizes: Indices, n_samples: int | None, threads: Threads) -> PathData:
     """Data of the paths, with one Gram matrix for all paths where that is cheaper than one per path."""
     shared = n_samples is None and problem.shape[1] <= MAX_SHARED_GRAM_RATIO * int(sizes[-1])
     if shared:
@@ -318,7 +318,7 @@ def _rows(paths: Paths, n: int, n_samples: int | None, first: int, count: int) -
     return list(row_subsets)
 
 
-def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
+def leave_one_out(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
     """Exact leave-one-out; a member's residuals at rows outside its row subset are ordinary prediction errors."""
     data = _path_data(problem, sizes, n_samples, paths.threads)
 
@@ -330,7 +330,7 @@ def leave_one_out(problem: Problem, sizes: Indices, paths: Paths, n_samples: int
     return paths.nested(problem.shape[1], sizes, problem.weights, residuals, sums)
 
 
-def gcv(problem: Problem, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
+def gcv(problem: RowData, sizes: Indices, paths: Paths, n_samples: int | None = None) -> RowCurve:
     r"""Generalised cross-validation: every leverage replaced by the mean one.
 
     With row subsets the diagonal is corrected (Bellec and others, arXiv 2310.01374), with df = m:
@@ -371,7 +371,7 @@ def require_rows_left(n_rows: int, sizes: Indices, n_intercepts: int) -> None:
         )
 
 
-def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) -> RowCurve:
+def oob_curve(problem: RowData, sizes: Indices, paths: Paths, n_samples: int) -> RowCurve:
     """Out-of-bag pair products: a row is judged by the members without it, and C comes from pairs of such members."""
     n, q = problem.Y.shape
     p = problem.shape[1]
@@ -408,7 +408,7 @@ def oob_curve(problem: Problem, sizes: Indices, paths: Paths, n_samples: int) ->
 
 
 def kfold(
-    problem: Problem,
+    problem: RowData,
     splits: Splits,
     training: list[Moments] | None,
     sizes: Indices,

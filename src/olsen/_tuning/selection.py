@@ -15,9 +15,9 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.moments import Moments
+from .._data.rows import RowData
 from .._execution.threads import Threads
-from .._members.problem import Problem
-from .._moments.moments import Moments
 from ..subsets import resolve_size
 from . import combining, moment_curves, risk_curves
 from .arrangement import Arrangement
@@ -148,10 +148,10 @@ _InFolds = tuple[RowCurve, int, FoldData, float | None]
 
 
 @dataclass(frozen=True)
-class RowData:
+class SelectionRows:
     """Data for selection: rows in memory, with splits for k-fold cross-validation."""
 
-    problem: Problem
+    problem: RowData
     splits: Splits | None
 
     @property
@@ -159,12 +159,12 @@ class RowData:
         """Rows and columns."""
         return self.problem.shape
 
-    def targets(self) -> list[RowData]:
+    def targets(self) -> list[SelectionRows]:
         """Data of each target."""
         n_targets = self.problem.Y.shape[1]
         return [self] if n_targets == 1 else [replace(self, problem=self.problem.target(t)) for t in range(n_targets)]
 
-    def arranged(self) -> tuple[RowData, Arrangement]:
+    def arranged(self) -> tuple[SelectionRows, Arrangement]:
         """Rows and columns in an order that depends on content; repeated rows are merged if there are no splits."""
         arrangement = Arrangement.of(self.problem, merge_rows=self.splits is None)
         return replace(self, problem=arrangement.apply(self.problem)), arrangement
@@ -286,7 +286,7 @@ class RowData:
 
 
 @dataclass(frozen=True)
-class MomentData:
+class SelectionMoments:
     """Data for selection where only moments of folds of rows are known."""
 
     folds: list[Moments]
@@ -298,7 +298,7 @@ class MomentData:
         """Rows of all folds, and columns."""
         return sum(fold.n_rows for fold in self.folds), self.folds[0].C.shape[0]
 
-    def targets(self) -> list[MomentData]:
+    def targets(self) -> list[SelectionMoments]:
         """Data of each target."""
         n_targets = self.folds[0].C.shape[1]
         return [replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(n_targets)]
@@ -343,7 +343,7 @@ class MomentData:
         return self.shape[0] - max(fold.n_rows for fold in self.folds)
 
 
-SelectionData = RowData | MomentData
+SelectionData = SelectionRows | SelectionMoments
 
 
 def select_size(data: SelectionData, options: SizeOptions, k: float, threads: Threads) -> SizeSelection:
@@ -366,7 +366,7 @@ def select_size(data: SelectionData, options: SizeOptions, k: float, threads: Th
         best=best,
         n_estimators=n_estimators,
         scale=scale,
-        prediction=data.prediction(criterion, best, scale) if isinstance(data, RowData) else None,
+        prediction=data.prediction(criterion, best, scale) if isinstance(data, SelectionRows) else None,
     )
 
 
@@ -382,7 +382,7 @@ def select_penalty(data: SelectionData, options: SizeOptions, threads: Threads) 
     penalty = float(path.penalties[path.best])
     residuals = criterion.residuals(penalty)
     prediction = None
-    if isinstance(data, RowData) and residuals is not None:
+    if isinstance(data, SelectionRows) and residuals is not None:
         scale = data.scale_from(residuals) if options.scale is None else options.scale
         prediction = data.held_out_prediction(residuals, scale)
     else:

@@ -14,12 +14,12 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold
 from sklearn.pipeline import Pipeline
 
+from .._data.moments import Moments
 from .._engines.engine import NeedsRows
 from .._estimators.pipelines import split_pipeline
 from .._estimators.summary import Effects, errors_are_cheap
 from .._estimators.tuned import TunedEnsemble
 from .._execution import memory, versions
-from .._moments.moments import Moments
 from .._persistence import ModelFileError, damaged_model
 from .._report import summary as report
 from .._report.formatting import counted, quoted, with_error

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.linear_model import Ridge as RidgeRegressor
 
 from .. import _members, subsets
+from .._data.rows import RowData
 from .._dropout.estimator import DropoutRegressor
 from ..equivalence import inclusion_probabilities
 from .problems import Sample
@@ -100,7 +101,7 @@ class Ensemble:
                 sampling=self.sampling,
                 design=self.design,
             )
-        problem = _members.Problem(sample.X, _two_targets(sample), None, False)
+        problem = RowData(sample.X, _two_targets(sample), None, False)
         solution = _members.solve(problem, features, rows)
         coef = np.zeros((2, n_members, p))
         coef[:, np.repeat(np.arange(n_members), features.sizes), features.indices] = solution.values.T

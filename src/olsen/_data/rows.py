@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -15,8 +14,8 @@ from .._execution import memory
 from .._execution.arrays import HOST, Space
 from .._execution.threads import Threads, blas_threads, cached_property
 from .._kernel.wrappers import MemberData
-from .._moments.moments import Moments, from_data, weighted_mean
 from .._trust import EPS, ORDINARY, Cutoff, constant_columns, refuse_extremes, refuse_weights, rounding_of_factors
+from .moments import Moments, from_data, weighted_mean
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -39,7 +38,7 @@ class Submatrix:
 
 
 @dataclass(frozen=True)
-class Problem:
+class RowData:
     """Data of an ensemble: X (n, p) dense or CSC, Y (n, q), positive weights (n,) or None."""
 
     X: Any
@@ -95,8 +94,8 @@ class Problem:
         """Store moments of all rows that were computed elsewhere."""
         vars(self)["moments"] = moments
 
-    def target(self, t: int) -> Problem:
-        """Problem with one of several targets, with its moments if already computed."""
+    def target(self, t: int) -> RowData:
+        """RowData with one of several targets, with its moments if already computed."""
         problem = replace(self, Y=self.Y[:, [t]])
         if self.has_moments:
             problem.keep_moments(self.moments.target(t))
@@ -132,8 +131,8 @@ class Problem:
         X *= X  # in place: a second copy took six times as long
         return np.asarray(weight @ X / len(weight))
 
-    def take(self, rows: Indices, moments: Moments | None = None) -> Problem:
-        """Problem on some of the rows, with their moments if the caller has computed any."""
+    def take(self, rows: Indices, moments: Moments | None = None) -> RowData:
+        """RowData on some of the rows, with their moments if the caller has computed any."""
         take = self.space.xp.take
         row_indices = self.space.put(rows)
         X = sp.csc_array(sp.csr_array(self.X)[rows]) if sp.issparse(self.X) else take(self.X, row_indices, axis=0)
@@ -222,7 +221,7 @@ class Columns:
         return MemberData(self.A, self.Y, self.far, self.relative)
 
     @classmethod
-    def from_problem(cls, problem: Problem, threads: Threads | None = None, rows: Indices | None = None) -> Columns:
+    def from_problem(cls, problem: RowData, threads: Threads | None = None, rows: Indices | None = None) -> Columns:
         """Copy all rows, centred at the means of `rows`, or of all rows by default."""
         part = problem if rows is None else problem.take(rows)
         n, p = problem.shape
@@ -308,58 +307,3 @@ def gather(X: Any, columns: Indices | slice, rows: Indices | None) -> Array:
         return np.asarray((member_columns if rows is None else member_columns[rows]).toarray(), dtype=np.float64)
     dense: NDArray[Any] = X[:, columns] if rows is None else X[rows[:, None], columns]
     return dense.astype(np.float64, copy=False)
-
-
-@dataclass(frozen=True)
-class Solution:
-    """Coefficients of members, stored in the order of the column subsets.
-
-    Parameters
-    ----------
-    values : ndarray of shape (indptr[-1], q)
-        Coefficients of all members, one after the other, aligned with the indices of their subsets.
-    intercepts : ndarray of shape (k, q)
-        Zeros without intercept.
-    refitted : ndarray of shape (k,)
-        Members whose Gram matrix was not trusted and that were refitted from the data.
-    solver : str
-        Name of the solver.
-    """
-
-    values: NDArray[np.float64]
-    intercepts: NDArray[np.float64]
-    refitted: NDArray[np.bool_]
-    solver: str
-
-    @classmethod
-    def empty(cls, sizes: NDArray[np.int64], q: int, solver: str) -> Solution:
-        """Zeros for members of the given sizes, to be filled."""
-        k = len(sizes)
-        values = np.zeros((int(np.sum(sizes)), q))
-        return cls(values, intercepts=np.zeros((k, q)), refitted=np.zeros(k, dtype=bool), solver=solver)
-
-    @classmethod
-    def member_by_member(
-        cls, solve_one: Callable[[int], tuple[Array, Array, bool]], sizes: Indices, q: int, name: str, threads: Threads
-    ) -> Solution:
-        """Collect ``solve_one(i) -> (coef (m, q), intercept (q,), refitted)`` over all members."""
-        indptr = np.concatenate([[0], np.cumsum(sizes)])
-        solution = cls.empty(sizes, q, name)
-
-        def work(start: int, stop: int) -> None:
-            for i in range(start, stop):
-                coef, intercept, refitted = solve_one(i)
-                solution.values[indptr[i] : indptr[i + 1]] = coef
-                solution.intercepts[i] = intercept
-                solution.refitted[i] = refitted
-
-        threads(work, len(sizes))
-        return solution
-
-    def put(self, members: Indices, sizes: Indices, part: Solution, *, refitted: bool) -> None:
-        """Write the solution of some members into this one; `sizes` has all members' sizes."""
-        written = np.zeros(len(sizes), dtype=bool)
-        written[members] = True
-        self.values[np.repeat(written, sizes)] = part.values
-        self.intercepts[members] = part.intercepts
-        self.refitted[members] = part.refitted | refitted

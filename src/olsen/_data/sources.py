@@ -41,10 +41,10 @@ from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from .._execution import from_extra, memory
+from .._execution.options import Options
 from .._execution.threads import Report, room_for_a_thread
 from .._trust import ORDINARY, SMALLEST_WEIGHT, refuse_extremes
 from ..subsets import row_groups
-from .engine import Options
 
 T = TypeVar("T")
 Triple = tuple[Any, Any, Any]  # X, y and weights of a block in the stored type; weights may be None
