@@ -12,8 +12,8 @@ from sklearn.model_selection import KFold
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor
+from olsen._members.penalised import GramFits, RowFits, inclusion, lasso_penalty, penalty_unit
 from olsen._tuning import combining
-from olsen._tuning.penalised import GramFits, RowFits, inclusion, lasso_penalty, penalty_unit
 from olsen.subsets import laws_of_members
 
 

@@ -12,9 +12,9 @@ from sklearn.dummy import DummyRegressor
 from sklearn.model_selection import LeaveOneOut, PredefinedSplit, cross_val_predict
 
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressorCV, cli
+from olsen._data.folds import FOLDS
+from olsen._data.folds import SEED as FOLD_SEED
 from olsen._execution import memory
-from olsen._tuning.fold_data import FOLDS
-from olsen._tuning.fold_data import SEED as FOLD_SEED
 from olsen.cli import large_tables as blocks
 from olsen.subsets import row_groups
 

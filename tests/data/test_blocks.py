@@ -17,9 +17,9 @@ from loops import assert_refused, case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
 from olsen._data import sources as blocks
 from olsen._data.accumulator import Accumulator
+from olsen._data.folds import FOLDS
+from olsen._data.folds import SEED as FOLD_SEED
 from olsen._data.moments import from_data
-from olsen._tuning.fold_data import FOLDS
-from olsen._tuning.fold_data import SEED as FOLD_SEED
 from random_problems import linear_data
 
 N, P = 1200, 12

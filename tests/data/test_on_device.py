@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from loops import case
 from olsen import AdaptiveOLSEnsembleRegressor, OLSEnsembleRegressor, OLSEnsembleRegressorCV
+from olsen._data.folds import HeldOutMoments
 from olsen._data.moments import Moments, from_data, training_moments
 from olsen._execution.arrays import Space, space_of
 from olsen._execution.threads import Threads
@@ -79,7 +80,7 @@ def test_errors_are_those_of_rows(space, seed):
     there, _ = both(X, Y, space)
     b, number = np.random.default_rng(seed).standard_normal((30, 6, 2)), np.arange(400) % 4
     for f, (test, train) in enumerate(zip(there, training_moments(there), strict=True)):
-        found = space.get(moment_curves.HeldOutMoments.from_moments(test, train).errors(space.put(b)))
+        found = space.get(HeldOutMoments.from_moments(test, train).errors(space.put(b)))
         x, y = (A[number == f] - A[number != f].mean(axis=0) for A in (X, Y))
         residual = y[:, None, :] - np.einsum("np,psq->nsq", x, b)
         np.testing.assert_allclose(found, np.mean(residual**2, axis=(0, 2)), rtol=1e-10)

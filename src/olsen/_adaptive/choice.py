@@ -12,9 +12,9 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from .._tuning.arrangement import Arrangement
-from .._tuning.fold_data import Fold, FoldData, TestRows
-from .._tuning.penalised import inclusion, penalty_unit
+from .._data.arrangement import Arrangement
+from .._members.penalised import inclusion, penalty_unit
+from .._tuning.fold_data import Fold, FoldData
 from .schemes import SCHEMES, FoldFits, in_order_of_requirement
 from .weights import FoldProducts, shrink_to_null, shrink_to_ridge, stack
 
@@ -230,7 +230,9 @@ def _held_out_fits(folds: FoldData, coefs: list[Array]) -> list[HeldOutFit]:
     for fold, coef in zip(folds.folds, coefs, strict=False):
         residual = fold.residuals(coef[None])
         intercept = float(fold.mean_y[0] - fold.mean_x @ coef)
-        fits.append(HeldOutFit(coef / folds.unit, intercept, fold.rows, None if residual is None else residual[:, 0]))
+        fits.append(
+            HeldOutFit(coef / folds.unit, intercept, fold.test.rows, None if residual is None else residual[:, 0])
+        )
     return fits
 
 
@@ -258,8 +260,8 @@ def _standard_error(folds: FoldData, residuals: list[Array | None], mse: float) 
     if len(known) < len(residuals):
         return mse * float(np.sqrt(2 / folds.n_rows))
     squares = np.concatenate(known) ** 2
-    tests = [fold.test for fold in folds.folds[: len(known)]]
-    row_weights = np.concatenate([test.weight for test in tests if isinstance(test, TestRows)])
+    weights_of_folds = [fold.test.row_weights for fold in folds.folds[: len(known)]]
+    row_weights = np.concatenate([weights for weights in weights_of_folds if weights is not None])
     fractions = row_weights / row_weights.sum()
     deviations = fractions * (squares - fractions @ squares)
     # repeats do not add rows: a row that is held out several times counts once

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from .._execution.threads import Threads
 from .._tuning.fold_data import blas_for, first_least
 from .._tuning.risk_curves import Paths
-from .._tuning.selection import MAX_SIZES, SelectionData, SelectionMoments, SelectionRows, SizeOptions
+from .._tuning.selection import MAX_SIZES, SelectionData, SizeOptions
 from .._tuning.selection import SEED as PATH_SEED
 from .choice import Choice, choose, null_choice
 from .schemes import LARGEST_ROW_FRACTION
@@ -46,12 +46,12 @@ def _choose_for_target(
     data: SelectionData, options: SizeOptions, schemes: frozenset[str], k: float, paths: Paths
 ) -> MixtureSelection:
     """Choose the mixture of one target; rows are first ordered by content, moments are used as they are."""
-    if isinstance(data, SelectionMoments):
-        return _choose(data, options, schemes, k, paths)
-    rows, arrangement = data.arranged()
-    selection = _choose(rows, options, schemes, k, paths)
+    ordered, arrangement = data.arranged()
+    selection = _choose(ordered, options, schemes, k, paths)
+    if arrangement is None or data.Y is None:
+        return selection
     choice = selection.choice.rearranged(arrangement)
-    prediction = _held_out_prediction(data, choice)
+    prediction = _held_out_prediction(choice, data.Y)
     return replace(selection, choice=choice, prediction=prediction, column_order=arrangement.columns)
 
 
@@ -71,9 +71,8 @@ def _choose(
     return MixtureSelection(choice=choice, uniform_size=size)
 
 
-def _held_out_prediction(data: SelectionRows, choice: Choice) -> Array | None:
+def _held_out_prediction(choice: Choice, Y: Array) -> Array | None:
     """Held-out predictions (n, 1), averaged over repeats; None if rows were never held out."""
-    Y = data.problem.Y
     total = np.zeros(len(Y))
     count = np.zeros(len(Y))
     for fit in choice.fits:

@@ -26,8 +26,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .._members.penalised import lasso_path, lasso_penalty, members, penalised
 from .._tuning.fold_data import Fold, FoldData
-from .._tuning.penalised import lasso_path, lasso_penalty, members, penalised
 
 Array = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .._tuning.arrangement import TIE_TOL
+from .._data.arrangement import TIE_TOL
 from .._tuning.combining import simplex_weights
 
 Array = NDArray[np.float64]

@@ -13,8 +13,8 @@ from .._data.moments import Moments
 from .._data.rows import RowData
 from .._execution.options import Options
 from .._members import Members
+from .._members.limit import drawable, limit_of
 from ..subsets import Design
-from .determinantal import limit_of
 
 Array = NDArray[np.float64]
 
@@ -107,9 +107,13 @@ class Engine(Protocol):
     def solve(self, design: Design, start: int, stop: float, weights: Array | None = None) -> Members:
         """Solve members `start` to `stop` of a completed design; `stop` may be infinite for determinantal sampling."""
         if stop == math.inf:
-            return limit_of(self, design)
+            return limit_of(self.problem, self.moments, design, self.options.quietly)
         features, samples = design.draw(start, int(stop), self.options.quietly.without_blas)
         return self._solve_drawn(features, samples, weights)
+
+    def drawable(self, design: Design) -> Design:
+        """Complete a design for drawing: its determinantal process is computed if the limit did not need it."""
+        return drawable(self.problem, self.moments, design)
 
     def _solve_drawn(self, features: Any, samples: Any, weights: Array | None) -> Members:
         """Solve members with the columns `features` and the rows `samples` (None: all rows)."""

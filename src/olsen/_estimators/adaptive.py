@@ -13,12 +13,11 @@ from sklearn.utils._param_validation import Options, StrOptions
 
 from .._adaptive.mixture import MixtureSelection, choose_mixture
 from .._adaptive.schemes import SCHEMES
-from .._engines.determinantal import drawable
+from .._data.folds import FOLDS
+from .._data.folds import SEED as FOLD_SEED
 from .._engines.engine import Engine, FoldFit
 from .._engines.memory import Memory
 from .._members import by_target
-from .._tuning.fold_data import FOLDS
-from .._tuning.fold_data import SEED as FOLD_SEED
 from .._tuning.selection import SelectionData, SelectionMoments, SelectionRows
 from ..subsets import Design
 from .inputs import COUNT
@@ -227,7 +226,7 @@ class AdaptiveOLSEnsembleRegressor(TunedEnsemble):
             column_order=selection.column_order,
         )
         design = engine.complete(design)
-        return design if np.isinf(self.n_estimators) else drawable(engine, design)
+        return design if np.isinf(self.n_estimators) else engine.drawable(design)
 
     def _adopt_selection(self, selection: list[MixtureSelection], engine: Engine) -> None:
         choices = [of_target.choice for of_target in selection]

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import Options, StrOptions
 
-from .._engines.determinantal import process_of
 from .._engines.engine import Engine, NeedsRows
 from .._engines.memory import Memory
+from .._members.limit import process_of
 from .._tuning.selection import (
     PenaltySelection,
     SelectionData,
@@ -280,7 +280,7 @@ class OLSEnsembleRegressorCV(TunedEnsemble):
             penalties=path.penalties[[path.best]],
         )
         design = engine.complete(design)
-        return replace(design, process=process_of(engine, design, draws=draws))
+        return replace(design, process=process_of(engine.problem, engine.moments, design, draws=draws))
 
     def _adopt_selection(self, selection: SizeSelection | PenaltySelection, engine: Engine) -> None:
         design = self._result().design

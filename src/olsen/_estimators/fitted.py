@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .. import _engines, _members
-from .._engines.determinantal import drawable, process_of
 from .._engines.engine import Engine, NeedsRows
 from .._execution import messages
 from .._execution.arrays import HOST, predictions
+from .._members.limit import process_of
 from .._tuning.combining import Combination, combine
 from ..subsets import Design, Subsets
 from . import inputs
@@ -171,7 +171,7 @@ class FittedEnsemble(
         fitted = self._result()
         if all(design.sampling != "determinantal" or design.process is not None for design in fitted.designs):
             return list(fitted.designs)
-        return [drawable(fitted.need_data(purpose), design) for design in fitted.designs]
+        return [fitted.need_data(purpose).drawable(design) for design in fitted.designs]
 
     def _members_again(self, purpose: str, n_members: int | None = None) -> list[tuple[Subsets, _members.Solution]]:
         """Members solved once more from the training rows: one set, or one for each target."""
@@ -206,7 +206,9 @@ class FittedEnsemble(
         inputs.check_shape(design)
         if self.sampling != "determinantal":
             return design
-        return replace(design, process=process_of(engine, design, draws=self.n_estimators != np.inf))
+        return replace(
+            design, process=process_of(engine.problem, engine.moments, design, draws=self.n_estimators != np.inf)
+        )
 
     def _fit_members(
         self, engine: Engine, design: Design, k: float, *, scale: float | None, stacking: bool = False

@@ -25,6 +25,8 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
+from .._data.arrangement import chance_explains
+from .._data.folds import Splits
 from .._data.rows import RowData
 from .._data.sources import as_table, column_names, describe_not_finite, refuse_text, refuse_times
 from .._engines import engine_of
@@ -35,8 +37,6 @@ from .._execution.arrays import Space
 from .._execution.options import Options
 from .._members import ASKED_FOR
 from .._report.formatting import counted
-from .._tuning.arrangement import chance_explains
-from .._tuning.risk_curves import Splits
 from ..subsets import Design
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.folds import Splits
 from .._data.rows import RowData
 from .._data.triangle import Triangle
 from .._engines.blocks import Blocks
@@ -19,7 +20,7 @@ from .._execution.memory import describe
 from .._execution.options import Options
 from .._execution.threads import blas_threads
 from .._members import Members
-from .._tuning.risk_curves import RiskCurve, Splits
+from .._tuning.risk_curves import RiskCurve
 from ..subsets import Design, Determinantal
 
 Array = NDArray[np.float64]

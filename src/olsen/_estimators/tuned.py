@@ -17,6 +17,8 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from .._data.folds import FOLDS, MOST_FOLDS, REPEATS
+from .._data.folds import SEED as FOLD_SEED
 from .._data.moments import Moments
 from .._data.rows import RowData
 from .._engines.blocks import Blocks
@@ -24,8 +26,7 @@ from .._engines.device import Device
 from .._engines.engine import Engine
 from .._engines.memory import Memory
 from .._execution import memory, messages
-from .._tuning.fold_data import FOLDS, MOST_FOLDS, REPEATS, few_columns
-from .._tuning.fold_data import SEED as FOLD_SEED
+from .._members.penalised import few_columns
 from .._tuning.selection import SelectionData, SelectionRows
 from ..subsets import Design
 from .error_estimates import Refits

@@ -13,15 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from .._data.folds import SEED as FOLD_SEED
 from .._data.moments import Moments
 from .._engines.dask import is_dask
-from .._engines.determinantal import drawable
 from .._engines.device import lives_elsewhere
 from .._engines.engine import NeedsRows, Refit
 from .._engines.memory import Memory, Stream
 from .._execution.arrays import space_of
 from .._execution.threads import Threads
-from .._tuning.fold_data import SEED as FOLD_SEED
 from .error_estimates import CVPlus, Jackknife, MomentErrors, Refits, mean_inverse, solve_draws
 from .inputs import check_arguments, on_host, options_of, validate_new_rows
 
@@ -348,7 +347,7 @@ class UncertaintyMixin(BaseEstimator):
         if len(weights) and np.ptp(weights) > 0:
             raise ValueError("members are stacked, and another draw would get other weights. Use mixing='mean'.")
         n_members = len(weights) or N_PILOT_MEMBERS
-        draws = [solve_draws(data, drawable(data, design), n_members, fitted.scale) for design in fitted.designs]
+        draws = [solve_draws(data, data.drawable(design), n_members, fitted.scale) for design in fitted.designs]
         target_draws = draws if len(draws) > 1 else draws * self._n_targets  # one design may serve all targets
         if len(weights):
             coef = np.stack([draw.coef[:, t] for t, draw in enumerate(target_draws)], axis=1)

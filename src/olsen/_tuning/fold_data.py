@@ -9,48 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from .._data.moments import Moments, from_data, training_moments
+from .._data.arrangement import TIE_TOL
+from .._data.folds import HeldOut, HeldOutMoments, HeldOutRows, Splits, moments_of_training_rows
+from .._data.moments import Moments, training_moments
 from .._data.rows import RowData
 from .._execution.threads import Threads, cached_property, one_blas_thread
-from .._trust import constant_columns
-from .arrangement import TIE_TOL
-from .moment_curves import HeldOutMoments
-from .penalised import Fits, GramFits, RowFits
-from .risk_curves import Splits
+from .._members.penalised import CONSTANT_TOL, Fits, few_columns, gram_fits, standard_deviations, standardised_rows
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 T = TypeVar("T")
 
-FOLDS = 3
-# (n_rows_below, n_repeats): for small n the choice depends on the split, so it is repeated; the smallest tables are
-# split row by row, which needs no repeat
-REPEATS = ((3 * FOLDS, 1), (100, 5), (300, 3), (1000, 2))
-MOST_FOLDS = 5  # folds of a splitter in which schemes are compared; further folds are merged
-SEED = 2020  # seed of the folds, whatever random_state: the same data give the same choice
-MAX_GRAM_COLUMNS_PER_ROW = 2 / 3  # up to which Gram matrices are cheaper than rows
-CONSTANT_TOL = 1e-5  # fraction of a column's sum of squares: with less in the training rows, it is constant there
 MIN_THREADED_OPERATIONS = 5e6  # operations of a fold above which a thread pays off, roughly
 MAX_SINGLE_THREAD_FLOPS = 5e9  # of a Gram matrix: below, about a second with its eigenvectors, BLAS uses one thread
-
-
-@dataclass(frozen=True)
-class TestRows:
-    """Held-out rows, centred at the means of the training rows; columns are in units of their standard deviations."""
-
-    __test__ = False  # not a test class of pytest
-
-    rows: Indices  # row indices
-    X: Array  # (rows, p)
-    Y: Array  # (rows, 1)
-    weight: Array  # (rows,)
 
 
 @dataclass(frozen=True)
@@ -61,29 +38,19 @@ class Fold:
     mean_x: Array  # (p,) means of the training rows, in units of the standard deviations
     mean_y: Array
     weight: float  # total weight of the test rows
-    test: HeldOutMoments | TestRows
-
-    @property
-    def rows(self) -> Indices | None:
-        """Row indices of the test rows; None where only their moments are known."""
-        return None if isinstance(self.test, HeldOutMoments) else self.test.rows
+    test: HeldOut
 
     def residuals(self, coefs: Array) -> Array | None:
         """Residuals of the test rows, (rows, count); None where only moments are known."""
-        return None if isinstance(self.test, HeldOutMoments) else np.asarray(self.test.Y - self.test.X @ coefs.T)
+        return self.test.residuals(coefs.T[:, :, None])
 
     def errors(self, coefs: Array) -> Array:
         """Mean squared errors of prediction, (count,)."""
-        if isinstance(self.test, HeldOutMoments):
-            return np.asarray(self.test.errors(coefs.T[:, :, None]))
-        return np.asarray(self.test.weight @ (self.test.Y - self.test.X @ coefs.T) ** 2 / self.weight)
+        return np.asarray(self.test.errors(coefs.T[:, :, None]))
 
     def products(self, coefs: Array) -> Array:
         """Mean products of residuals, (count, count)."""
-        if isinstance(self.test, HeldOutMoments):
-            return self.test.products(coefs.T[:, :, None])
-        residual = self.test.Y - self.test.X @ coefs.T
-        return np.asarray(residual.T @ (self.test.weight[:, None] * residual) / self.weight)
+        return self.test.products(coefs.T[:, :, None])
 
 
 @dataclass(frozen=True)
@@ -135,73 +102,6 @@ def first_least(errors: Array) -> int:
     return int(np.argmax(errors <= errors.min() * (1 + TIE_TOL)))
 
 
-def few_columns(shape: tuple[int, int]) -> bool:
-    """Whether Gram matrices are cheaper than rows."""
-    n, p = shape
-    return p <= MAX_GRAM_COLUMNS_PER_ROW * n
-
-
-def random_splits(problem: RowData) -> tuple[Splits, int]:
-    """Random folds of the rows, a new division in every repeat, and the number of repeats; few rows go one by one.
-
-    The rows are those of an :class:`Arrangement`, so that folds depend neither on the order of the rows in the table
-    nor on units.
-    """
-    n_rows = len(problem.Y)
-    n_repeats = next((n_repeats for n_rows_below, n_repeats in REPEATS if n_rows < n_rows_below), 1)
-    n_folds = FOLDS if n_rows >= 3 * FOLDS else n_rows
-    splits = []
-    for repeat in range(n_repeats):
-        fold = np.empty(n_rows, dtype=np.int64)
-        fold[np.random.default_rng([SEED, repeat]).permutation(n_rows)] = np.arange(n_rows) % n_folds
-        splits += [(np.flatnonzero(fold != f), np.flatnonzero(fold == f)) for f in range(n_folds)]
-    return splits, n_repeats if len(splits) < n_rows else 1  # few rows: all splits judge uniform members
-
-
-def few_splits(splits: Splits, n: int) -> Splits:
-    """At most MOST_FOLDS splits of n rows: further ones are merged, or dropped if splits do not partition the rows."""
-    if len(splits) <= MOST_FOLDS:
-        return splits
-    if not np.array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(n)):
-        return splits[:MOST_FOLDS]
-    merged = [np.concatenate([test for _, test in splits[f::MOST_FOLDS]]) for f in range(MOST_FOLDS)]
-    return [(np.setdiff1d(np.arange(n), test), test) for test in merged]
-
-
-def few_folds(folds: list[Moments]) -> list[Moments]:
-    """At most MOST_FOLDS folds of moments; more are merged."""
-    if len(folds) <= MOST_FOLDS:
-        return folds
-    return [Moments.merge_all(folds[f::MOST_FOLDS]) for f in range(MOST_FOLDS)]
-
-
-def moments_of_training_rows(
-    problem: RowData, splits: Splits, n_repeats: int = 1, threads: Threads | None = None
-) -> list[Moments]:
-    """Moments of the training rows of every split.
-
-    Where the test rows of every repeat partition all rows, the moments of test rows are merged: one pass per repeat.
-    """
-    n = problem.shape[0]
-    n_folds = len(splits) // n_repeats
-    repeats = [splits[i : i + n_folds] for i in range(0, len(splits), n_folds)]
-    test_rows = [np.sort(np.concatenate([test for _, test in repeat])) for repeat in repeats]
-    partition = all(len(train) + len(test) == n for train, test in splits)
-    partition = partition and all(np.array_equal(rows, np.arange(n)) for rows in test_rows)
-    parts = [test if partition else train for train, test in splits]
-    X = problem.X.tocsr() if sp.issparse(problem.X) else problem.X
-    moments = []
-    with one_blas_thread():  # limits the threads once for all parts
-        for rows in parts:
-            weight = None if problem.weight is None else problem.weight[rows]
-            part = from_data(X[rows], problem.Y[rows], weight, centre=problem.fit_intercept, mapper=threads)
-            moments.append(part)
-    if not partition:
-        return moments
-    merged = (training_moments(moments[i : i + n_folds]) for i in range(0, len(moments), n_folds))
-    return list(chain.from_iterable(merged))
-
-
 def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Threads) -> FoldData:
     """Folds of rows in memory: Gram matrices, or the rows themselves where there are more columns than rows."""
     n, p = problem.shape
@@ -212,7 +112,7 @@ def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Thr
         moments = problem.moments_by(threads)
         unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
         training = moments_of_training_rows(problem, splits, n_repeats, threads)
-        fits: list[Fits] = [_gram_fits(part, unit, moments) for part in (*training, moments)]
+        fits: list[Fits] = [gram_fits(part, unit, moments) for part in (*training, moments)]
         means = [(part.mean_x, part.mean_y) for part in training]
     else:
         all_rows, unit = standardised_rows(problem)
@@ -221,20 +121,11 @@ def folds_of_rows(problem: RowData, splits: Splits, n_repeats: int, threads: Thr
     folds = []
     for (_, test), fit, (mean_x, mean_y) in zip(splits, fits[:-1], means, strict=True):
         dense = X[test].toarray() if sp.issparse(X) else X[test]
-        test_rows = TestRows(test, (dense - mean_x) / unit, problem.Y[test] - mean_y, weight[test])
+        test_rows = HeldOutRows(test, (dense - mean_x) / unit, problem.Y[test] - mean_y, weight[test])
         folds.append(Fold(fit, mean_x / unit, mean_y, float(weight[test].sum()), test_rows))
     return FoldData(
         all_rows=fits[-1], unit=unit, n_rows=n, folds=folds, repeats=n_repeats, threads=threads, training=training
     )
-
-
-def standardised_fits(problem: RowData, threads: Threads) -> tuple[Fits, Array]:
-    """Fits of all rows, from the Gram matrix or from the rows where columns are more, and standard deviations."""
-    if not few_columns(problem.shape):
-        return standardised_rows(problem)
-    moments = problem.moments_by(threads)
-    unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
-    return _gram_fits(moments, unit, moments), unit
 
 
 def folds_of_moments(parts: list[Moments], threads: Threads) -> FoldData:
@@ -247,46 +138,11 @@ def folds_of_moments(parts: list[Moments], threads: Threads) -> FoldData:
         held_out = HeldOutMoments.from_moments(test, train)
         scaled = replace(test, G=test.G / unit / unit[:, None], C=test.C / unit[:, None])
         held_out = replace(held_out, test=scaled, shift_x=held_out.shift_x / unit)
-        fits = _gram_fits(train, unit, total)
+        fits = gram_fits(train, unit, total)
         folds.append(Fold(fits, train.mean_x / unit, train.mean_y, float(test.weight), held_out))
     return FoldData(
-        all_rows=_gram_fits(total, unit, total), unit=unit, n_rows=total.n_rows, folds=folds, repeats=1, threads=threads
+        all_rows=gram_fits(total, unit, total), unit=unit, n_rows=total.n_rows, folds=folds, repeats=1, threads=threads
     )
-
-
-def standard_deviations(variance: Array) -> Array:
-    """Roots of variances; one for constant columns."""
-    return np.where(variance > 0, np.sqrt(np.maximum(variance, 0.0)), 1.0)
-
-
-def _gram_fits(moments: Moments, unit: Array, total: Moments) -> GramFits:
-    """Normal equations of a subset of rows; columns with almost no variance there count as constant."""
-    G = moments.G / unit / unit[:, None]
-    C = moments.C / unit[:, None]
-    constant = np.diagonal(moments.G) <= CONSTANT_TOL * np.diagonal(total.G)
-    if constant.any():
-        G[constant] = 0.0
-        G[:, constant] = 0.0
-        C[constant] = 0.0
-    return GramFits(G, C, moments.n_rows, moments.weight)
-
-
-def standardised_rows(problem: RowData) -> tuple[RowFits, Array]:
-    """Fits of all rows, and the standard deviations of the columns; constant columns are zero."""
-    dense = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
-    root = np.ones(len(dense)) if problem.weight is None else np.sqrt(problem.weight)
-    mean_x, mean_y = problem.means
-    total = problem.total_weight
-    A = np.subtract(dense, mean_x, order="F")
-    if problem.weight is not None:
-        A *= root[:, None]
-    squares = np.einsum("lj,lj->j", A, A)
-    if problem.fit_intercept:
-        squares[constant_columns(squares, mean_x, total)] = 0.0
-    A[:, squares == 0] = 0.0
-    unit = standard_deviations(squares / total)
-    A /= unit
-    return RowFits(A, (problem.Y - mean_y) * root[:, None], root, problem.fit_intercept), unit
 
 
 def blas_for(shape: tuple[int, int]) -> AbstractContextManager[None]:

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.folds import HeldOutMoments
 from .._data.moments import Moments, training_moments
 from .._execution.arrays import Space
 from .._trust import SMALLEST_PIVOT
@@ -35,53 +36,6 @@ Indices = NDArray[np.int64]
 
 BLOCK_COLUMNS = 64  # columns of a factor that are computed in one block
 BATCH_BYTES = 5e8  # permuted matrices of a batch, where the array library does not report its free memory
-
-
-@dataclass(frozen=True)
-class HeldOutMoments:
-    """Moments of a held-out fold, centred at the training means: d is y minus the mean training target, x likewise."""
-
-    test: Moments
-    shift_x: Any  # (p,)
-    shift_y: Any  # (q,)
-
-    @classmethod
-    def from_moments(cls, test: Moments, train: Moments) -> HeldOutMoments:
-        """Centre the moments of a fold at the means of its training rows."""
-        return cls(test, test.mean_x - train.mean_x, test.mean_y - train.mean_y)
-
-    @property
-    def targets(self) -> Any:
-        """Sum of d^2, (q,)."""
-        return self.test.yy + self.test.weight * self.shift_y**2
-
-    def with_targets(self, b: Any) -> Any:
-        """Sums of d x'b, (sizes, q), for coefficients (p, sizes, q)."""
-        centred_products = self.test.space.xp.sum(b * self.test.C[:, None, :], axis=0)
-        return centred_products + self.test.weight * self.shift_y * self._offset(b)
-
-    def squares(self, b: Any) -> Any:
-        """Sums of (x'b)^2, (sizes, q)."""
-        xp = self.test.space.xp
-        flat = xp.reshape(b, (b.shape[0], -1))
-        quadratic = xp.reshape(xp.sum(flat * (self.test.G @ flat), axis=0), b.shape[1:])
-        return quadratic + self.test.weight * self._offset(b) ** 2
-
-    def errors(self, b: Any) -> Any:
-        """Mean squared errors (sizes,), averaged over targets."""
-        squares = self.targets - 2 * self.with_targets(b) + self.squares(b)
-        return self.test.space.xp.mean(squares, axis=1) / self.test.weight
-
-    def products(self, b: Array) -> Array:
-        """Mean products (sizes, sizes) of the errors of one target, on the host."""
-        offset = self._offset(b)[:, 0]
-        flat = b[:, :, 0]
-        predictions = flat.T @ self.test.G @ flat + self.test.weight * np.outer(offset, offset)
-        cross = self.with_targets(b)[:, 0]
-        return np.asarray((self.targets[0] - cross - cross[:, None] + predictions) / self.test.weight)
-
-    def _offset(self, b: Any) -> Any:
-        return self.test.space.xp.tensordot(self.shift_x, b, axes=1)
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from .._data.rows import RowData
 from .._execution.threads import cached_property
+from .._members.penalised import JITTER, Fits, RowFits, standardised_rows
 from .._trust import EPS
 from ..subsets import penalty_of_size
-from .fold_data import FoldData, TestRows, first_least, standardised_rows
-from .penalised import JITTER, Fits, RowFits
+from .fold_data import FoldData, first_least
 
 Array = NDArray[np.float64]
 
@@ -178,9 +178,9 @@ class FoldErrors:
         for t, of_target in enumerate(self.targets):
             for fold, coefs in zip(of_target.folds, ridge_coefs(of_target, np.array([penalty])), strict=True):
                 residual = fold.residuals(coefs)
-                if residual is None or fold.rows is None:
+                if residual is None or fold.test.rows is None:
                     return None
-                out[fold.rows, t] = residual[:, 0]
+                out[fold.test.rows, t] = residual[:, 0]
         return None if np.isnan(out).any() else out
 
     def slope(self, penalty: float) -> tuple[float, float]:
@@ -215,15 +215,15 @@ class FoldErrors:
         data = self.targets[0]
         variance = np.zeros(len(mse))
         for number, fold in enumerate(data.folds):
-            if not isinstance(fold.test, TestRows):
+            if fold.test.row_weights is None:
                 return np.asarray(mse * np.sqrt(2 / data.n_rows))
-            squares = np.zeros((len(fold.test.weight), len(mse)))
+            squares = np.zeros((len(fold.test.row_weights), len(mse)))
             for of_target, coefs_of_target in zip(self.targets, coefs, strict=True):
                 residuals = of_target.folds[number].residuals(coefs_of_target[number])
                 assert residuals is not None
                 squares += residuals**2 / len(self.targets)
-            row_weights = fold.test.weight / data.weight.sum()
-            variance += np.sum((row_weights[:, None] * (squares - mse)) ** 2, axis=0)
+            fractions = fold.test.row_weights / data.weight.sum()
+            variance += np.sum((fractions[:, None] * (squares - mse)) ** 2, axis=0)
         return np.asarray(np.sqrt(variance))
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import subsets
+from .._data.folds import Splits
 from .._data.moments import Moments
 from .._data.rows import Columns, RowData
 from .._execution.threads import Threads, cached_property
@@ -33,7 +34,6 @@ from .._members.path import PathData, pair_sums, prefix_predictions, prefix_resi
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Splits = list[tuple[Indices, Indices]]  # rows to train on, rows to test on
 
 PATH_STREAM = 2  # seed stream of the permutations of paths: a fitted ensemble uses 0 (columns) and 1 (rows)
 PATH_ROW_STREAM = 3  # seed stream of the row subsets of paths

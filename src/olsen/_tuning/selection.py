@@ -15,23 +15,15 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.arrangement import Arrangement
+from .._data.folds import Splits, few_folds, few_splits, moments_of_training_rows, random_splits
 from .._data.moments import Moments
 from .._data.rows import RowData
 from .._execution.threads import Threads
+from .._members.penalised import standardised_fits
 from ..subsets import resolve_size
 from . import combining, moment_curves, risk_curves
-from .arrangement import Arrangement
-from .fold_data import (
-    FoldData,
-    few_folds,
-    few_splits,
-    first_least,
-    folds_of_moments,
-    folds_of_rows,
-    moments_of_training_rows,
-    random_splits,
-    standardised_fits,
-)
+from .fold_data import FoldData, first_least, folds_of_moments, folds_of_rows
 from .moment_curves import FoldCurve
 from .penalties import (
     LARGEST_DEGREES,
@@ -43,7 +35,7 @@ from .penalties import (
     ridge_penalty_of_folds,
     search,
 )
-from .risk_curves import Paths, RiskCurve, RowCurve, Splits
+from .risk_curves import Paths, RiskCurve, RowCurve
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -164,6 +156,11 @@ class SelectionRows:
         n_targets = self.problem.Y.shape[1]
         return [self] if n_targets == 1 else [replace(self, problem=self.problem.target(t)) for t in range(n_targets)]
 
+    @property
+    def Y(self) -> Array:
+        """Targets (n, q) of the rows."""
+        return self.problem.Y
+
     def arranged(self) -> tuple[SelectionRows, Arrangement]:
         """Rows and columns in an order that depends on content; repeated rows are merged if there are no splits."""
         arrangement = Arrangement.of(self.problem, merge_rows=self.splits is None)
@@ -246,6 +243,17 @@ class SelectionRows:
         folds = [folds_of_rows(target.problem, self.splits, 1, threads) for target in self.targets()]
         return FoldErrors(folds, min(self.problem.distinct_rows(train) for train, _ in self.splits))
 
+    def scaled_ridge(
+        self, criterion: LeaveOneOut | FoldErrors, penalty: float, scale: float | None
+    ) -> tuple[float, Array | None]:
+        """The scale of ridge regression, estimated if it is None, and held-out predictions if all rows have them."""
+        residuals = criterion.residuals(penalty)
+        if residuals is None:
+            return _scale_from_slope(criterion, penalty, scale), None
+        if scale is None:
+            scale = self.scale_from(residuals)
+        return scale, self.held_out_prediction(residuals, scale)
+
     def _sizes(self, options: SizeOptions, splits: Splits | None, n_rows: int) -> Indices:
         if splits is not None:  # repeated rows add no rank, so only distinct rows count
             n_rows = min(n_rows, *(self.problem.distinct_rows(train) for train, _ in splits))
@@ -292,6 +300,7 @@ class SelectionMoments:
     folds: list[Moments]
 
     splits = None
+    Y = None  # targets of rows are not known
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -302,6 +311,10 @@ class SelectionMoments:
         """Data of each target."""
         n_targets = self.folds[0].C.shape[1]
         return [replace(self, folds=[fold.target(t) for fold in self.folds]) for t in range(n_targets)]
+
+    def arranged(self) -> tuple[SelectionMoments, None]:
+        """Moments as they are: rows have no order any more."""
+        return self, None
 
     def curve(self, options: SizeOptions, paths: Paths) -> _Curve:
         """Risk curve of uniform members, by k-fold cross-validation or GCV."""
@@ -338,12 +351,27 @@ class SelectionMoments:
         folds = [folds_of_moments(target.folds, threads) for target in self.targets()]
         return FoldErrors(folds, self._n_training_rows())
 
+    def prediction(self, unscaled: _Curve, best: int, scale: float) -> None:
+        """Held-out predictions of rows, which moments do not know."""
+        return None
+
+    def scaled_ridge(
+        self, criterion: LeaveOneOut | FoldErrors, penalty: float, scale: float | None
+    ) -> tuple[float, None]:
+        """The scale of ridge regression, estimated if it is None; predictions of rows are not known."""
+        return _scale_from_slope(criterion, penalty, scale), None
+
     def _n_training_rows(self) -> int:
         """Number of training rows of the fold that has fewest."""
         return self.shape[0] - max(fold.n_rows for fold in self.folds)
 
 
 SelectionData = SelectionRows | SelectionMoments
+
+
+def _scale_from_slope(criterion: LeaveOneOut | FoldErrors, penalty: float, scale: float | None) -> float:
+    """The scale asked for; if it is None, the slope of targets on held-out predictions, shrunk to one."""
+    return combining.shrunk_to_one(*criterion.slope(penalty)) if scale is None else scale
 
 
 def select_size(data: SelectionData, options: SizeOptions, k: float, threads: Threads) -> SizeSelection:
@@ -366,7 +394,7 @@ def select_size(data: SelectionData, options: SizeOptions, k: float, threads: Th
         best=best,
         n_estimators=n_estimators,
         scale=scale,
-        prediction=data.prediction(criterion, best, scale) if isinstance(data, SelectionRows) else None,
+        prediction=data.prediction(criterion, best, scale),
     )
 
 
@@ -380,13 +408,7 @@ def select_penalty(data: SelectionData, options: SizeOptions, threads: Threads) 
     else:
         path = compare(errors, criterion.s2, options.expected_sizes(data.shape[1], limit))
     penalty = float(path.penalties[path.best])
-    residuals = criterion.residuals(penalty)
-    prediction = None
-    if isinstance(data, SelectionRows) and residuals is not None:
-        scale = data.scale_from(residuals) if options.scale is None else options.scale
-        prediction = data.held_out_prediction(residuals, scale)
-    else:
-        scale = combining.shrunk_to_one(*criterion.slope(penalty)) if options.scale is None else options.scale
+    scale, prediction = data.scaled_ridge(criterion, penalty, options.scale)
     if options.scale is None and scale != 1:  # the reported errors are those of the fitted model, which is scaled
         path = replace(path, errors=criterion.errors(path.penalties, scale))
     return PenaltySelection(

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from .._data.folds import FOLDS, SEED
 from .._data.moments import Moments
 from .._data.sources import BlockSource, parquet_batches
 from .._engines.blocks import Blocks
 from .._estimators.inputs import options_of
 from .._estimators.tuned import TunedEnsemble
 from .._execution import memory
-from .._tuning.fold_data import FOLDS, SEED
 from ..subsets import row_groups
 from .columns import FIRST_ROW, distinct_strings, refuse_missing, rows_before
 from .encoding import MAX_CATEGORIES, Encoding, learn_encoding

@@ -23,8 +23,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._data.rows import RowData, gather
 from .._trust import constant_columns
+from .rows import RowData, gather
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]

@@ -20,18 +20,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg as la
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from .._data.arrangement import TIE_TOL, Copies, random_numbers
 from .._data.moments import Moments
 from .._data.rows import RowData
 from .._execution.arrays import row_products
 from .._execution.threads import Threads, cached_property
 from .._kernel import wrappers as kernels
-from .._members import Members, gram
-from .._members.solution import Solution
-from .._trust import require_finite
+from .._trust import constant_columns, require_finite
 from ..subsets import Subsets
-from .arrangement import TIE_TOL, Copies, random_numbers
+from . import gram
+from .mean import Members
+from .solution import Solution
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -40,6 +42,8 @@ JITTER = 1e-8  # fraction of its diagonal that makes a Gram matrix of dependent 
 LASSO_TOL = 1e-7  # fraction of the squared fit of the best column: coefficients only show where the signal lies
 MIN_SPECTRAL_PENALTIES = 20  # number from which on one eigendecomposition is cheaper than a factor per penalty
 MAX_BATCHED_SOLVE_COLUMNS = 256  # up to which all penalties are solved in one call, without the interpreter's lock
+MAX_GRAM_COLUMNS_PER_ROW = 2 / 3  # up to which Gram matrices are cheaper than rows
+CONSTANT_TOL = 1e-5  # fraction of a column's sum of squares: with less in the training rows, it is constant there
 MAX_DIRECT_COLUMNS = 64  # up to which members of any size are solved on their columns
 
 
@@ -400,3 +404,53 @@ def _lasso(
         tol=LASSO_TOL * top**2 / max(float(squares.max(initial=0.0)), 1e-300),
         from_rows=from_rows,
     )
+
+
+def few_columns(shape: tuple[int, int]) -> bool:
+    """Whether Gram matrices are cheaper than rows."""
+    n, p = shape
+    return p <= MAX_GRAM_COLUMNS_PER_ROW * n
+
+
+def standardised_fits(problem: RowData, threads: Threads) -> tuple[Fits, Array]:
+    """Fits of all rows, from the Gram matrix or from the rows where columns are more, and standard deviations."""
+    if not few_columns(problem.shape):
+        return standardised_rows(problem)
+    moments = problem.moments_by(threads)
+    unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
+    return gram_fits(moments, unit, moments), unit
+
+
+def standard_deviations(variance: Array) -> Array:
+    """Roots of variances; one for constant columns."""
+    return np.where(variance > 0, np.sqrt(np.maximum(variance, 0.0)), 1.0)
+
+
+def gram_fits(moments: Moments, unit: Array, total: Moments) -> GramFits:
+    """Normal equations of a subset of rows; columns with almost no variance there count as constant."""
+    G = moments.G / unit / unit[:, None]
+    C = moments.C / unit[:, None]
+    constant = np.diagonal(moments.G) <= CONSTANT_TOL * np.diagonal(total.G)
+    if constant.any():
+        G[constant] = 0.0
+        G[:, constant] = 0.0
+        C[constant] = 0.0
+    return GramFits(G, C, moments.n_rows, moments.weight)
+
+
+def standardised_rows(problem: RowData) -> tuple[RowFits, Array]:
+    """Fits of all rows, and the standard deviations of the columns; constant columns are zero."""
+    dense = problem.X.toarray() if sp.issparse(problem.X) else np.asarray(problem.X, dtype=np.float64)
+    root = np.ones(len(dense)) if problem.weight is None else np.sqrt(problem.weight)
+    mean_x, mean_y = problem.means
+    total = problem.total_weight
+    A = np.subtract(dense, mean_x, order="F")
+    if problem.weight is not None:
+        A *= root[:, None]
+    squares = np.einsum("lj,lj->j", A, A)
+    if problem.fit_intercept:
+        squares[constant_columns(squares, mean_x, total)] = 0.0
+    A[:, squares == 0] = 0.0
+    unit = standard_deviations(squares / total)
+    A /= unit
+    return RowFits(A, (problem.Y - mean_y) * root[:, None], root, problem.fit_intercept), unit

@@ -1,4 +1,7 @@
-"""Determinantal members for every engine: their determinantal processes, and the limit of infinitely many."""
+"""Determinantal processes of a design, and the limit of infinitely many members.
+
+Functions take the rows in memory, or None where rows are elsewhere, and a function that gives the moments of all rows.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,23 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._data.arrangement import Copies, random_numbers
 from .._data.moments import Moments
 from .._data.rows import RowData, Submatrix
 from .._execution.threads import Threads, one_blas_thread
-from .._members import Members, gram
-from .._members.mean import member_sum
-from .._tuning.arrangement import Copies, random_numbers
-from .._tuning.fold_data import few_columns, standard_deviations, standardised_rows
-from .._tuning.penalised import JITTER, System, limit_members
 from ..subsets import Design, Determinantal
-
-if TYPE_CHECKING:
-    from .engine import Engine
+from . import gram
+from .mean import Members, member_sum
+from .penalised import JITTER, System, few_columns, limit_members, standard_deviations, standardised_rows
 
 Array = NDArray[np.float64]
+
+GetMoments = Callable[[], Moments]
 
 # number of drawn uniform members in an infinite ensemble: in proportion to their weight, and at least a minimum
 UNIFORM_MEMBERS_AT_FULL_WEIGHT = 1000
@@ -33,7 +34,9 @@ MIN_UNIFORM_MEMBERS = 100
 MAX_SINGLE_THREAD_EIGEN_SIZE = 500
 
 
-def process_of(engine: Engine, design: Design, *, draws: bool = True) -> tuple[Determinantal, ...]:
+def process_of(
+    problem: RowData | None, moments: GetMoments, design: Design, *, draws: bool = True
+) -> tuple[Determinantal, ...]:
     """Build the determinantal processes of a design, from the Gram matrix or, if n_rows < n_columns, from the rows.
 
     Small problems use one BLAS thread: further BLAS threads would keep spinning for milliseconds afterwards and take
@@ -41,7 +44,7 @@ def process_of(engine: Engine, design: Design, *, draws: bool = True) -> tuple[D
     """
     small = min(design.n_rows, design.n_columns) <= MAX_SINGLE_THREAD_EIGEN_SIZE
     with one_blas_thread() if small else nullcontext():
-        processes = tuple(_process_of(engine, scheme) for scheme in _schemes(design))
+        processes = tuple(_process_of(problem, moments, scheme) for scheme in _schemes(design))
         if draws:
             for process in processes:
                 _ = process.vectors  # cached here, while BLAS has one thread
@@ -56,10 +59,9 @@ def _schemes(design: Design) -> list[dict[str, Any]]:
     return [{"spreads": spreads, "penalty": penalty} for spreads, penalty in pairs]
 
 
-def _process_of(engine: Engine, scheme: dict[str, Any]) -> Determinantal:
-    if engine.problem is None or not engine.problem.space.on_host:
-        return _process_of_moments(engine.moments(), scheme)
-    problem = engine.problem
+def _process_of(problem: RowData | None, moments: GetMoments, scheme: dict[str, Any]) -> Determinantal:
+    if problem is None or not problem.space.on_host:
+        return _process_of_moments(moments(), scheme)
     if problem.shape[1] <= problem.shape[0]:
         with suppress(ValueError):  # the rank cannot be read from the Gram matrix
             process = Determinantal.from_gram(problem.moments.G, **scheme)
@@ -92,35 +94,28 @@ def _trusted(process: Determinantal) -> Determinantal:
     return process
 
 
-def limit_of(engine: Engine, design: Design) -> Members:
-    """Exact mean of infinitely many determinantal members, from sums over the rows of the engine.
+def limit_of(problem: RowData | None, moments: GetMoments, design: Design, threads: Threads) -> Members:
+    """Exact mean of infinitely many determinantal members.
 
     Uniform members have no closed form: if their weight is positive, `n_uniform_members` of that weight are drawn.
     """
-    moments = None  # if set, uniform members are solved from moments, as in the folds
-    if engine.problem is None:
-        moments = engine.moments()
-        limit = limit_of_moments(moments, design)
-    else:
-        problem = engine.problem
-        if design.shares is None and design.process is None:
-            design = replace(design, process=process_of(engine, design, draws=False))
-        if problem.has_moments:
-            limit = limit_of_moments(problem.moments, design)
-        else:
-            rows = _all_rows(problem)
-            system = partial(System.from_rows, rows.A, rows.B)
-            limit = _limit(design, rows.A.T @ rows.B, system, mean_x=rows.mean_x, mean_y=rows.mean_y)
-        if few_columns(problem.shape):
-            moments = problem.moments_by(engine.options.quietly)
     weight = 0.0 if design.shares is None else design.uniform_share
-    if weight == 0:
-        return limit
-    threads = engine.options.quietly
-    if moments is not None:
-        return _add_uniform_from_moments(limit, moments, design, weight=weight, threads=threads)
-    assert engine.problem is not None
-    return _add_uniform_from_rows(limit, engine.problem, design, weight=weight, threads=threads)
+    if problem is None:
+        moments_of_all_rows = moments()
+        limit = limit_of_moments(moments_of_all_rows, design)
+        return _add_uniform_from_moments(limit, moments_of_all_rows, design, weight=weight, threads=threads)
+    if design.shares is None and design.process is None:
+        design = replace(design, process=process_of(problem, moments, design, draws=False))
+    if problem.has_moments:
+        limit = limit_of_moments(problem.moments, design)
+    else:
+        rows = _all_rows(problem)
+        system = partial(System.from_rows, rows.A, rows.B)
+        limit = _limit(design, rows.A.T @ rows.B, system, mean_x=rows.mean_x, mean_y=rows.mean_y)
+    if few_columns(problem.shape):  # uniform members are solved from moments, as in the folds
+        moments_of_all_rows = problem.moments_by(threads)
+        return _add_uniform_from_moments(limit, moments_of_all_rows, design, weight=weight, threads=threads)
+    return _add_uniform_from_rows(limit, problem, design, weight=weight, threads=threads)
 
 
 def limit_of_moments(moments: Moments, design: Design) -> Members:
@@ -149,11 +144,11 @@ def n_uniform_members(weight: float) -> int:
     return max(MIN_UNIFORM_MEMBERS, round(UNIFORM_MEMBERS_AT_FULL_WEIGHT * weight))
 
 
-def drawable(engine: Engine, design: Design) -> Design:
+def drawable(problem: RowData | None, moments: GetMoments, design: Design) -> Design:
     """Complete a design for drawing: its determinantal process is computed now if the limit did not need it."""
     if design.sampling != "determinantal" or design.process is not None:
         return design
-    return replace(design, process=process_of(engine, design))
+    return replace(design, process=process_of(problem, moments, design))
 
 
 def _add_uniform_from_moments(
@@ -165,6 +160,8 @@ def _add_uniform_from_moments(
     the scheme was scored in the folds. A solution from the data could have coefficients of any size, and one such
     member in a thousand would spoil the mean.
     """
+    if weight == 0:
+        return limit
     features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)
     unit = standard_deviations(np.diagonal(moments.G) / moments.weight)
     scaled = replace(moments, G=moments.G / unit / unit[:, None], C=moments.C / unit[:, None])
@@ -185,6 +182,8 @@ def _add_uniform_from_rows(
     limit: Members, problem: RowData, design: Design, *, weight: float, threads: Threads
 ) -> Members:
     """Add the weighted mean of drawn uniform members to the limit, from rows that are few relative to the columns."""
+    if weight == 0:
+        return limit
     features, _ = design.uniform.draw(0, n_uniform_members(weight), threads.without_blas)
     rows, unit = standardised_rows(problem)
     solution = rows.solve_members(features, threads)
