@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 
 # Installed without bytecode, which the first import writes, whatever the user's settings: many tests start processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-invariance test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz fuzz-models dist wheels bench docs clean
+.PHONY: run reproduce test lint style types pytest test-browser test-statistical test-invariance test-lowest test-warnings test-peers test-faults test-mutation test-sanitizers fuzz fuzz-models dist wheels bench bench-commits docs clean
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -125,6 +125,9 @@ bench: $(READY)  ## us and the peers side by side, in 20 minutes on an idle mach
 	$(BIN)/python benchmarks/compare.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/uncertainty.py $(if $(DATA),--data $(DATA))
 	$(BIN)/python benchmarks/report.py
+
+bench-commits: $(READY)  ## times and memory of a commit and of the working tree in alternation: make bench-commits BEFORE=commit
+	$(BIN)/python benchmarks/commits.py $(BEFORE)
 
 test-browser: $(READY)  ## the report and the explorer in a real browser (installs Debian's Chromium if there is none)
 	command -v chromium > /dev/null || { apt-get update -qq && apt-get install -y -qq chromium > /dev/null; }

@@ -1,6 +1,7 @@
 """Fits and predictions of ensembles of a given size."""
 
 import numpy as np
+import scipy.sparse as sp
 
 from olsen import OLSEnsembleRegressor
 
@@ -56,3 +57,44 @@ class Wide:
 
     def peakmem_wide(self):
         OLSEnsembleRegressor(500, 100, n_jobs=2, random_state=0).fit(self.X, self.y)
+
+
+class Sampling:
+    """Fits of every kind of sampling, and an interval."""
+
+    params = ("bernoulli", "determinantal")
+    param_names = ("sampling",)
+
+    def setup(self, sampling):
+        self.X, self.y = linear(1000, 400)
+        self.model = OLSEnsembleRegressor(300, 150, sampling=sampling, n_jobs=2, random_state=0)
+        self.time_fit(sampling)
+
+    def time_fit(self, sampling):
+        self.model.fit(self.X, self.y)
+
+    def time_interval(self, sampling):
+        self.model.predict_interval(self.X[:100])
+
+
+class Sparse:
+    """Sparse columns, and several targets."""
+
+    def setup(self):
+        rng = np.random.default_rng(0)
+        self.X = sp.random_array((3000, 2000), density=0.01, rng=rng, format="csr")
+        self.Y = self.X @ rng.standard_normal((2000, 5)) + rng.standard_normal((3000, 5))
+        self.model = OLSEnsembleRegressor(100, 200, n_jobs=2, random_state=0)
+
+    def time_fit(self):
+        self.model.fit(self.X, self.Y)
+
+
+class Tall:
+    """Many rows: peak memory of a fit."""
+
+    def setup(self):
+        self.X, self.y = linear(400_000, 40)
+
+    def peakmem_fit(self):
+        OLSEnsembleRegressor(100, 20, n_jobs=2, random_state=0).fit(self.X, self.y)

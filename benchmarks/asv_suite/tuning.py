@@ -37,3 +37,16 @@ class Schemes:
 
     def time_tuning(self, shape):
         self.model.fit(self.X, self.y)
+
+    def time_interval(self, shape):
+        self.model.predict_interval(self.X[:50])
+
+
+class Memory:
+    """Peak memory of an adaptive fit of many rows."""
+
+    def setup(self):
+        self.X, self.y = linear(200_000, 40)
+
+    def peakmem_fit(self):
+        AdaptiveOLSEnsembleRegressor(n_jobs=2, random_state=0).fit(self.X, self.y)
