@@ -11,7 +11,8 @@ from .cases import Case
 # iteration of masked_cg took for solved; constant columns in the dual iteration; minimum norm beside other units; a row
 # far out with little weight; a batch of rows of weight zero; elimination in other units; a product that underflowed;
 # two columns alike in two rows; trust of weighted members; rows taken for changed where coefficients are rounding;
-# members without columns; the last bit of masked_cg in a tuned fit, which the suite took for an error.
+# members without columns; the last bit of masked_cg in a tuned fit, which the suite took for an error; minimum norm of
+# nearly equal columns, whose row products have small eigenvalues without a small pivot.
 ONCE_WRONG = [
     Case(pattern="leverage_one", engine="csr", n=18, p=10, k=4, size=4, solver="gram", seed=68903558),
     Case(pattern="duplicate", engine="blocks", n=4, p=4, k=1, size=4, power=-40, seed=493365024),
@@ -42,6 +43,8 @@ ONCE_WRONG = [
     Case(pattern="dependent", weights="huge", engine="csr", n=6, p=7, k=2, size=7, coins=True, seed=1400461570),
     Case(pattern="outlier", target="large", weights="zeros", n=4, p=6, size=1, balanced=False, solver="masked_cg",
          seed=209222448),
+    Case(pattern="collinear", target="large", weights="zeros", engine="csc", n=9, p=8, k=4, size=8, power=25,
+         solver="orthogonal", seed=1825103440),
 ]  # fmt: skip
 
 
